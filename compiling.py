@@ -42,7 +42,7 @@ PRODUCT = (
     "simulator/engine/connections.py",
     "simulator/engine/engine.py",
     "simulator/engine/events.py",
-    "simulator/engine/links.py",
+    "simulator/engine/link_watches.py",
     "simulator/engine/node.py",
     "simulator/engine/reachability.py",
     "simulator/engine/transmission.py",

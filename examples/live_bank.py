@@ -22,7 +22,7 @@ import antiphon
 from antiphon.kernel.message import ORDER_NAMES
 from antiphon.node.local_cluster import Member, Plan, ProcessCluster, any_ports, write_tree
 from antiphon.runtime.logging import write_logs
-from antiphon_lab.experiments.ginger.bank import ORDERS, Customers, Operation
+from antiphon_lab.experiments.ginger.bank import ORDERS, BankOperation, Customers
 from antiphon_lab.experiments.ginger.bank_audit import Audit, Name, Replica, audit_replicas
 
 TOPIC = "bank"
@@ -34,7 +34,7 @@ AT_ONCE = 4  # how many operations of one crowd are under way
 QUIET_SECONDS = 20.0
 
 encode = msgspec.msgpack.Encoder().encode
-decode = msgspec.msgpack.Decoder(tuple[Name, Operation]).decode
+decode = msgspec.msgpack.Decoder(tuple[Name, BankOperation]).decode
 
 
 class LiveBank:
@@ -44,7 +44,7 @@ class LiveBank:
         self.cluster = cluster
         self.operations = operations
         self.kills = kills
-        self.asked: dict[Name, Operation] = {}
+        self.asked: dict[Name, BankOperation] = {}
         self.accepted: list[Name] = []
         self.moves = 0
 

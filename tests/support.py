@@ -14,7 +14,7 @@ from antiphon.kernel import Environment, Message, Process, Publication, RandomSt
 from antiphon.orders import Order
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import ConstantDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon.trace.store import MemoryTrace
 
 OrderOf = Callable[[int], Order]
@@ -85,7 +85,7 @@ class Broadcast:
     def __init__(
         self,
         node_count: int,
-        network: Network | None = None,
+        network: NetworkModel | None = None,
         cube: Cube | None = None,
         order: OrderOf | None = None,
         build: Callable[[Environment], TreeBroadcast] | None = None,
@@ -113,7 +113,7 @@ class Broadcast:
 
         self.engine = Engine(
             node_count,
-            Network(ConstantDelay(100)) if network is None else network,
+            NetworkModel(ConstantDelay(100)) if network is None else network,
             broadcast,
             seed=seed,
             recorder=self.trace.recorder,

@@ -64,7 +64,10 @@ RULES = {
         inside("kernel", "trace"), only=PURE | {"contextlib", "json", "numpy", "os", "pathlib", "pyarrow", "types"}
     ),
     "trace.recorder": Rule(inside("kernel", "trace"), only=PURE),
-    "audit": Rule(inside("kernel", "trace", "audit"), only=PURE | {"msgspec", "numpy", "pathlib", "pyarrow"}),
+    # Of a fabric a judge needs its description alone.
+    "audit": Rule(
+        inside("kernel", "fabrics", "trace", "audit"), only=PURE | {"msgspec", "numpy", "pathlib", "pyarrow"}
+    ),
     # Spark is imported where it is asked for; here its session has a type.
     "audit.auditor": Rule(
         inside("kernel", "trace", "audit"), only=PURE | {"contextlib", "pathlib", "pyarrow", "pyspark", "time"}

@@ -21,22 +21,22 @@ from antiphon.fabrics.cube.view import View
 from antiphon.kernel import Environment, Process
 from antiphon.orders import CausalBarriers, CausalVectors, Fifo, Unordered
 from antiphon.simulator.engine.actions import (
-    Admit,
-    Crash,
-    Expel,
-    Join,
-    Leave,
-    Partition,
-    Pause,
-    Publish,
-    Restart,
-    Resume,
-    Subscribe,
-    Unsubscribe,
+    AdmitAction,
+    CrashAction,
+    ExpelAction,
+    JoinAction,
+    LeaveAction,
+    PartitionAction,
+    PauseAction,
+    PublishAction,
+    RestartAction,
+    ResumeAction,
+    SubscribeAction,
+    UnsubscribeAction,
 )
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import ConstantDelay, LinkDelay, MatrixDelay, NormalDelay
-from antiphon.simulator.network.network import Cut, Network
+from antiphon.simulator.network.network import Cut, NetworkModel
 from antiphon.trace.recorder import Recorder
 from antiphon.trace.store import TraceWriter
 from antiphon_lab.protocols.cube.causal_aggregation import CausalAggregation
@@ -50,7 +50,7 @@ def causal_over_normal_delays(recorder: Recorder, seed: int) -> Engine:
     def build(environment: Environment) -> Process:
         return TreeBroadcast(environment, cube, CausalVectors(environment.identifier))
 
-    engine = Engine(32, Network(NormalDelay(100, 25)), build, seed=seed, recorder=recorder)
+    engine = Engine(32, NetworkModel(NormalDelay(100, 25)), build, seed=seed, recorder=recorder)
     publish_in_turn(engine, 32, 96, 5)
     return engine
 
@@ -58,7 +58,7 @@ def causal_over_normal_delays(recorder: Recorder, seed: int) -> Engine:
 def everything_goes_wrong_on_the_way(recorder: Recorder, seed: int) -> Engine:
     """Loss, duplicates and reordering; a number of nodes that is no power of two."""
     cube = full_or_partial(21)
-    network = Network(ConstantDelay(40), loss=0.05, duplication=0.1, reordering=0.3, reordering_window=200)
+    network = NetworkModel(ConstantDelay(40), loss=0.05, duplication=0.1, reordering=0.3, reordering_window=200)
 
     def build(environment: Environment) -> Process:
         return TreeBroadcast(environment, cube, Unordered(environment.identifier), largest_first=True)
@@ -75,21 +75,21 @@ def nodes_come_and_go(recorder: Recorder, seed: int) -> Engine:
     def build(environment: Environment) -> Process:
         return TreeBroadcast(environment, members, CausalBarriers(environment.identifier))
 
-    network = Network(LinkDelay(NormalDelay(60, 30), seed), transmission=2, processing=3)
+    network = NetworkModel(LinkDelay(NormalDelay(60, 30), seed), transmission=2, processing=3)
     engine = Engine(16, network, build, seed=seed, recorder=recorder, can_fail=True, absent={12, 13, 14, 15})
     publish_in_turn(engine, 12, 80, 11)
     for time, action in (
-        (100, Crash(3)),
-        (150, Expel(3, members)),
-        (200, Pause(5)),
-        (230, Partition(Cut(230, 320, [[0, 1, 2]]))),
-        (300, Join(12)),
-        (301, Admit(12, members)),
-        (400, Resume(5)),
-        (450, Restart(3)),
-        (451, Admit(3, members)),
-        (500, Expel(7, members)),
-        (501, Leave(7)),
+        (100, CrashAction(3)),
+        (150, ExpelAction(3, members)),
+        (200, PauseAction(5)),
+        (230, PartitionAction(Cut(230, 320, [[0, 1, 2]]))),
+        (300, JoinAction(12)),
+        (301, AdmitAction(12, members)),
+        (400, ResumeAction(5)),
+        (450, RestartAction(3)),
+        (451, AdmitAction(3, members)),
+        (500, ExpelAction(7, members)),
+        (501, LeaveAction(7)),
     ):
         engine.at(time, action)
     return engine
@@ -98,7 +98,7 @@ def nodes_come_and_go(recorder: Recorder, seed: int) -> Engine:
 def one_tree_for_all(recorder: Recorder, seed: int) -> Engine:
     """A single tree over a matrix of delays, acknowledgements free of charge, a little loss."""
     cube: Cube = full_or_partial(16)
-    network = Network(MatrixDelay([[5, 80, 120], [80, 7, 60], [120, 60, 9]]), charge_control=False, loss=0.01)
+    network = NetworkModel(MatrixDelay([[5, 80, 120], [80, 7, 60], [120, 60, 9]]), charge_control=False, loss=0.01)
 
     def build(environment: Environment) -> Process:
         return SingleTreeBroadcast(environment, cube, 6, Fifo(environment.identifier))
@@ -121,13 +121,13 @@ def orders_are_mixed(recorder: Recorder, seed: int) -> Engine:
             process.begin_as_member(0, view)
         return process
 
-    network = Network(NormalDelay(50, 80), reordering=0.4, reordering_window=300)
+    network = NetworkModel(NormalDelay(50, 80), reordering=0.4, reordering_window=300)
     engine = Engine(12, network, build, seed=seed, recorder=recorder)
     for number in range(90):
-        engine.at(9 * number, Publish(number % 5, b"", 0, number * 7 % 11 % 3))
+        engine.at(9 * number, PublishAction(number % 5, b"", 0, number * 7 % 11 % 3))
     for node in range(4):
-        engine.at(120 * node, Subscribe(8 + node))
-        engine.at(170 * node, Unsubscribe(5 + node % 3) if node < 3 else Subscribe(5))
+        engine.at(120 * node, SubscribeAction(8 + node))
+        engine.at(170 * node, UnsubscribeAction(5 + node % 3) if node < 3 else SubscribeAction(5))
     return engine
 
 
@@ -140,7 +140,7 @@ def packets_wait_for_causes(recorder: Recorder, seed: int) -> Engine:
             return TimerBundling(environment, cube, timer_ticks=20)
         return CausalAggregation(environment, cube)
 
-    engine = Engine(32, Network(NormalDelay(100, 60)), build, seed=seed, recorder=recorder)
+    engine = Engine(32, NetworkModel(NormalDelay(100, 60)), build, seed=seed, recorder=recorder)
     publish_in_turn(engine, 32, 96, 5)
     return engine
 
@@ -155,18 +155,18 @@ def many_quiet_rounds(recorder: Recorder, seed: int) -> Engine:
         process.begin_as_member(0, View(2, members))
         return process
 
-    network = Network(NormalDelay(5, 2), in_order=True, detection=3)
+    network = NetworkModel(NormalDelay(5, 2), in_order=True, detection=3)
     engine = Engine(4, network, build, seed=seed, recorder=recorder, can_fail=True, reconnects=True)
     publish_in_turn(engine, 4, 24, 15)
-    engine.at(400, Crash(3))
-    engine.at(20_000, Publish(0, b"the last"))
+    engine.at(400, CrashAction(3))
+    engine.at(20_000, PublishAction(0, b"the last"))
     return engine
 
 
 def publish_in_turn(engine: Engine, nodes: int, publications: int, interval: int) -> None:
     """Node after node publishes, one every ``interval`` ticks."""
     for number in range(publications):
-        engine.at(interval * number, Publish(number % nodes, bytes(number % 7)))
+        engine.at(interval * number, PublishAction(number % nodes, bytes(number % 7)))
 
 
 SET_UPS: dict[str, tuple[str, Callable[[Recorder, int], Engine]]] = {

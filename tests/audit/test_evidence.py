@@ -70,8 +70,8 @@ def test_what_was_lost_with_a_killed_node_is_held_against_nobody(tmp_path: Path)
     assert found.verdict == CLEAN, found
     assert (found.messages, found.missing_nodes) == (4, [])
     assert found.unjudged == [
-        "Node 0 was killed, or runs still: what it did after its last row is not known, and 2 of its messages are "
-        "known from others only."
+        "Node 0 was killed, or still runs: the rows after its last one are missing, and 2 of its messages are "
+        "known only from other nodes."
     ]
     events = read_evidence(files).table["event"].to_pylist()
     assert events.count("crash") == 1 and "end" in events

@@ -10,6 +10,7 @@ import pytest
 from antiphon.audit.findings import KINDS, Findings
 from antiphon.audit.oracle import Oracle, TopicOracle, judge
 from antiphon.kernel import CAUSAL, FIFO, NONE, UsageError
+from antiphon.kernel.message import TOTAL
 
 
 def members(*nodes: int) -> tuple[Oracle, TopicOracle]:
@@ -297,3 +298,10 @@ def test_what_a_silent_node_published_is_judged_by_the_order_that_others_name(
         }
     )
     assert judge(table, 1, everybody=True).counts["fifo"] == violations
+
+
+def test_a_run_that_is_cut_short_before_anything_is_delivered_is_judged() -> None:
+    """A node that has asked for a total publication knows something, and has delivered nothing."""
+    oracle, topic = members(0, 1)
+    topic.published(0, 1, TOTAL)
+    assert oracle.cut_off().clean

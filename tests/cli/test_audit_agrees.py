@@ -18,7 +18,7 @@ from antiphon.kernel.errors import UsageError
 from antiphon.simulator.scenario.file import load_scenario, parse_scenario
 from antiphon.simulator.scenario.last_words import LAST_WORDS
 from antiphon.simulator.scenario.run import Result, run_scenario
-from antiphon.torture.schedules.every_fabric import DRAWN
+from antiphon.torture.schedules.families import FAMILIES
 from antiphon.trace.store import SCHEMA, about_trace, read_trace
 from tests.audit.simulated import audit_files
 
@@ -54,7 +54,7 @@ def test_the_audit_of_an_example_says_what_its_run_said(path: Path, tmp_path: Pa
 def test_the_audit_of_a_schedule_says_what_its_run_said(fabric: str, tmp_path: Path) -> None:
     for seed in range(FIRST_SEED, FIRST_SEED + SEEDS[fabric]):
         trace = tmp_path / f"{seed}.parquet"
-        check_agreement(run_scenario(DRAWN[fabric](seed, None), trace), trace)
+        check_agreement(run_scenario(FAMILIES[fabric].draw(seed, None), trace), trace)
 
 
 BROKERS = next(path for path in EXAMPLES if path.stem == "brokers")
@@ -135,7 +135,7 @@ def test_what_is_planted_in_a_run_with_crashes_is_found(
 def test_a_loss_of_which_the_row_is_gone_is_found(fabric: str, order: str | None, seed: int, tmp_path: Path) -> None:
     """Each loss is told by name, so one that is not told is a message that is missing."""
     trace, wrong = tmp_path / "a.parquet", tmp_path / "wrong.parquet"
-    assert run_scenario(DRAWN[fabric](seed, order), trace).lost > 0
+    assert run_scenario(FAMILIES[fabric].draw(seed, order), trace).lost > 0
     assert audit_files([trace]).verdict == CLEAN
     table = read_trace(trace)
     gone = rows_where(table, "lost")[0]

@@ -32,7 +32,7 @@ def test_a_gossip_cluster_outlives_its_founder_and_takes_newcomers(tmp_path: Pat
         assert [json.loads(line)["value"] for line in printed.splitlines()] == ["one", "two", "three"]
         code, complained = ended(up)
         assert code == 0
-        assert "the others go on without it" in complained
+        assert "the others continue without it" in complained
     found = json.loads(command("audit", traces, "--json").said)
     assert found["verdict"] == "clean" and found["deliveries"] >= 3
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from antiphon.cli.running import Access
+from antiphon.cli.running import ServerAccess
 from antiphon.cli.top import Watcher
 from antiphon.node.acl import new_token, token_hash
 from tests.cli.conftest import Command
@@ -127,7 +127,7 @@ def test_top_shows_every_node_and_topic(cluster: Cluster, command: Command) -> N
 
 
 def test_rates_are_differences_over_time() -> None:
-    watcher = Watcher(Access("127.0.0.1:1", "antiphon"))
+    watcher = Watcher(ServerAccess("127.0.0.1:1", "antiphon"))
     zeros = dict.fromkeys(("delivered_messages", "published", "delivered_bytes", "publisher_waits"), 0)
     gauges = {"lag": 3, "dropped": 1, "unsent": 2}
 
@@ -151,7 +151,7 @@ MISUSES = {
     "no servers": (["top", "--servers", " , "], 2, "--servers names no node"),
     "a bad start": (["sub", "room", "--start", "tomorrow"], 2, "not at 'tomorrow'"),
     "a bad header": (["pub", "room", "x", "--header", "odd"], 2, "a header is NAME=VALUE, not 'odd'"),
-    "a rate of nothing": (["pub", "room", "--rate", "5"], 2, "say how many messages with --count"),
+    "a rate of nothing": (["pub", "room", "--rate", "5"], 2, "give the number of messages with --count"),
     "values and a load": (["pub", "room", "x", "--count", "5"], 2, "give either values or --count"),
     "a rate of zero": (["pub", "room", "--count", "5", "--rate", "0"], 2, "a rate is positive"),
     "no interval": (["top", "--interval", "0"], 2, "an interval is positive"),
@@ -303,7 +303,7 @@ def test_simulated_runs_are_judged_by_what_their_scenario_promises(
     called = command("audit", trace, "--json")
     assert called.code == code
     if code == 2:
-        assert "what is promised to nodes that crash, join or leave is not defined" in called.complained
+        assert "the protocol defines no promise to nodes that crash, join or leave" in called.complained
     else:
         checks = json.loads(called.said)["checks"]
         assert checks["completeness"]["applies"] == (name != "lossy")

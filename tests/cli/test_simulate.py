@@ -115,13 +115,13 @@ MISUSES = {
     "a trace of counts": (
         [CRASH, "--level", "counts", "--trace", "a.parquet"],
         2,
-        "antiphon: the level of the trace is counts, which writes nothing; choose deliveries or everything, or no "
+        "antiphon: the level of the trace is counts, which has no rows; choose deliveries or everything, or no "
         "trace file\n",
     ),
     "a level without a trace": (
         [CRASH, "--level", "everything"],
         2,
-        "antiphon: --level everything says what goes into a trace; add for example: --trace trace.parquet\n",
+        "antiphon: --level everything is the level of a trace; add for example: --trace trace.parquet\n",
     ),
     "a trace that is no trace": (
         [CRASH, "--trace", "a.csv"],

@@ -16,9 +16,9 @@ import pytest
 from antiphon.cli import main as command
 from antiphon.cli.torture import simulated as torture
 from antiphon.simulator.scenario.scenario import Scenario
-from antiphon.torture import campaign, course, processes, shrinking
-from antiphon.torture.campaign import KINDS, Outcome
-from antiphon.torture.results import RESULTS, Ended, Failed, Journal, Plan, Progress, records_in
+from antiphon.torture import campaign, processes, progress, shrinking
+from antiphon.torture.results import RESULTS, CampaignJournal, Ended, Failed, Progress, SeedPlan, records_in
+from antiphon.torture.tally import KINDS, Outcome, Tally
 from tests.torture.broken import LosesRefusals, break_vcube_ps
 
 Antiphon = Callable[..., tuple[int | str | None, str, str]]
@@ -119,7 +119,7 @@ def test_a_failure_becomes_a_file_that_simulate_replays(
     assert {Path(path), story, results} == set((tmp_path / "found").iterdir())
     failed = [record.seed for record in records_in(results) if isinstance(record, Failed)]
     assert failed == found["failing_seeds"]
-    assert f"torture: making seed {Path(path).stem.split('-')[1]} small, which failed by " in complained
+    assert f"torture: shrinking seed {Path(path).stem.split('-')[1]}, which failed by " in complained
     code, said, _ = antiphon("simulate", path, "--json")
     assert code == 1
     assert any(json.loads(said)["violations"].values())
@@ -141,8 +141,8 @@ def test_a_failure_becomes_a_file_that_simulate_replays(
         ),
         (
             ["--order", "best"],
-            "antiphon: the order of a campaign is none, fifo, causal, total, mixed or, if none is named, drawn; not "
-            "'best'\n",
+            "antiphon: a campaign has no order 'best'; choose from none, fifo, causal, total, mixed, or leave it out "
+            "to draw orders\n",
         ),
         (["--fresh", "--seed", "7"], "antiphon: --fresh draws the first seed; leave out --seed, or --fresh\n"),
     ],
@@ -187,7 +187,7 @@ def test_an_error_while_a_failure_is_made_small_costs_nothing_but_that(
     found = json.loads(said)
     assert code == 1
     assert (found["ended"], found["seeds"], found["failing_seeds"]) == ("finished", 6, [3, 5])
-    assert complained.count("cannot be made small (TypeError: 'int' object is not subscriptable)") == 2
+    assert complained.count("cannot be shrunk (TypeError: 'int' object is not subscriptable)") == 2
     assert found["scenarios"] == ["torture-3.toml", "torture-5.toml"]
     text = (tmp_path / "torture-3.toml").read_text()
     assert text.startswith("# Seed 3 of antiphon torture, as it was drawn, which failed by: fifo.\n")
@@ -244,13 +244,13 @@ def test_a_failure_in_a_portion_that_was_interrupted_counts(
 
 
 def test_what_ends_a_campaign_ends_in_a_result(antiphon: Antiphon, monkeypatch: pytest.MonkeyPatch) -> None:
-    def end(*_: object, **__: object) -> campaign.Tally:
+    def end(*_: object, **__: object) -> Tally:
         raise MemoryError("no room")
 
     monkeypatch.setattr(campaign, "run_seeds", end)
     code, said, complained = antiphon("torture", "--fabric", "cube", "--seeds", 10, "--jobs", 1, "--json")
     assert (code, json.loads(said)["ended"]) == (1, "stopped")
-    assert "the campaign could not go on: MemoryError: no room" in complained
+    assert "the campaign could not continue: MemoryError: no room" in complained
 
 
 @pytest.mark.slow
@@ -298,12 +298,12 @@ def test_fresh_seeds_are_drawn_far_away_and_said(antiphon: Antiphon, tmp_path: P
     code, said, complained = antiphon(*arguments, "--json")
     found = json.loads(said)
     assert (code, found["fresh"]) == (0, True)
-    assert course.LEAST_FRESH <= found["first_seed"] < course.MOST_FRESH
+    assert progress.LEAST_FRESH <= found["first_seed"] < progress.MOST_FRESH
     assert f"torture: fresh seeds from {found['first_seed']} on\n" in complained
     again = json.loads(antiphon(*arguments, "--json")[1])
     assert again["first_seed"] != found["first_seed"]
     said = antiphon(*arguments)[1]
-    assert "on; fresh, drawn far from all that were run before" in said
+    assert "on; fresh, never run before" in said
     assert "failed      0 of 2 schedules, below 0.78 (one-sided 95 %)" in said
     rate = found["fabrics"]["cube"]["failure_rate"]
     assert (rate["rate"], rate["interval"]) == (0.0, "one-sided 95 %")
@@ -312,8 +312,8 @@ def test_fresh_seeds_are_drawn_far_away_and_said(antiphon: Antiphon, tmp_path: P
 
 
 def test_seeds_that_were_run_are_not_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = Plan(first_seed=course.LEAST_FRESH + 100, seeds=50, fabric="tree")
-    Journal(tmp_path, plan)
+    plan = SeedPlan(first_seed=progress.LEAST_FRESH + 100, seeds=50, fabric="tree")
+    CampaignJournal(tmp_path, plan)
     drawn = iter([140, 95, 51, 200])
     monkeypatch.setattr("secrets.randbelow", lambda _: next(drawn))
-    assert course.fresh_seed(tmp_path / RESULTS, 10) == course.LEAST_FRESH + 51
+    assert progress.fresh_seed(tmp_path / RESULTS, 10) == progress.LEAST_FRESH + 51

@@ -11,7 +11,7 @@ import pytest
 
 from antiphon.audit.auditor import audit_files
 from antiphon.kernel.message import TOTAL as TOTAL_ORDER
-from antiphon.torture.live.rounds.listeners import FIFO, LOST, TOTAL, TWICE, Listener, judge_listeners, name_of
+from antiphon.torture.live.rounds.listeners import FIFO, LOST, TOTAL, TWICE, ClientRecord, judge_listeners, name_of
 from antiphon.torture.live.rounds.round import AGREEMENT, RoundFigures, judge
 from antiphon.trace.recorder import DELIVER
 from antiphon.trace.store import TraceWriter
@@ -45,7 +45,7 @@ def test_a_tree_outlives_its_root(tmp_path: Path, command: Command) -> None:
         assert len(status["nodes"]) == 2
         code, complained = ended(up)
         assert code == 0
-        assert "node 0 at" in complained and "the others go on without it" in complained
+        assert "node 0 at" in complained and "the others continue without it" in complained
     called = command("audit", traces, "--json")
     assert called.code == 0
     found = json.loads(called.said)
@@ -63,12 +63,12 @@ def test_a_subscriber_of_a_broker_that_is_told_to_stop_goes_on_elsewhere(command
             assert command("pub", "room", "one", "--servers", left).code == 0
             os.kill(nodes[1]["pid"], signal.SIGTERM)
             moved = sub.stderr.readline()
-            assert moved.startswith("antiphon: the node is gone; going on with the one at ") and left not in moved
+            assert moved.startswith("antiphon: the node is gone; continuing at ") and left not in moved
             assert command("pub", "room", "two", "--servers", right).code == 0
             printed, complained = sub.communicate(timeout=SECONDS)
             assert (sub.returncode, printed, complained) == (0, "one\ntwo\n", "")
         code, complained = ended(up)
-        assert code == 0 and "exit code 0; the others go on without it" in complained
+        assert code == 0 and "exit code 0; the others continue without it" in complained
 
 
 @pytest.mark.slow
@@ -101,8 +101,8 @@ class Heard:
         self.value, self.order, self.keys, self.topic = value, order, keys, "bank"
 
 
-def listener_of(*heard: Heard) -> Listener:
-    listener = Listener()
+def listener_of(*heard: Heard) -> ClientRecord:
+    listener = ClientRecord()
     for message in heard:
         listener.hear(message)  # type: ignore[arg-type]
     return listener

@@ -38,7 +38,7 @@ def test_a_node_that_dies_is_reported_and_the_last_ends_the_command() -> None:
         os.kill(nodes[1]["pid"], signal.SIGKILL)
         while "ended with exit code -9" not in (line := up.stderr.readline()):
             assert line, "the end of the node was not reported"
-        assert line.startswith("antiphon: node 1 at ") and line.endswith("the others go on without it\n")
+        assert line.startswith("antiphon: node 1 at ") and line.endswith("the others continue without it\n")
         os.kill(nodes[0]["pid"], signal.SIGKILL)
         _, complained = up.communicate(timeout=SECONDS)
         assert up.returncode == 1

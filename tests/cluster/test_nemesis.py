@@ -17,7 +17,7 @@ import pytest
 import antiphon
 from antiphon.audit.auditor import audit_files
 from antiphon.fabrics.registry import FABRICS
-from antiphon.torture.live.campaign import Campaign, CampaignPlan, Figures
+from antiphon.torture.live.campaign import CampaignPlan, LiveCampaign, LiveFigures
 from antiphon.torture.live.overload import Flood, OverloadPlan
 from antiphon.torture.live.power import compiler
 from antiphon.transport.peer_messages import PROTOCOL_VERSION
@@ -34,15 +34,15 @@ def campaign(
     has_logs: bool = True,
     disks_lie: bool = False,
     seed: int = SEED,
-) -> Figures:
+) -> LiveFigures:
     """A small one, judged."""
     orders = FABRICS[fabric].orders
     plan = CampaignPlan(
         fabric, 4, seconds, seed, faults, orders, 10.0, directory, has_logs, floods=(1,), disks_lie=disks_lie
     )
 
-    async def run() -> Campaign:
-        begun = Campaign(plan, lambda _: None)
+    async def run() -> LiveCampaign:
+        begun = LiveCampaign(plan, lambda _: None)
         await begun.run()
         return begun
 
@@ -51,7 +51,7 @@ def campaign(
     return ended.figures
 
 
-def check(figures: Figures) -> None:
+def check(figures: LiveFigures) -> None:
     """Nothing was lost, doubled or out of order, and everybody has recovered from every fault."""
     assert not figures.has_failed, figures.examples
     assert figures.accepted > 0 and figures.deliveries >= 3 * figures.accepted

@@ -20,10 +20,10 @@ from antiphon.kernel import (
     ScenarioError,
     UsageError,
 )
-from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.actions import PublishAction
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import ConstantDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon.trace.store import MemoryTrace
 from tests.support import Notebook, lines_of, text
 
@@ -44,8 +44,8 @@ def rumour() -> type[Process]:
 def test_the_protocol_in_the_documentation_runs_as_it_is_printed() -> None:
     """Ten nodes in a row, each hop one transmission, ten ticks of travel and one of processing."""
     trace = MemoryTrace()
-    engine = Engine(10, Network(ConstantDelay(10)), rumour(), recorder=trace.recorder)
-    engine.at(3, Publish(0, b"psst"))
+    engine = Engine(10, NetworkModel(ConstantDelay(10)), rumour(), recorder=trace.recorder)
+    engine.at(3, PublishAction(0, b"psst"))
     assert engine.run() == "finished"
     delivered = "\n".join(f"{3 + 12 * hop} deliver {hop} Publication(0,1) [{12 * hop}]" for hop in range(10))
     assert lines_of(trace.table(), ["deliver"]) == text(delivered)

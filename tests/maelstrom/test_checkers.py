@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.maelstrom.history import Cut, History, Outcome
+from antiphon.maelstrom.history import History, Outcome, PartitionSpan
 from antiphon.maelstrom.kafka_checker import check_kafka
 from antiphon.maelstrom.nemesis import PARTITIONS
 from antiphon.maelstrom.set_checker import check_set, quantiles
@@ -94,7 +94,7 @@ def test_a_read_shows_each_value_once_and_only_what_was_added() -> None:
 
 def test_values_that_met_a_partition_are_counted_from_its_end() -> None:
     history = History()
-    history.cuts.append(Cut(kind="one", begin_us=100 * MS, end_us=1000 * MS))
+    history.cuts.append(PartitionSpan(kind="one", begin_us=100 * MS, end_us=1000 * MS))
     done(history, 0, 1, "add", "before")
     done(history, 50, 51, "read", [])
     done(history, 60, 61, "read", ["before"])

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from antiphon.maelstrom.links import LinkOptions, Links
+from antiphon.maelstrom.links import FrameLinks, LinkOptions
 from antiphon.maelstrom.protocol import Frame
 from antiphon.maelstrom.timers import Timers
 
@@ -31,9 +31,9 @@ class Pair:
         self.timers = Timers(lambda: self.now_us)
         self.ends = [self._end(place) for place in range(2)]
 
-    def _end(self, place: int) -> Links:
+    def _end(self, place: int) -> FrameLinks:
         seen = self.seen[place]
-        return Links(
+        return FrameLinks(
             self.timers,
             LinkOptions(),
             lambda _, frame: self._send(place, frame),

@@ -42,7 +42,7 @@ def test_before_init_a_node_is_temporarily_unavailable() -> None:
     assert say(host, written, type="read", msg_id=7) == {
         "type": "error",
         "code": 11,
-        "text": "this node has not been told yet who it is; send init",
+        "text": "this node has no identity yet; send init",
         "in_reply_to": 7,
     }
 
@@ -109,10 +109,10 @@ def test_what_cannot_be_done_is_answered_with_an_error_that_says_it_never_happen
 
 def test_lines_that_are_no_messages_are_refused() -> None:
     for line in (b"hello", b"[]", b'{"src": "c1", "body": {}}'):
-        with pytest.raises(PeerError, match="no message of Maelstrom"):
+        with pytest.raises(PeerError, match="not a message of Maelstrom"):
             read_line(line)
     host, _ = alone("broadcast")
-    with pytest.raises(PeerError, match="is no object"):
+    with pytest.raises(PeerError, match="is not an object"):
         host.take(b'{"src": "c1", "dest": "n3", "body": [1]}')
     with pytest.raises(UsageError, match="there is no workload 'lin-kv'"):
         service_for("lin-kv")

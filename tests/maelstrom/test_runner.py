@@ -15,18 +15,18 @@ from typer.testing import CliRunner
 from antiphon.cli.maelstrom import own_command
 from antiphon.cli.main import app
 from antiphon.kernel.errors import PeerError, UsageError
-from antiphon.maelstrom.runner import Plan, run_plan
+from antiphon.maelstrom.runner import RunPlan, run_plan
 
 LOSING = Path(__file__).parent / "losing_node.py"
 
 
-def run(plan: Plan, command: list[str], out: Path | None = None) -> dict[str, Any]:
+def run(plan: RunPlan, command: list[str], out: Path | None = None) -> dict[str, Any]:
     return asyncio.run(run_plan(plan, command, out))
 
 
 @pytest.mark.parametrize("workload", ["broadcast", "g-set", "kafka"])
 def test_a_workload_against_our_nodes(workload: str, tmp_path: Path) -> None:
-    plan = Plan(
+    plan = RunPlan(
         workload=workload,
         node_count=5,
         latency_ms=5,
@@ -66,13 +66,13 @@ def test_a_foreign_node_that_loses_values_is_found_out() -> None:
 
 def test_the_node_command_speaks_on_standard_input_and_output() -> None:
     command = [sys.executable, "-m", "antiphon", "maelstrom", "node", "--workload", "g-set"]
-    plan = Plan(workload="g-set", node_count=2, rate=50, time_limit_seconds=1, recovery_seconds=1)
+    plan = RunPlan(workload="g-set", node_count=2, rate=50, time_limit_seconds=1, recovery_seconds=1)
     assert run(plan, command)["valid"]
 
 
 def test_a_node_that_ends_by_itself_or_speaks_nonsense_is_an_error() -> None:
-    plan = Plan(node_count=1, time_limit_seconds=1)
-    with pytest.raises(PeerError, match="n0 has ended by itself"):
+    plan = RunPlan(node_count=1, time_limit_seconds=1)
+    with pytest.raises(PeerError, match="n0 ended unexpectedly"):
         run(plan, [sys.executable, "-c", "pass"])
     with pytest.raises(PeerError, match="n0: a line is no message"):
         run(plan, [sys.executable, "-c", "print('hello', flush=True); input(); input()"])
@@ -83,13 +83,13 @@ def test_a_node_that_ends_by_itself_or_speaks_nonsense_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("plan", "complaint"),
     [
-        (Plan(workload="echo"), "there is no workload 'echo'"),
-        (Plan(node_count=0), "at least one node"),
-        (Plan(rate=0), "greater than 0"),
-        (Plan(nemesis=["kill"]), "there is no nemesis 'kill'"),
-        (Plan(partitions=("thirds",)), "there are no partitions 'thirds'"),
+        (RunPlan(workload="echo"), "there is no workload 'echo'"),
+        (RunPlan(node_count=0), "at least one node"),
+        (RunPlan(rate=0), "greater than 0"),
+        (RunPlan(nemesis=["kill"]), "there is no nemesis 'kill'"),
+        (RunPlan(partitions=("thirds",)), "there is no kind of partition 'thirds'"),
     ],
 )
-def test_plans_that_cannot_be_run_say_why(plan: Plan, complaint: str) -> None:
+def test_plans_that_cannot_be_run_say_why(plan: RunPlan, complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
         plan.checked()

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from antiphon.maelstrom.history import Cut, Event, History
+from antiphon.maelstrom.history import Event, History, PartitionSpan
 from antiphon.maelstrom.host import Host, HostOptions
 from antiphon.maelstrom.nemesis import Cuts
 from antiphon.maelstrom.services import service_for
@@ -71,7 +71,7 @@ class World:
         """Begin a partition, or end it if there are no cuts."""
         if self._cut_since is not None:
             begin, before = self._cut_since
-            self.history.cuts.append(Cut(kind=before, begin_us=begin, end_us=self.now_us))
+            self.history.cuts.append(PartitionSpan(kind=before, begin_us=begin, end_us=self.now_us))
         self.cuts = cuts
         self._cut_since = (self.now_us, kind) if cuts else None
 

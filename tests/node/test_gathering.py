@@ -14,7 +14,7 @@ from antiphon_lab.bench.live_packets import (
     WITH_AND_WITHOUT,
     Counted,
     Packets,
-    Task,
+    PacketTask,
     measure_packets,
     median_of,
     summary,
@@ -102,13 +102,13 @@ def counted(writes: int) -> Counted:
 
 
 def test_figures_of_a_run_are_those_of_all_processes() -> None:
-    found = summary("plain", Task(Settings(), 2, 10, 5.0, 100), [counted(10), counted(30)])
+    found = summary("plain", PacketTask(Settings(), 2, 10, 5.0, 100), [counted(10), counted(30)])
     assert (found.published, found.writes_per_message, found.deliveries_per_second) == (20, 2.0, 20.0)
     assert found.kinds_per_message == {"Ordered": 1.0, "of hosts": 1.0} and found.memory_mib == 1.0
 
 
 def test_the_middle_of_several_rounds_counts() -> None:
-    task = Task(Settings(), 2, 10, 5.0, 100)
+    task = PacketTask(Settings(), 2, 10, 5.0, 100)
     rounds: list[Packets] = [summary("default", task, [counted(writes)]) for writes in (10, 90, 20)]
     assert median_of(rounds).writes_per_message == 2.0
     assert median_of(rounds).variant == "default"

@@ -312,9 +312,9 @@ def test_secrets_are_in_no_log_error_or_repr(tmp_path: Path, caplog: pytest.LogC
 
     with caplog.at_level(logging.DEBUG, "antiphon"):
         running(test)
-    from antiphon.cli.running import Access
+    from antiphon.cli.running import ServerAccess
 
-    said.append(repr(Access("a", "b", token=secret)))
+    said.append(repr(ServerAccess("a", "b", token=secret)))
     said.append(repr(Hello(PROTOCOL_VERSION, "antiphon", "x", "", "", secret)))
     said += [each.format(record) for record in caplog.records for each in (LineFormatter(), JsonFormatter())]
     assert len(said) > 8

@@ -11,20 +11,21 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.kernel.errors import ProtocolError
-from antiphon.orders.claims import NOT_GRANTED, Claims, Wish
+from antiphon.orders.claims import Claims
+from antiphon.orders.lock_queue import NOT_GRANTED, LockRequest
 
 key_sets = st.lists(st.sets(st.integers(0, 4), min_size=1, max_size=3), min_size=1, max_size=12)
 
 
-def claim(source: int, *keys: int) -> Wish:
-    return Wish(source, 1, vec[i64](sorted(keys)))
+def claim(source: int, *keys: int) -> LockRequest:
+    return LockRequest(source, 1, vec[i64](sorted(keys)))
 
 
-def sources(claims: list[Wish]) -> list[int]:
+def sources(claims: list[LockRequest]) -> list[int]:
     return [int(each.source) for each in claims]
 
 
-def taken_over(claims: Claims, held: list[Wish], arrived: list[Wish], granted: dict[int, int]) -> Claims:
+def taken_over(claims: Claims, held: list[LockRequest], arrived: list[LockRequest], granted: dict[int, int]) -> Claims:
     """What another keeper makes of what claimants tell it: what was granted first, and then the rest."""
     successor = Claims(max(granted.values(), default=0))
     for each in held:
@@ -71,10 +72,10 @@ def test_every_claim_is_granted_and_places_follow_the_order_of_arrival_for_each_
 ) -> None:
     """Whatever is released when, and though the claims are handed to another keeper after every step."""
     claims = Claims()
-    held: list[Wish] = []
+    held: list[LockRequest] = []
     granted: dict[int, int] = {}
-    arrived: list[Wish] = []
-    waiting = [Wish(source, 1, vec[i64](sorted(keys))) for source, keys in enumerate(wanted)]
+    arrived: list[LockRequest] = []
+    waiting = [LockRequest(source, 1, vec[i64](sorted(keys))) for source, keys in enumerate(wanted)]
     while waiting or held:
         if waiting and (not held or random.random() < 0.5):
             arrived.append(waiting.pop(0))

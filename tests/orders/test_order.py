@@ -9,7 +9,7 @@ from mypy_extensions import i64
 from antiphon.kernel import CAUSAL
 from antiphon.kernel.message import Publication
 from antiphon.orders import Order, Ordered
-from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.actions import PublishAction
 from tests.support import Broadcast, text
 
 
@@ -49,7 +49,7 @@ class InPairs(Order):
 def test_an_order_of_ones_own_stands_above_a_fabric() -> None:
     run = Broadcast(2, order=lambda _: InPairs())
     for time in (0, 10, 20):
-        run.engine.at(time, Publish(0))
+        run.engine.at(time, PublishAction(0))
     run.engine.run()
     assert run.lines("deliver") == text(
         """

@@ -17,8 +17,9 @@ from antiphon.pipeline import campaigns, jobs
 from antiphon.pipeline.campaigns import CampaignJob, Portion, PortionRecord, campaign_job, read_portion, run_portion
 from antiphon.pipeline.jobs import run_here, run_on_spark
 from antiphon.torture import campaign
-from antiphon.torture.campaign import Outcome, Tally, run_campaign
+from antiphon.torture.campaign import run_campaign
 from antiphon.torture.schedules import ALL
+from antiphon.torture.tally import Outcome, Tally
 
 
 def ignore(done: int, running: int) -> None:

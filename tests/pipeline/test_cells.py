@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from antiphon.kernel.errors import PeerError
-from antiphon.pipeline.attempts import ATTEMPTS
-from antiphon.pipeline.cells import RECORD, TRACE, TRACES, Cell, read_record, run_cell
+from antiphon.pipeline.atomic_output import ATTEMPTS
 from antiphon.pipeline.grid import parse_grid
+from antiphon.pipeline.sweep_cells import RECORD, TRACE, TRACES, Cell, read_record, run_cell
 from antiphon.trace.store import about_trace, read_trace
 
 TEXT = """experiment = "try"
@@ -117,7 +117,7 @@ FULL = """
 import resource, signal, sys
 from pathlib import Path
 from antiphon.kernel.errors import PeerError
-from antiphon.pipeline.cells import run_cell
+from antiphon.pipeline.sweep_cells import run_cell
 from antiphon.pipeline.grid import load_grid
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

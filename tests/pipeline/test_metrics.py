@@ -16,10 +16,10 @@ from antiphon.fabrics.cube import FullCube
 from antiphon.fabrics.cube.aggregation.packets import PacketFormat, Traffic
 from antiphon.kernel.errors import UsageError
 from antiphon.pipeline.metrics import METRICS, as_document, metric_named
-from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.actions import PublishAction
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import NormalDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon.simulator.scenario.run import Result, run_scenario
 from antiphon.simulator.scenario.scenario import Scenario
 from antiphon.trace.store import TraceWriter, read_trace
@@ -157,12 +157,12 @@ def test_bytes_are_those_that_the_protocols_with_packets_count(spark: SparkSessi
     with TraceWriter(path, "everything", {}) as writer:
         engine = Engine(
             8,
-            Network(NormalDelay(100, 30), transmission=10),
+            NetworkModel(NormalDelay(100, 30), transmission=10),
             lambda environment: PacketBroadcast(environment, cube, PacketFormat(), traffic),
             recorder=writer.recorder,
         )
         for number in range(200):
-            engine.at(number * 7, Publish(number % 8, b"why?" * (number % 5)))
+            engine.at(number * 7, PublishAction(number % 8, b"why?" * (number % 5)))
         assert engine.run() == "finished"
     found = measure(spark, [path], [metric_named("bytes-by-kind"), metric_named("aggregation")])
     assert sum(row["bytes"] for row in found[0].rows) == traffic.bytes_sent > 0

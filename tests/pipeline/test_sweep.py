@@ -13,12 +13,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from antiphon.kernel.errors import PeerError, UsageError
-from antiphon.pipeline.attempts import ATTEMPTS
-from antiphon.pipeline.cells import TRACES, Cell, Record, read_record, run_cell
+from antiphon.pipeline.atomic_output import ATTEMPTS
 from antiphon.pipeline.grid import load_grid, parse_grid
 from antiphon.pipeline.jobs import into_tasks, run_on_spark
 from antiphon.pipeline.session import SessionOptions
 from antiphon.pipeline.sweep import Sweep, held, look, run_sweep, write_results
+from antiphon.pipeline.sweep_cells import TRACES, Cell, CellRecord, read_record, run_cell
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "sweeps" / "order-and-size.toml"
 TEXT = """experiment = "try"
@@ -31,7 +31,7 @@ nodes = [4, 8]
 order = ["fifo", "causal"]
 """
 
-Run = Callable[[Cell, Path], Record]
+Run = Callable[[Cell, Path], CellRecord]
 
 
 def ignore(done: int, running: int) -> None:
@@ -76,7 +76,7 @@ def test_the_example_is_read_as_one_table(spark: SparkSession, tmp_path: Path) -
 def fails_first(how: Callable[[], None]) -> Run:
     """Runs cells, but not at the first attempt."""
 
-    def run(cell: Cell, out: Path) -> Record:
+    def run(cell: Cell, out: Path) -> CellRecord:
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -98,7 +98,7 @@ def dies() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def half_written(cell: Cell, out: Path) -> Record:
+def half_written(cell: Cell, out: Path) -> CellRecord:
     """Dies in the middle of a cell the first time, with half a file on disk."""
     from pyspark import TaskContext
 
@@ -123,7 +123,7 @@ def test_a_task_that_fails_is_tried_again_and_gives_the_same_bytes(
 
 
 def test_a_cell_that_always_fails_does_not_stop_the_others(spark: SparkSession, tmp_path: Path) -> None:
-    def run(cell: Cell, out: Path) -> Record:
+    def run(cell: Cell, out: Path) -> CellRecord:
         if cell.number == 3:
             raise ZeroDivisionError("planted")
         return run_cell(cell, out)
@@ -153,7 +153,7 @@ def test_a_disk_that_fails_stops_the_sweep_and_leaves_what_is_finished(
 
 
 def test_a_sweep_goes_on_where_it_stopped(spark: SparkSession, tmp_path: Path, undisturbed: dict[str, bytes]) -> None:
-    def refuses(cell: Cell, out: Path) -> Record:
+    def refuses(cell: Cell, out: Path) -> CellRecord:
         assert cell.number >= 3, "finished before"
         return run_cell(cell, out)
 

@@ -15,8 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from antiphon.cli import main as command
-from antiphon.pipeline.attempts import ATTEMPTS
-from antiphon.pipeline.cells import RECORD, TRACES
+from antiphon.pipeline.atomic_output import ATTEMPTS
+from antiphon.pipeline.sweep_cells import RECORD, TRACES
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "sweeps" / "order-and-size.toml"
 LONG = """experiment = "long"

@@ -162,8 +162,8 @@ def test_what_the_nodes_do_not_have_is_said(nodes: Nodes, pair: list[Node]) -> N
         ({"assign": '{"room":[7]}'}, "no node that answers has partition 7 of topic 'room'; there are"),
         ({"subscribe": "room", "cluster": "other"}, "refused"),
         ({"subscribe": "room", "endingOffsets": beyond}, "does not exist yet; the latest is 1"),
-        ({"subscribe": "room", "startingOffsets": beyond}, "is not there: it ends at 1"),
-        ({"subscribe": "room,side", "startingOffsets": beyond}, "says nothing of topic 'side'"),
+        ({"subscribe": "room", "startingOffsets": beyond}, "does not exist: the log ends at 1"),
+        ({"subscribe": "room,side", "startingOffsets": beyond}, "does not name topic 'side'"),
         ({"subscribe": "side", "startingOffsets": beyond}, "names topic 'room', which is not to be read"),
     ]
     nodes.publish(pair[0], "side", [b"here"])
@@ -197,7 +197,7 @@ def test_what_retention_has_removed_is_said(nodes: Nodes, tmp_path: Path) -> Non
     first = node.store.earliest("room")
     options = {"servers": node.address, "subscribe": "room"}
     from_beginning = json.dumps({"room": {str(number_of(node)): 0}})
-    with pytest.raises(PeerError, match=f"was removed by retention; the earliest one still there is {first}"):
+    with pytest.raises(PeerError, match=f"was removed by retention; the earliest remaining one is {first}"):
         TopicReader(read_options({**options, "startingOffsets": from_beginning}, is_stream=False)).partitions()
     forgiving = {**options, "startingOffsets": from_beginning, "failOnDataLoss": "false"}
     for given in (options, forgiving):

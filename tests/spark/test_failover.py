@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from antiphon import Node, PeerError, UsageError
-from antiphon.spark.marks import Marks, Wanted, marks_from
+from antiphon.spark.marks import Marks, WantedRows, marks_from
 from antiphon.spark.options import read_options
 from antiphon.spark.stream import TopicStreamReader
 from tests.spark.nodes import Nodes
@@ -163,8 +163,8 @@ def test_marks_are_sets_of_messages(one: Messages, other: Messages) -> None:
 def test_what_is_wanted_of_a_batch(known: Messages, batch: Messages, first: int, count: int) -> None:
     numbers = [(1, first + place) for place in range(count)]
     for wanted, expected in (
-        (Wanted(marks_of(known)), set(numbers) - known),
-        (Wanted(marks_of(known), marks_of(batch)), (set(numbers) & batch) - known),
+        (WantedRows(marks_of(known)), set(numbers) - known),
+        (WantedRows(marks_of(known), marks_of(batch)), (set(numbers) & batch) - known),
     ):
         places = [place for low, high in wanted.places(1, first, count) for place in range(low, high + 1)]
         assert [numbers[place] for place in places] == sorted(expected)

@@ -21,7 +21,7 @@ from antiphon import Node, UsageError
 from antiphon.client.idempotent_producer import standings_of_series
 from antiphon.spark.sink import batch_writer
 from antiphon.spark.sink_options import write_options
-from antiphon.spark.sink_rows import PIECE_BYTES, PIECE_ROWS, Cutter, Layout, Piece
+from antiphon.spark.sink_rows import PIECE_BYTES, PIECE_ROWS, Cutter, Layout, RowPiece
 from tests.spark.nodes import Nodes
 
 pytestmark = pytest.mark.slow
@@ -176,7 +176,7 @@ def columns_of(text: str) -> StructType:
 @pytest.mark.parametrize(
     ("columns", "options", "complaint"),
     [
-        ("value string", {}, "say where rows go: give the option 'topic', or a column 'topic'"),
+        ("value string", {}, "rows need a topic: give the option 'topic', or a column 'topic'"),
         ("text string", {"topic": "room"}, "'text' is none of them"),
         ("key string", {"topic": "room"}, "need a column 'value'"),
         ("value bigint", {"topic": "room"}, "column 'value' is bigint and must be string or binary; cast it"),
@@ -224,7 +224,7 @@ def test_rows_without_what_they_need_are_refused(rows: list[dict[str, Any]], com
 def pieces_of(values: list[bytes], cuts: list[int]) -> list[list[bytes]]:
     """The pieces of rows that come in Arrow batches which end at these places."""
     layout, cutter = Layout(TEXTS, "room"), Cutter(is_total=False)
-    full: list[Piece] = []
+    full: list[RowPiece] = []
     for begin, end in zip([0, *cuts], [*cuts, len(values)], strict=True):
         for topic, row in layout.rows(pa.record_batch([pa.array(values[begin:end], pa.binary())], names=["value"])):
             piece = cutter.add(topic, row)

@@ -185,9 +185,12 @@ ORDERS = (
     ),
     orders(
         "keys are granted to whoever is first in one of its lines",
-        "claims",
-        "        return all(self._line_of[key][0] is claim for key in claim.keys)\n",
-        "        return any(self._line_of[key][0] is claim for key in claim.keys)\n",
+        "lock_queue",
+        "            if not self._of_key[key].admits(request):\n                return False\n"
+        "        for key in request.keys:\n            self._of_key[key].waiting.popleft()\n",
+        "            if self._of_key[key].admits(request):\n                break\n"
+        "        else:\n            return False\n"
+        "        for key in request.keys:\n            self._of_key[key].waiting.remove(request)\n",
         "total",
     ),
 )

@@ -26,9 +26,8 @@ REROUTING = (
     faults(
         "a subscription waits for the answer of one who is lost",
         "repair/surveys",
-        "            if peer in unanswered:\n                self._not_waiting_for(key, unanswered, peer)\n"
-        "                self.one_answered(key, self.surveys[key])\n",
-        "            unanswered.pop(peer, None)\n",
+        "            self.settle(key, survey, peer)\n",
+        "            survey.pending.settle(peer)\n",
     ),
     faults(
         "own publications are not kept",
@@ -155,7 +154,7 @@ LASTING = (
         "message, theirs, mine) if message.is_member else GIVEN_ALL\n",
         "message, theirs, mine) if topic.state == MEMBER else GIVEN_ALL\n",
     ),
-    # Rare: about one seed in a thousand shows it, those with newcomers between (``cube_beyond_schedules``).
+    # Rare: about one seed in a thousand shows it, those with newcomers between (``cube_overflow``).
     faults(
         "what only newcomers count as past is asked of nobody",
         "repair/anti_entropy",

@@ -9,8 +9,9 @@ import msgspec
 
 import antiphon
 from antiphon.simulator.scenario.scenario import LimitsTable
-from antiphon.torture.campaign import KINDS, Outcome, run_schedule, tidy_collector
+from antiphon.torture.campaign import run_schedule, tidy_collector
 from antiphon.torture.schedules import SCHEDULES
+from antiphon.torture.tally import KINDS, Outcome
 
 EVENTS_AT_MOST = {"cube": 100_000, "cube-faults": 200_000, "tree": 100_000, "gossip": 100_000, "epto": 1_000_000}
 """By fabric, many more than the first schedules need that are survived; who goes on for ever is stopped sooner here."""

@@ -19,7 +19,7 @@ from antiphon.fabrics.cube.total_order.messages import Claim, Closed, Granted, R
 from antiphon.kernel import UNSPECIFIED, Environment, Message, Process, ProtocolError, RandomStream
 from antiphon.kernel.message import SOURCE_MASK, Publication
 from antiphon.orders.order import merged_frontiers
-from antiphon.simulator.scenario.protocols.protocol import Builder, Setting, Waiting
+from antiphon.simulator.scenario.protocols.protocol import Builder, Setting, WaitingCounts
 from antiphon.simulator.scenario.protocols.registry import OWN
 
 
@@ -235,7 +235,7 @@ def break_vcube_ps(monkeypatch: pytest.MonkeyPatch, variant: Variant, order: str
         build = honest.prepare(setting if order is None else replace(setting, order=order))
         return lambda environment: Face(variant(environment, build))
 
-    def orders_of(process: Process) -> Sequence[Waiting]:
+    def orders_of(process: Process) -> Sequence[WaitingCounts]:
         assert isinstance(process, Face)
         return honest.orders_of(process.broken.inner)
 

@@ -15,12 +15,12 @@ from antiphon.simulator.scenario.scenario import (
     PartitionFault,
     PublishTable,
     Scenario,
-    SubscriptionTable,
+    SubscribeTable,
     TopicsTable,
 )
 from antiphon.simulator.scenario.writer import scenario_text
 from antiphon.torture import shrinking
-from antiphon.torture.campaign import KINDS, Outcome, Tally, run_campaign, run_schedule, run_seeds, tasks
+from antiphon.torture.campaign import run_campaign, run_schedule, run_seeds, tasks
 from antiphon.torture.schedules import operations
 from antiphon.torture.schedules.every_fabric import draw_any_schedule
 from antiphon.torture.schedules.operations import (
@@ -31,12 +31,13 @@ from antiphon.torture.schedules.operations import (
     UNSUBSCRIBE,
     Operation,
     Shape,
-    draw_schedule,
     operations_of,
     possible,
     with_operations,
 )
+from antiphon.torture.schedules.topic_schedule import draw_schedule
 from antiphon.torture.shrinking import Shrinker, options_without, parted, representatives, write_failure
+from antiphon.torture.tally import KINDS, Outcome, Tally
 from antiphon.trace.contract import REQUESTS, STUCK
 from tests.torture.broken import (
     AnswersForItselfOnly,
@@ -279,7 +280,7 @@ def test_a_failure_is_written_as_a_scenario_that_says_what_it_is_about(tmp_path:
         nodes=2,
         protocol="vcube-ps",
         topics=TopicsTable(members=[[0]]),
-        subscriptions=[SubscriptionTable(at=3, node=1)],
+        subscriptions=[SubscribeTable(at=3, node=1)],
         publications=[PublishTable(at=4, node=0)],
     )
     outcome = Outcome(seed=77, violations={"stuck": 1}, about="stuck: 1, such as this")
@@ -289,14 +290,14 @@ def test_a_failure_is_written_as_a_scenario_that_says_what_it_is_about(tmp_path:
         "# Seed 77 of antiphon torture, shrunk while it failed by: stuck.\n"
         "# At first: stuck: 1, such as this\n"
         "# Replay it: antiphon simulate torture-77.toml\n"
-        "# torture-77.txt tells what happens: "
+        "# torture-77.txt is the trace as text: "
         "antiphon simulate torture-77.toml --level everything --trace torture-77.txt\n"
         'name = "torture 77: stuck"\n'
     )
     assert operations_of(load_scenario(path)) == operations_of(scenario)
     story = path.with_suffix(".txt").read_text().splitlines()
     assert "         3     1  subscribe         topic 0" in story
-    delivery = "deliver           Publication; publication 1 of 0 on topic 0, causal; after 0 ticks"
+    delivery = "deliver           Ordered; publication 1 of 0 on topic 0, causal; after 0 ticks"
     assert f"         4     0  {delivery}" in story
     (tmp_path / "file").touch()
     with pytest.raises(PeerError, match=r"^cannot write .*torture-77\.toml: .*; choose another place$"):

@@ -9,9 +9,10 @@ from antiphon.simulator.scenario.file import parse_scenario
 from antiphon.simulator.scenario.incarnations import failing_nodes
 from antiphon.simulator.scenario.run import run_scenario
 from antiphon.simulator.scenario.scenario import CrashFault, RestartFault, Scenario
-from antiphon.torture.campaign import Outcome, check_campaign, run_campaign
+from antiphon.torture.campaign import check_campaign, run_campaign
 from antiphon.torture.schedules.gossip import draw_gossip_schedule
 from antiphon.torture.shrinking import Shrinker
+from antiphon.torture.tally import Outcome
 
 
 def test_schedules_are_hard() -> None:

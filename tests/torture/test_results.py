@@ -11,25 +11,26 @@ import pytest
 from antiphon.kernel.errors import PeerError
 from antiphon.simulator.scenario.scenario import Scenario
 from antiphon.torture import campaign
-from antiphon.torture.campaign import Outcome, run_campaign, run_schedule, run_seeds
+from antiphon.torture.campaign import run_campaign, run_schedule, run_seeds
 from antiphon.torture.results import (
     FINISHED,
     INTERRUPTED,
     RESULTS,
     Began,
+    CampaignJournal,
     Ended,
     Failed,
-    Journal,
-    Plan,
     Progress,
+    SeedPlan,
     append,
     records_in,
     seeds_run,
     unfinished,
 )
 from antiphon.torture.schedules import SCHEDULES
+from antiphon.torture.tally import Outcome
 
-PLAN = Plan(first_seed=1, seeds=8, fabric="cube", product="this")
+PLAN = SeedPlan(first_seed=1, seeds=8, fabric="cube", product="this")
 
 
 def fails_by_seed(scenario: Scenario) -> Outcome:
@@ -38,7 +39,7 @@ def fails_by_seed(scenario: Scenario) -> Outcome:
 
 
 def test_a_failing_seed_is_on_disk_before_the_next_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    journal = Journal(tmp_path, PLAN)
+    journal = CampaignJournal(tmp_path, PLAN)
     seen: list[list[int]] = []
 
     def run(scenario: Scenario) -> Outcome:
@@ -98,11 +99,11 @@ def test_lines_are_whole_whoever_writes(tmp_path: Path) -> None:
 
 
 def test_totals_are_written_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    journal = Journal(tmp_path, PLAN)
+    journal = CampaignJournal(tmp_path, PLAN)
     for seeds in (2, 4, 6):
         journal.progress(seeds, 1, {"cube": (seeds, 1)})
     monkeypatch.setattr("antiphon.torture.results.SECONDS_BETWEEN_TOTALS", 0.0)
-    journal = Journal(tmp_path, PLAN)
+    journal = CampaignJournal(tmp_path, PLAN)
     for seeds in (2, 4):
         journal.progress(seeds, 0, {"cube": (seeds, 0)})
     written = [one.seeds for one in records_in(journal.path) if isinstance(one, Progress)]
@@ -110,15 +111,15 @@ def test_totals_are_written_now_and_then(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_fresh_campaign_that_was_cut_off_is_found_again(tmp_path: Path) -> None:
-    fresh = Plan(first_seed=10**12, seeds=8, fabric="cube", fresh=True, product="this")
+    fresh = SeedPlan(first_seed=10**12, seeds=8, fabric="cube", fresh=True, product="this")
     like = msgspec.structs.replace(fresh, first_seed=1)
-    journal = Journal(tmp_path, fresh)
+    journal = CampaignJournal(tmp_path, fresh)
     assert unfinished(journal.path, like) == fresh
     journal.end(INTERRUPTED, {})
     assert unfinished(journal.path, like) == fresh
     for other in ({"product": "another"}, {"seeds": 9}, {"fabric": "tree"}, {"order": "fifo"}):
         assert unfinished(journal.path, msgspec.structs.replace(like, **other)) is None
-    Journal(tmp_path, fresh).end(FINISHED, {})
+    CampaignJournal(tmp_path, fresh).end(FINISHED, {})
     assert unfinished(journal.path, like) is None
     assert seeds_run(journal.path) == [range(10**12, 10**12 + 8)] * 2
     assert [type(one) for one in records_in(journal.path)] == [Began, Ended, Began, Ended]
@@ -126,5 +127,5 @@ def test_a_fresh_campaign_that_was_cut_off_is_found_again(tmp_path: Path) -> Non
 
 def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(PeerError, match=r"^cannot write .*; choose another place by --out$"):
-        Journal(tmp_path / "file", PLAN)
+    with pytest.raises(PeerError, match=r"^cannot write .*; choose another directory with --out$"):
+        CampaignJournal(tmp_path / "file", PLAN)

@@ -12,10 +12,10 @@ from antiphon.simulator.scenario.file import check_scenario, parse_scenario
 from antiphon.simulator.scenario.scenario import Scenario
 from antiphon.simulator.scenario.writer import scenario_text
 from antiphon.torture import shrinking
-from antiphon.torture.campaign import Outcome
 from antiphon.torture.schedules import SCHEDULES
 from antiphon.torture.schedules.operations import operations_of
 from antiphon.torture.shrinking import Shrinker, options_without, parents_without
+from antiphon.torture.tally import Outcome
 
 
 def failing_by_chance(percent: int, salt: int) -> shrinking.Run:

@@ -13,10 +13,18 @@ import antiphon.trace.store
 from antiphon.fabrics.cube import FullCube
 from antiphon.fabrics.cube.broadcast import TreeBroadcast
 from antiphon.kernel import PeerError, UsageError
-from antiphon.simulator.engine.actions import Crash, Join, Leave, Pause, Publish, Restart, Resume
+from antiphon.simulator.engine.actions import (
+    CrashAction,
+    JoinAction,
+    LeaveAction,
+    PauseAction,
+    PublishAction,
+    RestartAction,
+    ResumeAction,
+)
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import NormalDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon.trace.recorder import CRASH, DROP_REASONS, EVENT_NAMES, SUBSCRIBED, Recorder
 from antiphon.trace.store import LEVELS, SCHEMA, MemoryTrace, TraceWriter, about_trace, read_trace
 from tests.support import lines_of
@@ -29,11 +37,13 @@ ABOUT = {"seed": 7, "scenario": {"nodes": 4, "name": "Übung"}}
 def record_a_run(recorder: Recorder) -> None:
     """A run with copies and acknowledgements, loss, duplicates and faults."""
     cube = FullCube(2)
-    network = Network(NormalDelay(30, 10), loss=0.1, duplication=0.1)
+    network = NetworkModel(NormalDelay(30, 10), loss=0.1, duplication=0.1)
     engine = Engine(4, network, lambda environment: TreeBroadcast(environment, cube), recorder=recorder, can_fail=True)
     for time in range(0, 200, 10):
-        engine.at(time, Publish(time // 10 % 4, b"why?"))
-    for time, fault in enumerate((Crash(1), Pause(2), Leave(3), Restart(1), Resume(2), Join(3))):
+        engine.at(time, PublishAction(time // 10 % 4, b"why?"))
+    for time, fault in enumerate(
+        (CrashAction(1), PauseAction(2), LeaveAction(3), RestartAction(1), ResumeAction(2), JoinAction(3))
+    ):
         engine.at(40 + 20 * time, fault)
     assert engine.run() == "finished"
 
@@ -172,14 +182,14 @@ def test_the_level_of_deliveries_leaves_out_what_only_concerns_copies_that_fare_
 def test_a_file_has_one_of_two_levels(tmp_path: Path, level: str) -> None:
     """Counts need no file."""
     assert LEVELS == ("counts", "deliveries", "everything")
-    with pytest.raises(UsageError, match=f"holds 'deliveries' or 'everything', not '{level}'; choose one of these"):
+    with pytest.raises(UsageError, match=f"a trace has no level '{level}'; choose 'deliveries' or 'everything'"):
         TraceWriter(tmp_path / "trace.arrow", level, {})
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("level", ["counts", "all", ""])
 def test_a_trace_in_memory_has_one_of_the_levels_too(level: str) -> None:
-    with pytest.raises(UsageError, match=f"holds 'deliveries' or 'everything', not '{level}'; choose one of these"):
+    with pytest.raises(UsageError, match=f"a trace has no level '{level}'; choose 'deliveries' or 'everything'"):
         MemoryTrace(level)
 
 

@@ -1,5 +1,5 @@
-"""Benchmarks: fixed amounts of work, defined so that anybody can repeat them.
+"""Benchmarks: fixed amounts of work, defined so that they can be repeated elsewhere.
 
-``reference.py`` is the simulator's work, ``simpy_rival.py`` the same on SimPy; ``live_*`` measure live nodes,
-``*_bench`` Spark; ``peers`` puts the same traffic through Antiphon and other systems.
+``reference.py`` is the work of the simulator, ``simpy_rival.py`` the same on SimPy; ``live_*`` measure live nodes,
+``*_bench`` Spark; ``peers`` sends the same traffic through Antiphon and other systems.
 """

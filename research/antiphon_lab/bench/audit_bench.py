@@ -1,4 +1,4 @@
-"""How the audit grows: large clean traces, and what judging them takes.
+"""How the cost of an audit grows: large clean traces, and the time and memory to judge them.
 
 The traces are of simulated runs. With one topic, 64 nodes all publish and all deliver everything: the hardest shape for
 the audit, because its work grows with deliveries times publishers of a topic, and because one large topic must be
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from antiphon.kernel.errors import PeerError
 from antiphon.simulator.scenario.run import run_scenario
 from antiphon.simulator.scenario.scenario import Scenario
 from antiphon.trace.store import count_rows
+from antiphon_lab.bench.own_process import python_module
 from antiphon_lab.bench.sweep_bench import descends
 
 NODES = 64
@@ -31,20 +31,20 @@ SECONDS_BETWEEN_LOOKS = 0.2
 
 
 class AuditMeasurement(msgspec.Struct, frozen=True, kw_only=True):
-    """What an audit took."""
+    """The cost of an audit."""
 
     topics: int
     deliveries: int
     trace_rows: int
     trace_bytes: int
     seconds: float
-    """Of the audit, without the start of Spark."""
+    """The time of the audit, without the start of Spark."""
     elapsed_seconds: float
-    """Of the whole command."""
+    """The time of the whole command."""
     processor_seconds: float
-    """Of all its processes; says more than elapsed time on a machine that others use too."""
+    """Processor time of all its processes; more reliable than elapsed time on a shared machine."""
     peak_memory_bytes: int
-    """The highest sum of what the processes of the command hold in memory; pages that they share count in each."""
+    """The highest sum of the memory of the command's processes; shared pages count in each."""
 
     @property
     def deliveries_per_second(self) -> float:
@@ -72,7 +72,7 @@ def scenario_of(deliveries: int, topics: int) -> Scenario:
 
 
 def trace_of(deliveries: int, topics: int, directory: Path) -> Path:
-    """The trace of such a run; one that is there already is used again."""
+    """The trace of such a run; an existing one is used again."""
     path = directory / f"audit-{topics}-{deliveries}.parquet"
     if not path.exists():
         run_scenario(scenario_of(deliveries, topics), path)
@@ -80,13 +80,12 @@ def trace_of(deliveries: int, topics: int, directory: Path) -> Path:
 
 
 def measure_audit(trace: Path, topics: int) -> AuditMeasurement:
-    """Judge a trace with the command that users call, and watch its processes."""
-    # -P: what lies in the current directory must not be imported in the place of the installed package.
-    command = [sys.executable, "-P", "-m", "antiphon", "audit", "--spark", "--json", str(trace)]
+    """Judge a trace with the command that users call, and measure its processes."""
+    command = python_module("antiphon", "audit", "--spark", "--json", str(trace))
     said, watch = watched(command)
     found = msgspec.json.decode(said)
     if found["verdict"] != "clean":
-        raise PeerError(f"the audit finds faults in {trace}, where there are none; one of the two is wrong")
+        raise PeerError(f"the audit finds faults in {trace}, which should be clean; the trace or the audit is wrong")
     return AuditMeasurement(
         topics=topics,
         deliveries=found["deliveries"],
@@ -100,7 +99,7 @@ def measure_audit(trace: Path, topics: int) -> AuditMeasurement:
 
 
 class Watch:
-    """What a command and its descendants use, looked at now and then."""
+    """Samples the processor time and the memory of a command and its descendants."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -109,17 +108,17 @@ class Watch:
 
     @property
     def processor_seconds(self) -> float:
-        """What all processes had used when they were last seen."""
+        """The processor time of all processes when they were last sampled."""
         return sum(self._ticks.values()) / os.sysconf("SC_CLK_TCK")
 
     def look(self, ancestor: int) -> None:
-        """Take notice of what runs now."""
+        """Sample the running processes."""
         parents: dict[int, int] = {}
         pages: dict[int, int] = {}
         ticks: dict[int, int] = {}
         for directory in Path("/proc").glob("[0-9]*"):
             try:
-                # The second field is a name in brackets, which may hold anything.
+                # The second field is a name in parentheses, which may contain anything.
                 fields = (directory / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
                 held = int((directory / "statm").read_text(encoding="ascii").split()[1])
             except (OSError, IndexError):
@@ -134,7 +133,7 @@ class Watch:
 
 
 def watched(command: Sequence[str]) -> tuple[bytes, Watch]:
-    """What a command prints, and what it used."""
+    """Run a command; returns its output and its measurements."""
     started = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     watch = Watch()

@@ -22,7 +22,7 @@ from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import Environment
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import QuantileDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon_lab.bench.reference import peak_memory_bytes
 from antiphon_lab.experiments.epto.runs import PLANETLAB, EptoCase, RoundPublisher
 
@@ -37,7 +37,7 @@ class EptoMeasurement(msgspec.Struct):
     rounds: int
     digests: bool
     published: bool
-    """Whether an event leaves the balls when it does not come in again, and comes into them whenever it does."""
+    """Whether an event leaves the balls when it does not arrive again, and enters them whenever it does."""
     seed: int
     publications: int
     deliveries: int
@@ -52,9 +52,9 @@ class EptoMeasurement(msgspec.Struct):
     seconds: float
     setup_seconds: float
     processor_seconds: float
-    """What the process itself took, set-up included; on a busy machine less than the seconds on the clock."""
+    """Processor time of the process, setup included; on a busy machine less than elapsed time."""
     entries_per_second: float
-    """Of processor time."""
+    """Entries per second of processor time."""
     peak_memory_bytes: int
     mean_latency: float
     max_latency: int
@@ -67,7 +67,7 @@ def run_epto(
     """Run the workload."""
     if nodes < 2 or rounds < 1 or not 0 < rate <= 1:
         raise UsageError(
-            f"{nodes} nodes, {rounds} rounds and a rate of {rate} leave nothing to order; choose at least 2 nodes and "
+            f"{nodes} nodes, {rounds} rounds and a rate of {rate} give no events; choose at least 2 nodes and "
             "1 round, and a rate above 0 and up to 1"
         )
     begun, processor_begun = time.perf_counter(), time.process_time()
@@ -85,7 +85,7 @@ def run_epto(
 
     gc.disable()
     try:
-        engine = Engine(nodes, Network(QuantileDelay(PLANETLAB), transmission=0, processing=0), build, seed)
+        engine = Engine(nodes, NetworkModel(QuantileDelay(PLANETLAB), transmission=0, processing=0), build, seed)
         ready = time.perf_counter()
         engine.run()
         done, processor_done = time.perf_counter(), time.process_time()

@@ -19,10 +19,10 @@ from antiphon.fabrics.gossip import Brisa, BrisaOptions
 from antiphon.fabrics.gossip.messages import structure_key
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import Environment
-from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.actions import PublishAction
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import ConstantDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon_lab.bench.reference import PROPAGATION_TICKS, peak_memory_bytes
 
 NODES_PER_CONTACT = 1000
@@ -43,7 +43,7 @@ class GossipMeasurement(msgspec.Struct):
     bootstrap_seconds: float
     setup_seconds: float
     processor_seconds: float
-    """What the process itself took, set-up included; on a busy machine less than the seconds on the clock."""
+    """Processor time of the process, setup included; on a busy machine less than elapsed time."""
     events_per_second: float
     peak_memory_bytes: int
     deliveries: int
@@ -85,11 +85,11 @@ def run_gossip(nodes: int, publications: int, seed: int) -> GossipMeasurement:
 
     gc.disable()
     try:
-        engine = Engine(nodes, Network(ConstantDelay(PROPAGATION_TICKS)), build, seed)
+        engine = Engine(nodes, NetworkModel(ConstantDelay(PROPAGATION_TICKS)), build, seed)
         source = nodes // 2
         start = window + SETTLING_TICKS
         for number in range(publications):
-            engine.at(start + number * GAP_TICKS, Publish(source))
+            engine.at(start + number * GAP_TICKS, PublishAction(source))
         ready = time.perf_counter()
         engine.run(start - 1)
         joined = time.perf_counter()

@@ -1,15 +1,15 @@
-"""How soon live nodes notice that one has failed, and what looking costs: VCube's diagnosis beside the default.
+"""How soon live nodes notice a failure, and the cost of detection: VCube's diagnosis beside the default.
 
-The nodes are those of a live cube, with real connections between all of them. In the place of topics each runs the
-diagnosis (:mod:`antiphon.fabrics.cube.diagnosis`), the same class as in the simulator, over the same links. Beside it
-every live node does what all do: it notices when a connection ends, and asks those who are silent for signs of life
-(:mod:`antiphon.membership.heartbeats`). So both are measured in the same runs, at the same moment.
+The nodes are those of a live cube, with real connections between all of them. Instead of topics each runs the diagnosis
+(:mod:`antiphon.fabrics.cube.diagnosis`), the same class as in the simulator, over the same links. In addition every
+live node notices when a connection ends, and asks silent peers for a sign of life
+(:mod:`antiphon.membership.heartbeats`). So both detectors are measured in the same runs, at the same moment.
 
-One node is a process of its own, which is killed (SIGKILL: its connections end) or stopped (SIGSTOP: they do not). The
-others share this process, so that one clock says when each of them has noticed. What is sent while nothing happens is
-counted on the links: all frames but those of the diagnosis ask for a sign of life, and each is answered by another.
+One node is a separate process, which is killed (SIGKILL: its connections end) or stopped (SIGSTOP: they do not). The
+others share this process, so that one clock gives the times of detection. Messages without a fault are counted on the
+links: all frames but those of the diagnosis ask for a sign of life, and each has an answer.
 
-``python -m antiphon_lab.bench.live_detection`` is the process that fails: it is told what to do on its standard input.
+``python -m antiphon_lab.bench.live_detection`` is the process that fails; it takes commands on its standard input.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ from antiphon_lab.experiments.vcube.diagnosis import AT_ONCE, BY_TESTS, Diagnosi
 DEFAULT: Final = "connections and signs"
 FAULTS: Final = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 HOP_TICKS: Final = 100
-"""What a message takes on loopback, about, in microseconds: for the simulation beside."""
+"""The approximate time of a message on loopback, in microseconds, for the simulation beside it."""
 
 QUIET_ROUNDS: Final = 4
-"""How long nothing happens, so that what looking costs is seen, before a node fails."""
+"""The number of rounds without a fault, to measure the cost of detection."""
 
 LOOK_SECONDS: Final = 0.005
 PATIENCE_SECONDS: Final = 60.0
-"""Who has not noticed by then never will."""
+"""A node that has not noticed by then counts as blind."""
 
 
-class Task(msgspec.Struct, frozen=True):
-    """What a node is to do. Times of the diagnosis are in microseconds."""
+class DetectionTask(msgspec.Struct, frozen=True):
+    """The task of a node. Times of the diagnosis are in microseconds."""
 
     settings: Settings
     nodes: int
@@ -71,16 +71,16 @@ class Task(msgspec.Struct, frozen=True):
     tells: bool
 
     def options(self) -> DiagnosisOptions:
-        """The same for the diagnosis."""
+        """The options of the diagnosis."""
         return DiagnosisOptions(self.nodes, self.round_us, self.patience_us, self.tells)
 
 
 class Detection(msgspec.Struct, frozen=True):
-    """What one detector did after one kind of fault: seconds until the first, half of the others and all knew.
+    """The results of one detector after one kind of fault: seconds until the first, half and all of the others knew.
 
     ``all_seconds`` is the median of all runs. ``simulated_seconds`` is that of as many simulations with the same
-    timings, ``expected_seconds`` and ``expected_messages`` are what the formulas say; messages and bytes are those of
-    a node per second while nothing happens. ``false_alarms`` are nodes that took one for failed that had not.
+    timings; ``expected_seconds`` and ``expected_messages`` follow from the formulas; messages and bytes are those of a
+    node per second without a fault. ``false_alarms`` are nodes that counted a live node as failed.
     """
 
     detector: str
@@ -100,17 +100,17 @@ class Detection(msgspec.Struct, frozen=True):
 
 
 class WatchingDiagnosis(Diagnosis):
-    """Remembers what it has found out, and when."""
+    """A diagnosis that remembers its findings and their times."""
 
     def __init__(self, environment: Environment, options: DiagnosisOptions) -> None:
         super().__init__(environment, options)
         self.lost_at: dict[int, int] = {}
 
     def start(self) -> None:
-        """Wait until all have their places: the diagnosis takes whoever is missing for failed."""
+        """Wait until all nodes have joined: the diagnosis counts missing nodes as failed."""
 
     def begin(self) -> None:
-        """All are there."""
+        """Begin, because all nodes have joined."""
         super().start()
 
     def changed(self, node: int, is_present: bool) -> None:
@@ -131,7 +131,7 @@ class TestingEnvironment(LiveEnvironment):
 
 
 class WatchingMembers(Members):
-    """Remembers who was lost, and when."""
+    """Members that remember lost peers and their times."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class WatchingMembers(Members):
 class DetectionMaker(ProcessMaker):
     """Makes a process that runs the diagnosis and nothing else."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: DetectionTask) -> None:
         self._task = task
         self.environment: TestingEnvironment | None = None
         self.diagnosis: WatchingDiagnosis | None = None
@@ -173,7 +173,7 @@ class DetectionMaker(ProcessMaker):
 class DetectionNode:
     """A live node of a cube that runs the diagnosis and nothing else."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: DetectionTask) -> None:
         self._task = task
         self._maker = DetectionMaker(task)
         self.node = Node(task.settings, self._maker)
@@ -182,27 +182,27 @@ class DetectionNode:
         self.lost_at = self._maker.lost_at
 
     def begin(self) -> None:
-        """All are there."""
-        assert self._maker.diagnosis is not None, "who is told to begin has a place"
+        """Begin, because all nodes have joined."""
+        assert self._maker.diagnosis is not None, "a node that begins has joined"
         self._maker.diagnosis.begin()
 
     def lost_by_diagnosis(self) -> dict[int, int]:
-        """Whom this node has taken for failed, by its diagnosis, and when."""
-        assert self._maker.diagnosis is not None, "all have their places"
+        """The nodes that the diagnosis of this node counts as failed, with the times."""
+        assert self._maker.diagnosis is not None, "all nodes have joined"
         return self._maker.diagnosis.lost_at
 
     def is_missing_somebody(self) -> bool:
-        """Whether somebody counts as failed, rightly or not."""
+        """Whether any peer counts as failed, rightly or not."""
         diagnosis = self._maker.diagnosis
         is_lost = len(self.node.cluster.peers()) < self._task.nodes - 1
         return is_lost or (diagnosis is not None and len(diagnosis.absent) > 0)
 
     def counted(self) -> Traffic:
-        """What this node has sent so far."""
+        """The traffic of this node so far."""
         links = self.node.cluster.links.values()
         frames, size = sum(link.frames_sent for link in links), sum(link.bytes_sent for link in links)
         environment = self._maker.environment
-        assert environment is not None, "who has sent something has a place"
+        assert environment is not None, "a node that has sent something has joined"
         tests, test_bytes = environment.tests_sent, environment.test_bytes_sent
         questions, question_bytes = frames - tests, size - test_bytes
         return Traffic(tests, test_bytes, 2 * questions, 2 * question_bytes)
@@ -210,7 +210,7 @@ class DetectionNode:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Messages and bytes of the diagnosis, and of all else."""
+    """Messages and bytes of the diagnosis, and of everything else."""
 
     tests: float
     test_bytes: float
@@ -220,7 +220,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Run:
-    """One run: when, after the fault, each of the others has noticed, in seconds; and what a node sent per second."""
+    """One run: the seconds after the fault until each other node noticed, and the traffic of a node per second."""
 
     by_diagnosis: list[float]
     by_default: list[float]
@@ -228,12 +228,12 @@ class Run:
     false_alarms: int
 
 
-# The side that directs.
+# The conductor.
 
 
 @asynccontextmanager
-async def one_to_fail(task: Task) -> AsyncIterator[tuple[Process, str]]:
-    """A process with a node that has its place; it is gone when the block ends."""
+async def one_to_fail(task: DetectionTask) -> AsyncIterator[tuple[Process, str]]:
+    """A process with a node that has joined; it is ended with the block."""
     command = [sys.executable, "-P", "-m", "antiphon_lab.bench.live_detection"]
     process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, start_new_session=True)
     assert process.stdin is not None and process.stdout is not None, "it was made with pipes"
@@ -241,7 +241,7 @@ async def one_to_fail(task: Task) -> AsyncIterator[tuple[Process, str]]:
         process.stdin.write(msgspec.json.encode(task) + b"\n")
         address = (await process.stdout.readline()).decode().strip()
         if not address:
-            raise PeerError("the process that is to fail ended before it had its place; see what it says above")
+            raise PeerError("the process that should fail ended before it had joined; see its output above")
         yield process, address
     finally:
         if process.returncode is None:
@@ -249,8 +249,8 @@ async def one_to_fail(task: Task) -> AsyncIterator[tuple[Process, str]]:
         await process.wait()
 
 
-async def run_once(task: Task, fault: str, seed: int) -> Run:
-    """Start all nodes, let one of them fail at a random moment, and wait until all others know by both ways."""
+async def run_once(task: DetectionTask, fault: str, seed: int) -> Run:
+    """Start all nodes, let one fail at a random moment, and wait until both detectors of all others know."""
     chance = random.Random(seed)
     place = chance.randrange(task.nodes)
     round_seconds = task.round_us / 1e6
@@ -295,7 +295,7 @@ async def run_once(task: Task, fault: str, seed: int) -> Run:
 
 
 async def quiet_traffic(nodes: list[DetectionNode], seconds: float) -> Traffic:
-    """What a node sends per second while nothing happens."""
+    """The traffic of a node per second without a fault."""
     before, begun_us = [node.counted() for node in nodes], monotonic_us()
     await asyncio.sleep(seconds)
     after, node_seconds = [node.counted() for node in nodes], (monotonic_us() - begun_us) / 1e6 * len(nodes)
@@ -308,7 +308,7 @@ async def quiet_traffic(nodes: list[DetectionNode], seconds: float) -> Traffic:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that nobody announces."""
+    """Poll until a condition holds."""
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
             while not condition():
@@ -320,7 +320,7 @@ async def until(condition: Callable[[], bool]) -> None:
 def measure_detection(
     nodes: int, round_seconds: float, patience_seconds: float, lost_seconds: float, runs: int, seed: int
 ) -> list[Detection]:
-    """Both diagnoses and the default, killed and stopped: all detectors of one size."""
+    """Measure both diagnoses and the default, killed and stopped, for one size."""
     if nodes < 2 or runs < 1:
         raise UsageError("at least two nodes and one run are needed")
     settings = Settings(lost_seconds=lost_seconds)
@@ -328,7 +328,9 @@ def measure_detection(
     for fault in FAULTS:
         by_default: list[Run] = []
         for system in (BY_TESTS, AT_ONCE):
-            task = Task(settings, nodes, int(round_seconds * 1e6), int(patience_seconds * 1e6), system == AT_ONCE)
+            task = DetectionTask(
+                settings, nodes, int(round_seconds * 1e6), int(patience_seconds * 1e6), system == AT_ONCE
+            )
             several = [antiphon.run(run_once(task, fault, seed + number)) for number in range(runs)]
             by_default += several
             found.append(diagnosis_row(task, system, fault, several, seed))
@@ -336,13 +338,13 @@ def measure_detection(
     return found
 
 
-def diagnosis_row(task: Task, system: str, fault: str, several: list[Run], seed: int) -> Detection:
-    """What the diagnosis did, beside simulations and formulas."""
+def diagnosis_row(task: DetectionTask, system: str, fault: str, several: list[Run], seed: int) -> Detection:
+    """The results of the diagnosis, beside simulations and formulas."""
     timings = Timings(task.round_us, task.patience_us, HOP_TICKS)
     case = DiagnosisCase(system, task.nodes)
     simulated = [simulate(case, timings, seed + number).last for number in range(max(10, len(several)))]
     round_seconds, dimension = task.round_us / 1e6, (task.nodes - 1).bit_length()
-    # The first tester comes by after half a round and waits for the answer; then news take as many rounds, or hops.
+    # The first tester arrives after half a round and waits for the answer; then news take as many rounds, or hops.
     spreading = HOP_TICKS / 1e6 if system == AT_ONCE else round_seconds
     return Detection(
         f"diagnosis, {system}",
@@ -360,7 +362,7 @@ def diagnosis_row(task: Task, system: str, fault: str, several: list[Run], seed:
 
 
 def default_row(settings: Settings, nodes: int, fault: str, several: list[Run]) -> Detection:
-    """What connections and signs did. Two who have nothing to say ask and answer once in three looks of one of them."""
+    """The results of connections and signs of life. Two idle nodes exchange a question in every third check."""
     look_seconds = Vigil(settings.lost_seconds, 0.0).look_seconds
     return Detection(
         DEFAULT,
@@ -378,7 +380,7 @@ def default_row(settings: Settings, nodes: int, fault: str, several: list[Run]) 
 
 
 def summary(times: list[list[float]]) -> tuple[float, float, float, float]:
-    """Of several runs the median time until the first, half and all knew, and the longest until all did."""
+    """Over several runs: the median time until the first, half and all knew, and the longest until all did."""
     return (
         statistics.median(each[0] for each in times),
         statistics.median(each[len(each) // 2] for each in times),
@@ -390,8 +392,8 @@ def summary(times: list[list[float]]) -> tuple[float, float, float, float]:
 # The process that fails.
 
 
-async def live_until_the_end(task: Task) -> None:
-    """Join, begin when all are there, and go on until somebody ends it."""
+async def live_until_the_end(task: DetectionTask) -> None:
+    """Join, begin when all nodes have joined, and run until the process is ended."""
     node = DetectionNode(task)
     await node.node.start()
     say(node.node.address)
@@ -402,4 +404,4 @@ async def live_until_the_end(task: Task) -> None:
 
 if __name__ == "__main__":
     write_logs("error")
-    antiphon.run(live_until_the_end(msgspec.json.decode(sys.stdin.readline(), type=Task)))
+    antiphon.run(live_until_the_end(msgspec.json.decode(sys.stdin.readline(), type=DetectionTask)))

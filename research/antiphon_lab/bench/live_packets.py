@@ -1,16 +1,16 @@
-"""How many packets a message costs live, with and without what aggregation can do there.
+"""How many packets a live message costs, with and without the aggregation that is possible there.
 
-Several processes on loopback, each with a node in it that is subscribed to one topic and publishes small messages at a
-steady rate, in causal order. Counted are the writes to all links and the TCP segments with data that the kernel says
-have left over them (``tcp_info``), from the moment when all are in the cluster until all have delivered everything; and
-the time from ``publish`` to the subscriber's loop, on the clock that the processes of one machine share. Memberships
-and acknowledgements are included: what is divided by is messages published. At the rate 0 everybody publishes as fast
-as it can.
+Several processes on loopback, each with a node that is subscribed to one topic and publishes small messages at a steady
+rate, in causal order. The benchmark counts the writes to all links and the TCP segments with data that the kernel
+reports (``tcp_info``), from the moment when all nodes have joined until all have delivered everything; and the time
+from ``publish`` to the subscriber's loop, on the clock that the processes of one machine share. Membership messages and
+acknowledgements are included; the divisor is the number of published messages. At the rate 0 every node publishes as
+fast as it can.
 
-``WITH_AND_WITHOUT`` are nodes that survive faults, and nodes that run plain VCube-PS, where nobody may fail: the
-difference is what surviving costs while nothing fails.
+``WITH_AND_WITHOUT`` compares fault-tolerant nodes with nodes that run plain VCube-PS, where no node may fail: the
+difference is the cost of fault tolerance without faults.
 
-``python -m antiphon_lab.bench.live_packets`` is one of the processes: it is told what to do on its standard input.
+``python -m antiphon_lab.bench.live_packets`` is one of the processes; it takes commands on its standard input.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from antiphon.node.members import Foundation, Members, ProcessMaker
 from antiphon.node.node import Node
 from antiphon.node.settings import Settings
 from antiphon.storage.disk import Disk
+from antiphon_lab.bench.own_process import python_module
 from antiphon_lab.bench.reference import peak_memory_bytes
 
 TOPIC: Final = "room"
@@ -49,11 +50,11 @@ STAMP_BYTES: Final = 8
 LATENCIES_AT_MOST: Final = 1000
 FLOOD_RATE: Final = 2000.0
 SETTLE_SECONDS: Final = 60.0
-"""How long the last message may take to be everywhere."""
+"""How long the last message may take to reach all nodes."""
 
 
-class Task(msgspec.Struct, frozen=True):
-    """What one process is to do."""
+class PacketTask(msgspec.Struct, frozen=True):
+    """The task of one process."""
 
     settings: Settings
     processes: int
@@ -64,7 +65,7 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """What one process, or all of them together, has counted."""
+    """The counts of one process, or of all of them together."""
 
     published: int
     frames: int
@@ -76,12 +77,12 @@ class Counted(msgspec.Struct, frozen=True):
     cpu_seconds: float
     seconds: float
     memory_bytes: int
-    # Messages of the process by their class; other frames are those of hosts.
+    # Messages of the process by class; other frames belong to hosts.
     kinds: dict[str, int]
 
 
 class Packets(msgspec.Struct, frozen=True):
-    """What one variant costs."""
+    """The cost of one variant."""
 
     variant: str
     processes: int
@@ -98,12 +99,12 @@ class Packets(msgspec.Struct, frozen=True):
     cpu_us_per_message: float
     deliveries_per_second: float
     memory_mib: float
-    """Of the largest process, at most."""
+    """The peak memory of the largest process."""
     kinds_per_message: dict[str, float]
 
 
 class Variant(NamedTuple):
-    """How the nodes of a run are set, and which process they have if it is one for nodes that do not fail."""
+    """The settings of the nodes of a run, and their process if it tolerates no faults."""
 
     settings: Settings
     process: str = ""
@@ -129,7 +130,7 @@ HOSTS: Final = "of hosts"
 
 
 class CountingEnvironment(LiveEnvironment):
-    """Counts what a process sends by its class."""
+    """Counts the messages of a process by class."""
 
     def __init__(self, identifier: int, core: NodeLoop, disk: Disk, seed: int, kinds: dict[str, int]) -> None:
         super().__init__(identifier, core, disk, seed)
@@ -152,7 +153,7 @@ class CountingMaker(ProcessMaker):
 
 
 class TrustingMembers(Members):
-    """Others that never fail: the process is told once that each of them has joined."""
+    """Members that never fail: the process is told once that each of them has joined."""
 
     counts_past = False
 
@@ -165,9 +166,9 @@ class TrustingMembers(Members):
 
 
 class PlainMaker(CountingMaker):
-    """Makes VCube-PS as if nobody failed: trees, barriers and acknowledgements.
+    """Makes VCube-PS without fault tolerance: trees, barriers and acknowledgements.
 
-    With ``aggregates`` its forwarders hold back what cannot be delivered yet.
+    With ``aggregates`` its forwarders delay messages that cannot be delivered yet.
     """
 
     def __init__(self, aggregates: bool = False) -> None:
@@ -200,7 +201,7 @@ def measure_packets(variant: str, processes: int, rate: float, payload_bytes: in
     """
     messages = max(1, round((rate or FLOOD_RATE) * seconds))
     settings, kind = {**VARIANTS, **WITH_AND_WITHOUT}[variant]
-    task = Task(settings, processes, messages, rate, payload_bytes, kind)
+    task = PacketTask(settings, processes, messages, rate, payload_bytes, kind)
     with ExitStack() as open_ones:
         crew = [open_ones.enter_context(started())]
         address = ask(crew[0], task)
@@ -217,7 +218,7 @@ def measure_packets(variant: str, processes: int, rate: float, payload_bytes: in
 
 
 def median_of(rounds: list[Packets]) -> Packets:
-    """Of several rounds the middle of every figure: other programs on the machine disturb single ones."""
+    """The median of every figure over several rounds: other programs on the machine disturb single ones."""
     figures = {
         field: statistics.median(getattr(one, field) for one in rounds)
         for field in Packets.__struct_fields__
@@ -228,7 +229,7 @@ def median_of(rounds: list[Packets]) -> Packets:
     return msgspec.structs.replace(rounds[0], **figures, kinds_per_message=kinds)
 
 
-def summary(variant: str, task: Task, counted: list[Counted]) -> Packets:
+def summary(variant: str, task: PacketTask, counted: list[Counted]) -> Packets:
     """The figures of all processes together."""
     published = sum(one.published for one in counted)
     latencies = sorted(latency for one in counted for latency in one.latencies_us)
@@ -254,14 +255,13 @@ def summary(variant: str, task: Task, counted: list[Counted]) -> Packets:
     )
 
 
-# The side that directs.
+# The conductor.
 
 
 @contextmanager
 def started() -> Iterator[subprocess.Popen[bytes]]:
-    """A process of the crew, ended when it is not needed any more."""
-    # -P: what lies in the current directory must not be imported in the place of the installed package.
-    command = [sys.executable, "-P", "-m", "antiphon_lab.bench.live_packets"]
+    """A worker process, ended when it is not needed any more."""
+    command = python_module("antiphon_lab.bench.live_packets")
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
             yield process
@@ -286,12 +286,12 @@ def answer(process: subprocess.Popen[bytes]) -> bytes:
     assert process.stdout is not None, "it was started with a pipe"
     line = process.stdout.readline()
     if not line:
-        raise PeerError("a process of the benchmark ended before it had answered; see what it says above")
+        raise PeerError("a process of the benchmark ended before it had answered; see its output above")
     return line.strip()
 
 
-def ask(process: subprocess.Popen[bytes], task: Task) -> str:
-    """Give a process its task; its node's address, when it is in the cluster and subscribed."""
+def ask(process: subprocess.Popen[bytes], task: PacketTask) -> str:
+    """Give a process its task; returns its node's address, when it has joined and subscribed."""
     tell(process, msgspec.json.encode(task).decode())
     return answer(process).decode()
 
@@ -299,8 +299,8 @@ def ask(process: subprocess.Popen[bytes], task: Task) -> str:
 # One of the processes.
 
 
-async def perform(task: Task) -> None:
-    """Join, wait for the word, publish, wait for everything, and say what it took."""
+async def perform(task: PacketTask) -> None:
+    """Join, wait for the start, publish, wait for everything, and report the costs."""
     maker = MAKERS[task.process]()
     async with await Node(task.settings.checked(), maker).start() as node:
         subscription = await node.subscribe(TOPIC, limit=1 << 20).ready()
@@ -319,12 +319,12 @@ async def perform(task: Task) -> None:
         counts = (frames, writes, segments, sent, held)
         found = Counted(task.messages, *counts, thinned(latencies), cpu_seconds, elapsed, memory, kinds)
         say(msgspec.json.encode(found).decode())
-        # Nobody leaves while others still count.
+        # No node leaves while others still count.
         await heard("end")
 
 
 def count(node: antiphon.Node) -> tuple[int, int, int, int, int]:
-    """Frames, writes, segments and bytes so far, over all links of a node, and packets that it has held back."""
+    """Frames, writes, segments and bytes so far, over all links of a node, and packets that it has delayed."""
     links = node.cluster.links.values()
     process = node.process
     return (
@@ -336,8 +336,8 @@ def count(node: antiphon.Node) -> tuple[int, int, int, int, int]:
     )
 
 
-async def publish(node: antiphon.Node, task: Task) -> None:
-    """Publish at a steady rate; who has fallen behind catches up."""
+async def publish(node: antiphon.Node, task: PacketTask) -> None:
+    """Publish at a steady rate; catch up when behind."""
     padding = bytes(task.payload_bytes - STAMP_BYTES)
     begun = time.monotonic()
     for number in range(task.messages):
@@ -349,7 +349,7 @@ async def publish(node: antiphon.Node, task: Task) -> None:
 
 
 async def receive(subscription: antiphon.Subscription, expected: int) -> list[int]:
-    """Take all messages; how long each was under way, in microseconds."""
+    """Receive all messages; returns the latency of each in microseconds."""
     latencies: list[int] = []
     async for message in subscription:
         sent_ns = int.from_bytes(message.value[:STAMP_BYTES], "little")
@@ -360,12 +360,12 @@ async def receive(subscription: antiphon.Subscription, expected: int) -> list[in
 
 
 def thinned(latencies: list[int]) -> list[int]:
-    """Some of many values that have the same percentiles: an answer must fit a pipe, or it would stop the node."""
+    """Fewer values with the same percentiles: an answer must fit into a pipe, or it would block the node."""
     return sorted(latencies)[:: max(1, len(latencies) // LATENCIES_AT_MOST)]
 
 
 def say(word: str) -> None:
-    """Answer who directs. Nobody may be reading yet, and the loop waits meanwhile: a pipe has room for 64 KiB."""
+    """Answer the conductor. It may not be reading yet, and the loop waits meanwhile: a pipe has room for 64 KiB."""
     sys.stdout.write(word + "\n")
     sys.stdout.flush()
 
@@ -378,4 +378,4 @@ async def heard(word: str) -> None:
 
 
 if __name__ == "__main__":
-    antiphon.run(perform(msgspec.json.decode(sys.stdin.readline(), type=Task)))
+    antiphon.run(perform(msgspec.json.decode(sys.stdin.readline(), type=PacketTask)))

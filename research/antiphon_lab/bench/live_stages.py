@@ -1,4 +1,4 @@
-"""What a message costs on its way from ``publish`` to the subscriber's loop, stage by stage.
+"""The cost of a message from ``publish`` to the subscriber's loop, stage by stage.
 
 Each stage is run alone, in one process, on full batches, and timed in processor time, which other programs on the
 machine disturb little. The stages are those of a publisher and a subscriber with no other node between them; the
@@ -27,14 +27,14 @@ from antiphon.orders.order import Ordered
 from antiphon.transport.codec import Codec
 
 TURNS: Final = 200
-"""How often each stage is repeated; the quickest of ``ROUNDS`` counts."""
+"""How often each stage is repeated; the fastest of ``ROUNDS`` counts."""
 
 ROUNDS: Final = 5
 PUBLISHED: Final = 100_000
 
 
 class Stage(msgspec.Struct, frozen=True):
-    """One stage and what it costs."""
+    """One stage and its cost."""
 
     name: str
     payload_bytes: int
@@ -74,7 +74,7 @@ def quickest(step: Callable[[], object], messages: int, turns: int = TURNS) -> f
 
 
 def new_encoding(publication: Publication) -> Callable[[], object]:
-    """Encoding by one codec, which must not remember what it encoded last."""
+    """Encoding with one codec, whose cache is cleared each time."""
     codec = Codec()
 
     def step() -> bytes:
@@ -105,7 +105,7 @@ def measure_order(payload: bytes, count: int) -> float:
 
 
 def measure_loopback(frame: bytes, count: int) -> float:
-    """What the operating system needs for one frame, at both ends."""
+    """The cost of the operating system for one frame, at both ends."""
     listener = socket.create_server(("127.0.0.1", 0))
     with listener, socket.create_connection(listener.getsockname()) as sender:
         receiver, _ = listener.accept()
@@ -122,7 +122,7 @@ def measure_loopback(frame: bytes, count: int) -> float:
 
 
 async def measure_publish(value: bytes) -> float:
-    """Calls of ``publish`` at a node that is alone, batches and their delivery to nobody included."""
+    """Calls of ``publish`` at a single node, including batches and their delivery without a subscriber."""
     async with antiphon.start() as node:
         best = float("inf")
         for _ in range(ROUNDS):
@@ -134,7 +134,7 @@ async def measure_publish(value: bytes) -> float:
 
 
 async def measure_iteration(payload: bytes, columns: Columns) -> float:
-    """``async for`` over a subscription whose messages are there already."""
+    """``async for`` over a subscription whose messages have already arrived."""
     async with antiphon.start() as node:
         subscription = await node.subscribe("room", limit=1 << 30).ready()
         topic = node.topic("room")
@@ -152,7 +152,7 @@ async def measure_iteration(payload: bytes, columns: Columns) -> float:
 
 
 async def take(subscription: antiphon.Subscription, expected: int) -> Message:
-    """Take so many messages; the last one."""
+    """Take so many messages; returns the last one."""
     taken = 0
     async for message in subscription:
         taken += 1

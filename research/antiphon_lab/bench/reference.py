@@ -1,8 +1,8 @@
-"""The reference workload: a fixed amount of work, defined to the last tie, so that anybody can compare simulators.
+"""The reference workload: a fixed amount of work, defined to the last tie, to compare simulators.
 
 ``N = 2**d`` nodes, integer time. Node ``i`` starts its one broadcast at
 ``(mix64(seed + (i + 1) * 0x9E3779B97F4A7C15) >> 11) mod 1001``, where ``mix64`` is the finaliser of SplitMix64. It
-sends one copy to ``i xor 2**(s-1)`` for ``s = 1 .. d``, ascending; who got it over bit ``c`` forwards for
+sends one copy to ``i xor 2**(s-1)`` for ``s = 1 .. d``, ascending; a node that got it over bit ``c`` forwards for
 ``s = 1 .. c - 1``. A leaf acknowledges to its parent when the message is handled, an inner node when all its children
 have. Data and acknowledgements share one FIFO output server per node: ``free = max(now, free) + 1``, handled at the
 receiver at ``free + 101``. Events of the same time are handled in the order in which they were scheduled, starts
@@ -36,10 +36,10 @@ from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import GOLDEN_GAMMA, mix64
 from antiphon.orders.order import Order
 from antiphon.orders.vectors import CausalVectors
-from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.actions import PublishAction
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import ConstantDelay, NormalDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon_lab.experiments.aggregation import model as aggregation
 from antiphon_lab.protocols.cube.causal_aggregation import CausalAggregation
 
@@ -47,7 +47,7 @@ WINDOW_TICKS = 1001
 PROPAGATION_TICKS = 100
 
 
-class Measurement(msgspec.Struct, omit_defaults=True):
+class ReferenceMeasurement(msgspec.Struct, omit_defaults=True):
     """The result of one run. ``seconds`` is the run alone; creating nodes and scheduling starts is set-up."""
 
     nodes: int
@@ -79,8 +79,8 @@ class Measurement(msgspec.Struct, omit_defaults=True):
         max_latency: int,
         end_time: int,
         times: tuple[float, float, float],
-    ) -> Measurement:
-        """What follows from the counters of a run and the moments when it was begun, ready to start, and done."""
+    ) -> ReferenceMeasurement:
+        """The measurement from the counters of a run and the times of its beginning, its start, and its end."""
         begun, ready, done = times
         return cls(
             nodes=nodes,
@@ -98,11 +98,11 @@ class Measurement(msgspec.Struct, omit_defaults=True):
 
 
 def start_ticks(seed: int, identifier: int) -> int:
-    """When a node starts its broadcast."""
+    """The time at which a node starts its broadcast."""
     return (mix64(seed + (identifier + 1) * GOLDEN_GAMMA) >> 11) % WINDOW_TICKS
 
 
-def run_reference(nodes: int, seed: int, causal: bool = False, publishers: int | None = None) -> Measurement:
+def run_reference(nodes: int, seed: int, causal: bool = False, publishers: int | None = None) -> ReferenceMeasurement:
     """Run the workload; with ``publishers`` only the first so many nodes start a broadcast."""
     check_sizes(nodes, publishers)
     cube = full_or_partial(nodes)
@@ -117,7 +117,7 @@ def run_reference(nodes: int, seed: int, causal: bool = False, publishers: int |
     return on_reference(nodes, seed, publishers, build, orders)
 
 
-def run_whole_protocol(nodes: int, seed: int, publishers: int | None = None) -> Measurement:
+def run_whole_protocol(nodes: int, seed: int, publishers: int | None = None) -> ReferenceMeasurement:
     """Run the workload on VCube-PS: all nodes are members of one topic from the start."""
     check_sizes(nodes, publishers)
     cube = full_or_partial(nodes)
@@ -134,7 +134,7 @@ def run_whole_protocol(nodes: int, seed: int, publishers: int | None = None) -> 
     return on_reference(nodes, seed, publishers, build, orders)
 
 
-def run_aggregation(nodes: int, seed: int) -> Measurement:
+def run_aggregation(nodes: int, seed: int) -> ReferenceMeasurement:
     """Run causal aggregation on its calibrated model: every node broadcasts one message of 50 bytes."""
     check_sizes(nodes, None)
     begun = time.perf_counter()
@@ -146,11 +146,11 @@ def run_aggregation(nodes: int, seed: int) -> Measurement:
         orders.append(process.order)
         return process
 
-    case = aggregation.Broadcasts(nodes)
+    case = aggregation.AggregationCase(nodes)
     law = NormalDelay(aggregation.MEAN_TICKS, aggregation.DEVIATION_TICKS[case.starts])
-    engine = Engine(nodes, Network(law), build, seed)
+    engine = Engine(nodes, NetworkModel(law), build, seed)
     for identifier, start in enumerate(aggregation.start_times(case, seed)):
-        engine.at(start, Publish(identifier, bytes(case.payload_bytes)))
+        engine.at(start, PublishAction(identifier, bytes(case.payload_bytes)))
     measurement = measured(engine, nodes, seed, None, orders, begun)
     measurement.receptions = engine.deliveries - engine.own_deliveries
     measurement.receptions_per_second = measurement.receptions / measurement.seconds
@@ -160,22 +160,22 @@ def run_aggregation(nodes: int, seed: int) -> Measurement:
 
 def on_reference(
     nodes: int, seed: int, publishers: int | None, build: Callable[[Environment], Process], orders: list[Order]
-) -> Measurement:
+) -> ReferenceMeasurement:
     """Run the workload on processes that ``build`` makes, with ``orders`` where there are any."""
     begun = time.perf_counter()
-    engine = Engine(nodes, Network(ConstantDelay(PROPAGATION_TICKS)), build, seed)
+    engine = Engine(nodes, NetworkModel(ConstantDelay(PROPAGATION_TICKS)), build, seed)
     for identifier in range(nodes if publishers is None else publishers):
-        engine.at(start_ticks(seed, identifier), Publish(identifier))
+        engine.at(start_ticks(seed, identifier), PublishAction(identifier))
     return measured(engine, nodes, seed, publishers, orders, begun)
 
 
 def measured(
     engine: Engine, nodes: int, seed: int, publishers: int | None, orders: list[Order], begun: float
-) -> Measurement:
-    """Run what has been prepared since ``begun``."""
+) -> ReferenceMeasurement:
+    """Run a prepared engine; preparation started at ``begun``."""
     ready = time.perf_counter()
     engine.run()
-    measurement = Measurement.of_run(
+    measurement = ReferenceMeasurement.of_run(
         nodes=nodes,
         seed=seed,
         events=engine.events,
@@ -193,7 +193,7 @@ def measured(
 
 
 def check_sizes(nodes: int, publishers: int | None) -> None:
-    """Refuse sizes that have no meaning."""
+    """Refuse invalid sizes."""
     if nodes < 2:
         raise UsageError(f"the reference workload needs at least 2 nodes, not {nodes}; raise --nodes")
     if publishers is not None and not 1 <= publishers <= nodes:
@@ -201,9 +201,9 @@ def check_sizes(nodes: int, publishers: int | None) -> None:
 
 
 def peak_memory_bytes() -> int:
-    """The most memory that this process has had."""
-    # The kernel's own mark is that of this program alone. The one of getrusage also remembers, across exec, what the
-    # parent had when it started us, which would make a small run look as large as its parent.
+    """The peak memory of this process."""
+    # This value of the kernel is for this program alone. The one of getrusage also includes, across exec, the memory of
+    # the parent, which would make a small run look as large as its parent.
     status = Path("/proc/self/status")
     if status.exists():
         for line in status.read_text(encoding="ascii").splitlines():

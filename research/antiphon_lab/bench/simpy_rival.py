@@ -17,7 +17,7 @@ from typing import cast
 import simpy
 
 from antiphon.kernel.errors import UsageError
-from antiphon_lab.bench.reference import PROPAGATION_TICKS, Measurement, check_sizes, start_ticks
+from antiphon_lab.bench.reference import PROPAGATION_TICKS, ReferenceMeasurement, check_sizes, start_ticks
 
 FLIGHT_TICKS = PROPAGATION_TICKS + 1
 NOBODY = -1
@@ -26,12 +26,12 @@ Publication = tuple[int, int]
 """Its source and the time of publication."""
 
 Copy = tuple[int, Publication, bool]
-"""Sender, what it is about, and whether it is an acknowledgement."""
+"""Sender, publication, and whether it is an acknowledgement."""
 
 
 @dataclass
 class Counters:
-    """What the run adds up."""
+    """The totals of a run."""
 
     events: int = 0
     latency_sum: int = 0
@@ -101,7 +101,7 @@ class Node:
         timeout.callbacks.append(self._nodes[destination].arrive)
 
 
-def run_rival(nodes: int, seed: int) -> Measurement:
+def run_rival(nodes: int, seed: int) -> ReferenceMeasurement:
     """Run the reference workload on SimPy."""
     check_sizes(nodes, None)
     if nodes & (nodes - 1):
@@ -120,7 +120,7 @@ def run_rival(nodes: int, seed: int) -> Measurement:
         environment.run()
     finally:
         gc.enable()
-    return Measurement.of_run(
+    return ReferenceMeasurement.of_run(
         nodes=nodes,
         seed=seed,
         events=counters.events,

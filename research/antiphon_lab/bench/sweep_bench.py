@@ -1,7 +1,7 @@
-"""What Spark costs: the same sweep as tasks of Spark and in a plain pool of processes.
+"""The cost of Spark: the same sweep as tasks of Spark and in a plain pool of processes.
 
 The two run the same cells with the same code, write the same files, and begin in the same order. A cell takes some
-seconds and writes a row for every copy; all cells are alike, so that neither side gains by packing them better.
+seconds and writes a row for every copy; all cells are equal, so that neither side gains by packing them better.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from antiphon.pipeline.cells import TRACES, Record, run_cell
 from antiphon.pipeline.grid import parse_grid
 from antiphon.pipeline.jobs import largest_first, run_on_spark
 from antiphon.pipeline.session import SessionOptions, spark_session
 from antiphon.pipeline.sweep import Sweep, look
+from antiphon.pipeline.sweep_cells import TRACES, CellRecord, run_cell
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +41,7 @@ trace = {{ level = "everything" }}
 
 
 class SweepMeasurement(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sweep took."""
+    """The cost of a sweep."""
 
     engine: str
     cores: int
@@ -53,13 +53,13 @@ class SweepMeasurement(msgspec.Struct, frozen=True, kw_only=True):
     processor_seconds: float | None
     """Of this process and all that it began, in those seconds; unknown where the system does not tell."""
     others_seconds: float | None
-    """What all others used of the processor in those seconds; a measurement is good where this is little."""
+    """The processor time of all other programs in those seconds; a measurement is good where this is small."""
     seconds_per_cell: float
-    """What the cells themselves took, on average, wherever they ran."""
+    """The average time of a cell, wherever it ran."""
     trace_rows: int
     trace_bytes: int
     fingerprint: str
-    """Of all that was written: the same sweep has the same, whoever ran it."""
+    """A fingerprint of all written files: the same sweep has the same one on Spark and in a pool."""
 
     @property
     def cells_per_hour(self) -> float:
@@ -68,9 +68,9 @@ class SweepMeasurement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def outside_seconds(self) -> float:
-        """What was spent while no cell ran: starting tasks, handing over records, waiting for the last cell.
+        """The time in which no cell ran: starting tasks, passing records, waiting for the last cell.
 
-        Others on the machine slow down the cells, which is not in here.
+        Other programs slow down the cells, which is not part of it.
         """
         return self.seconds - self.cells * self.seconds_per_cell / self.cores
 
@@ -144,7 +144,7 @@ def warm(spark: SparkSession, cores: int) -> None:
 
 
 def ignore(done: int, running: int) -> None:
-    """Nobody watches a benchmark."""
+    """Ignore progress: a benchmark has no watcher."""
 
 
 def in_pool(sweep: Sweep, cores: int) -> Stopwatch:
@@ -155,16 +155,17 @@ def in_pool(sweep: Sweep, cores: int) -> Stopwatch:
         # Processes are made when there is work for them, so give them some that takes no time.
         list(pool.map(abs, range(cores)))
         watch.started()
-        records: list[Record] = list(pool.map(partial(run_cell, out=sweep.out), cells))
+        records: list[CellRecord] = list(pool.map(partial(run_cell, out=sweep.out), cells))
         watch.finished()
     sweep.records |= {cell.number: record for cell, record in zip(cells, records, strict=True)}
     return watch
 
 
 def processor_seconds() -> float | None:
-    """What this process, its descendants, and those of them that have ended, have used; none where nobody tells.
+    """The processor time of this process, its descendants, and those that have ended; None where the system does not
+    report it.
 
-    Elapsed time says little on a machine that others use too.
+    Elapsed time is unreliable on a shared machine.
     """
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}
@@ -182,7 +183,7 @@ def processor_seconds() -> float | None:
 
 
 def machine_seconds() -> float | None:
-    """What everybody together has used of the processor since the machine began; none where nobody tells."""
+    """The processor time of all programs since the machine started; None where the system does not report it."""
     try:
         words = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
     except OSError:
@@ -199,7 +200,7 @@ def descends(process: int, ancestor: int, parents: dict[int, int]) -> bool:
 
 
 def fingerprint_of(traces: Path) -> str:
-    """What tells the traces of one sweep from those of another."""
+    """A fingerprint of the traces of a sweep."""
     digest = hashlib.sha256()
     for path in sorted(traces.rglob("*.parquet")):
         digest.update(str(path.relative_to(traces)).encode())

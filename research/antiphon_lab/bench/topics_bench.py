@@ -1,8 +1,8 @@
 """How fast Spark reads and writes topics, beside the same rows in Parquet files: the floor that the disk and Spark set.
 
-Rows of 100 bytes are written to a topic of live nodes and to Parquet, and read from both. Everything is done once
-before it is measured, and the lines take turns, so that what else the machine does meets all alike. What is read goes
-nowhere (Spark's ``noop``). A write to a topic has ended when every node has every row on its disk.
+Rows of 100 bytes are written to a topic of live nodes and to Parquet, and read from both. Each operation is done once
+before it is measured, and the lines take turns, so that other load of the machine affects all of them equally. Rows
+that are read are discarded (Spark's ``noop``). A write to a topic has ended when every node has every row on its disk.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GOALS: Final = {"topic, read": 500_000, "topic, written": 100_000}
 """Rows per second."""
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class TopicsLine(msgspec.Struct, frozen=True, kw_only=True):
     """One measurement: the fastest of its rounds, and all of them."""
 
     name: str
@@ -38,7 +38,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     goal: int | None = None
 
 
-def measure_topics(session: SparkSession, servers: str, rows: int, rounds: int, directory: Path) -> list[Line]:
+def measure_topics(session: SparkSession, servers: str, rows: int, rounds: int, directory: Path) -> list[TopicsLine]:
     """All lines."""
     antiphon.spark.register(session)
     made = rows_of(session, rows)
@@ -68,10 +68,10 @@ def measure_topics(session: SparkSession, servers: str, rows: int, rounds: int, 
     return [line_of(name, work[name][0], taken) for name, taken in seconds.items()]
 
 
-def line_of(name: str, rows: int, rounds_seconds: list[float]) -> Line:
+def line_of(name: str, rows: int, rounds_seconds: list[float]) -> TopicsLine:
     """A line from its rounds."""
     best = min(rounds_seconds)
-    return Line(
+    return TopicsLine(
         name=name,
         rows=rows,
         seconds=best,

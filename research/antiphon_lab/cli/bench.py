@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from importlib.util import find_spec
 from typing import Annotated
 
@@ -13,7 +11,8 @@ from rich.table import Table
 
 from antiphon.cli import output
 from antiphon.kernel.errors import PeerError, UsageError
-from antiphon_lab.bench.reference import Measurement, run_aggregation, run_reference, run_whole_protocol
+from antiphon_lab.bench.own_process import run_antiphon
+from antiphon_lab.bench.reference import ReferenceMeasurement, run_aggregation, run_reference, run_whole_protocol
 from antiphon_lab.cli import (
     bench_audit,
     bench_detection,
@@ -32,7 +31,7 @@ RIVAL_NODES = 1024
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One line of the table: what is run, in a process of its own."""
+    """One line of the table: a workload, run in a process of its own."""
 
     nodes: int
     causal: bool = False
@@ -134,7 +133,7 @@ def simulator(
         lines.append(Line(rival_nodes, rival=True))
         if Line(rival_nodes) not in lines:
             lines.append(Line(rival_nodes))
-    measured: dict[Line, Measurement] = {}
+    measured: dict[Line, ReferenceMeasurement] = {}
     with output.progress("bench simulator", len(lines)) as steps:
         for line in lines:
             measured[line] = measure_apart(line, seed)
@@ -161,10 +160,10 @@ def default_lines(large: bool) -> list[Line]:
     return [*lines, Line(4096, whole_protocol=True), Line(1_000_000, publishers=1)] if large else lines
 
 
-def measure(line: Line, seed: int) -> Measurement:
+def measure(line: Line, seed: int) -> ReferenceMeasurement:
     """Run one line in this process."""
     if line.aggregation and (line.causal or line.rival or line.whole_protocol or line.publishers is not None):
-        raise UsageError("aggregation has an order of its own and everybody broadcasts; use --aggregation alone")
+        raise UsageError("aggregation has an order of its own, and all nodes broadcast; use --aggregation alone")
     if line.aggregation:
         return run_aggregation(line.nodes, seed)
     if line.whole_protocol and (line.causal or line.rival):
@@ -182,20 +181,12 @@ def measure(line: Line, seed: int) -> Measurement:
     return run_rival(line.nodes, seed)
 
 
-def measure_apart(line: Line, seed: int) -> Measurement:
+def measure_apart(line: Line, seed: int) -> ReferenceMeasurement:
     """Run one line in a process of its own."""
-    # -P: what lies in the current directory must not be imported in the place of the installed package.
-    command = [sys.executable, "-P", "-m", "antiphon", *line.arguments(seed)]
-    done = subprocess.run(command, capture_output=True, check=False)
-    if done.returncode == 2:
-        raise UsageError(done.stderr.decode().strip().removeprefix("antiphon: "))
-    if done.returncode != 0:
-        complaint = done.stderr.decode().strip() or "it may have run out of memory"
-        raise PeerError(f"the run of {line.nodes} nodes ended with code {done.returncode}: {complaint}")
-    return msgspec.json.decode(done.stdout, type=Measurement)
+    return run_antiphon(line.arguments(seed), ReferenceMeasurement, f"the run of {line.nodes} nodes")
 
 
-def show(measured: dict[Line, Measurement]) -> None:
+def show(measured: dict[Line, ReferenceMeasurement]) -> None:
     """The table for people."""
     table = Table(box=None, pad_edge=False)
     table.add_column("")
@@ -215,15 +206,15 @@ def show(measured: dict[Line, Measurement]) -> None:
     output.console.print(table)
 
 
-def show_receptions(one: Measurement) -> None:
-    """What an aggregating run did: receptions are of messages, of which a packet holds several."""
+def show_receptions(one: ReferenceMeasurement) -> None:
+    """The receptions of an aggregating run: they count messages, of which a packet holds several."""
     if one.receptions is not None and one.packets is not None and one.receptions_per_second is not None:
         output.console.print(
             f"{one.receptions:,} receptions from {one.packets:,} packets; {one.receptions_per_second:,.0f} per second."
         )
 
 
-def show_ratio(ours: Measurement, theirs: Measurement) -> None:
+def show_ratio(ours: ReferenceMeasurement, theirs: ReferenceMeasurement) -> None:
     """How much faster, once both are seen to have done the same."""
     same = all(
         getattr(ours, name) == getattr(theirs, name) for name in ("events", "sum_latency", "max_latency", "end_time")

@@ -1,4 +1,4 @@
-"""``antiphon bench detection``: how soon live nodes notice a failure, and what looking costs."""
+"""``antiphon bench detection``: measures how soon live nodes notice a failure, and the cost of detection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEFAULT_NODES = "4,8,16,32"
 
 
 class DetectionReport(msgspec.Struct, frozen=True):
-    """What is printed as JSON."""
+    """The result as JSON."""
 
     machine: Machine
     round_seconds: float
@@ -40,14 +40,14 @@ def detection(
         typer.Option("--lost-seconds", metavar="SECONDS", min=0.1, help="After so long without a sign a node is lost."),
     ] = 2.0,
     runs: Annotated[int, typer.Option("--runs", metavar="R", min=1, help="Of each kind.")] = 3,
-    seed: Annotated[int, typer.Option("--seed", metavar="S", help="Decides who fails, and when.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", metavar="S", help="Decides which node fails, and when.")] = 1,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Let one of several live nodes fail, and see when all others know.
+    """Let one of several live nodes fail, and measure when all others know.
 
-    Some know by VCube's diagnosis, some by what all nodes do anyway. Nodes are real ones with real connections. One is
-    killed, or stopped so that its connections stay. Beside each figure stand that of the simulator with the same
-    timings, and what the formulas say.
+    VCube's diagnosis is measured beside the default failure detection. Nodes are real ones with real connections. One
+    is killed, or stopped so that its connections stay. The table also has the figures of the simulator with the same
+    timings, and those of the formulas.
     """
     try:
         sizes = [int(size) for size in nodes.split(",")]

@@ -21,7 +21,7 @@ def epto(
     published: Annotated[
         bool, typer.Option("--published", help="Events come into balls whenever they come, and stay for one round.")
     ] = False,
-    seed: Annotated[int, typer.Option("--seed", metavar="S", help="Decides who publishes when, and all delays.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", metavar="S", help="Decides publications and delays.")] = 1,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
 ) -> None:
     """Simulate EpTO: every node publishes now and then, and all deliver everything in one order.

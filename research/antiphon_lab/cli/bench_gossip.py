@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.table import Table
 
 from antiphon.cli import output
-from antiphon.kernel.errors import PeerError, UsageError
 from antiphon_lab.bench.gossip_reference import GossipMeasurement, run_gossip
+from antiphon_lab.bench.own_process import run_antiphon
 from antiphon_lab.reproduction.figures import Axis, Figure, Point, Series
 
 SIZES = "1000,3000,10000"
@@ -24,7 +21,7 @@ def gossip(
     publications: Annotated[
         int, typer.Option("--publications", metavar="P", help="How long the stream is; five per simulated second.")
     ] = 100,
-    seed: Annotated[int, typer.Option("--seed", metavar="S", help="Decides who joins when and knows whom.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", metavar="S", help="Decides joins and contacts.")] = 1,
     sizes: Annotated[
         str | None,
         typer.Option("--sizes", metavar="N,...", help=f"Instead of --nodes: several sizes, such as {SIZES}."),
@@ -82,16 +79,9 @@ def sweep(sizes: list[int], publications: int, seed: int, figure: Path | None, j
 
 def measure_apart(size: int, publications: int, seed: int) -> GossipMeasurement:
     """Run one size in a process of its own, which has its own peak of memory."""
-    # -P: what lies in the current directory must not be imported in the place of the installed package.
-    command = [sys.executable, "-P", "-m", "antiphon", "bench", "gossip", "--json"]
-    command += ["--nodes", str(size), "--publications", str(publications), "--seed", str(seed)]
-    done = subprocess.run(command, capture_output=True, check=False)
-    if done.returncode == 2:
-        raise UsageError(done.stderr.decode().strip().removeprefix("antiphon: "))
-    if not done.stdout:
-        complaint = done.stderr.decode().strip() or "it may have run out of memory"
-        raise PeerError(f"the run of {size} nodes ended with code {done.returncode}: {complaint}")
-    return msgspec.json.decode(done.stdout, type=GossipMeasurement)
+    arguments = ["bench", "gossip", "--json", "--nodes", str(size)]
+    arguments += ["--publications", str(publications), "--seed", str(seed)]
+    return run_antiphon(arguments, GossipMeasurement, f"the run of {size} nodes")
 
 
 def show_sizes(measured: list[GossipMeasurement]) -> None:

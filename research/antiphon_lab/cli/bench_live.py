@@ -43,7 +43,7 @@ FAULT_RATES = "20,200,0"
 
 
 class LiveReport(msgspec.Struct, frozen=True):
-    """What is printed as JSON."""
+    """The result as JSON."""
 
     machine: Machine
     stages: list[Stage]
@@ -51,7 +51,7 @@ class LiveReport(msgspec.Struct, frozen=True):
 
 
 class PacketReport(msgspec.Struct, frozen=True):
-    """What is printed as JSON with ``--packets`` and ``--faults``."""
+    """The result as JSON with ``--packets`` and ``--faults``."""
 
     machine: Machine
     packets: list[Packets]
@@ -79,7 +79,7 @@ def live(
         bool,
         typer.Option(
             "--faults",
-            help="Instead: what it costs to survive faults while nothing fails, beside plain VCube-PS in the same run.",
+            help="Instead: the cost of fault tolerance without faults, beside plain VCube-PS in the same run.",
         ),
     ] = False,
     rates: Annotated[
@@ -144,7 +144,7 @@ def measure_all(variants: dict[str, Variant], rates: str) -> list[Packets]:
 
 
 def show_packets(found: list[Packets], with_faults: bool) -> None:
-    """The table for people; with faults, also what the frames were."""
+    """Print the table for people; with faults, also the kinds of frames."""
     last = ("deliveries/s", "MiB", "frames by kind") if with_faults else ("held",)
     table = Table(box=None, pad_edge=False)
     table.add_column("")
@@ -187,7 +187,7 @@ def show(report: LiveReport) -> None:
 
 
 def show_stages(stages: list[Stage]) -> None:
-    """What a message costs on its way, in microseconds of processor time."""
+    """Print the cost of a message by stage, in microseconds of processor time."""
     sizes = list(dict.fromkeys(stage.payload_bytes for stage in stages))
     cost = {(stage.name, stage.payload_bytes): stage.microseconds_per_message for stage in stages}
     table = Table(box=None, pad_edge=False)

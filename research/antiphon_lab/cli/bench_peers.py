@@ -10,18 +10,18 @@ from rich.table import Table
 from antiphon.cli import output
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon_lab.bench.peers.contender import Contender
-from antiphon_lab.bench.peers.measure import LATENCY_MESSAGES_PER_SECOND, Plan, measure
+from antiphon_lab.bench.peers.measure import LATENCY_MESSAGES_PER_SECOND, MeasurePlan, measure
 from antiphon_lab.bench.peers.registry import CONTENDERS, contender_named
-from antiphon_lab.bench.peers.report import Absent, Figures, Ratio, Report
+from antiphon_lab.bench.peers.report import Absent, Figures, PeerReport, Ratio
 from antiphon_lab.bench.peers.workload import Workload, parse_workload
 from antiphon_lab.reproduction.machine import Machine
 
 DEFAULT_WORKLOADS = "1-to-1,1-to-7,7-to-7"
 DEFAULT_PAYLOADS = "100,1024"
-STANDARD = Plan()
+STANDARD = MeasurePlan()
 
 
-# What can be chosen here and in `bench live`.
+# Options of this command and of `bench live`.
 WorkloadOption = Annotated[
     str,
     typer.Option(
@@ -65,7 +65,7 @@ def peers(
     present, absent = invited(only)
     machine = Machine.here()
     figures = perform_all(present, workloads, plan)
-    report = Report.of(machine, present, absent, figures)
+    report = PeerReport.of(machine, present, absent, figures)
     if json:
         output.print_json(report)
     else:
@@ -85,16 +85,16 @@ def parse_bytes(text: str) -> int:
     return int(text)
 
 
-def parse_plan(messages: int, seconds: float, rounds: int, latency: bool) -> Plan:
+def parse_plan(messages: int, seconds: float, rounds: int, latency: bool) -> MeasurePlan:
     """How much is done, within bounds."""
     for name, value in (("--messages", messages), ("--seconds", seconds), ("--rounds", rounds)):
         if not 0 < value <= 1e9:
             raise UsageError(f"{name} must be more than 0, not {value}")
-    return Plan(messages, seconds, rounds, seconds if latency else 0.0)
+    return MeasurePlan(messages, seconds, rounds, seconds if latency else 0.0)
 
 
 def invited(only: str) -> tuple[list[Contender], list[Absent]]:
-    """Those who can take part, and those who cannot."""
+    """The contenders that can take part, and those that cannot."""
     wanted = [contender_named(name.strip()) for name in only.split(",")]
     present, absent = [], []
     for contender in dict.fromkeys(wanted):
@@ -107,7 +107,7 @@ def invited(only: str) -> tuple[list[Contender], list[Absent]]:
     return present, absent
 
 
-def perform_all(contenders: list[Contender], workloads: list[Workload], plan: Plan) -> list[Figures]:
+def perform_all(contenders: list[Contender], workloads: list[Workload], plan: MeasurePlan) -> list[Figures]:
     """One after the other; contenders take turns under each workload, so that all meet the same weather."""
     figures = []
     with output.progress("bench peers", len(contenders) * len(workloads)) as steps:
@@ -126,7 +126,7 @@ def in_words(one: Figures) -> str:
     return f"{one.throughput.delivered_per_second:,.0f} deliveries/s"
 
 
-def show(report: Report) -> None:
+def show(report: PeerReport) -> None:
     """The table for people."""
     titles = {participant.name: participant.title for participant in report.contenders}
     ratios = {(one.rival, one.workload, one.payload_bytes): one for one in report.ratios}

@@ -1,12 +1,10 @@
-"""``antiphon bench spark``: what a sweep on Spark costs, beside the same sweep in a plain pool of processes.
+"""``antiphon bench spark``: the cost of a sweep on Spark, beside the same sweep in a plain pool of processes.
 
-With ``--topics`` it is about topics in Spark instead.
+With ``--topics`` it measures topics in Spark instead.
 """
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
@@ -15,6 +13,7 @@ from rich.table import Table
 
 from antiphon.cli import output
 from antiphon.kernel.errors import PeerError
+from antiphon_lab.bench.own_process import run_antiphon
 from antiphon_lab.cli import bench_topics
 
 if TYPE_CHECKING:
@@ -25,20 +24,20 @@ PUBLICATIONS = 4000
 """Five seconds and more on most machines."""
 TOPIC_ROWS = 1_000_000
 MOST_OVERHEAD = 0.15
-"""What Spark may cost on cells of five seconds and more."""
+"""The accepted overhead of Spark on cells of five seconds and more."""
 FROM_SECONDS = 5.0
 MOST_DISTURBED = 0.1
-"""What others may use of the processor, per second, before a measurement says little."""
+"""The processor time of other programs, per second, from which on a measurement is unreliable."""
 
 NAMES = {"pool": "pool of processes", "spark": "Spark"}
 
 
 class Overhead(msgspec.Struct, frozen=True):
-    """What Spark took more than the pool, as shares."""
+    """The overhead of Spark over the pool, as shares."""
 
     elapsed: float
     processor: float | None
-    """Says more on a machine that others use too."""
+    """More reliable on a shared machine."""
 
 
 def spark(
@@ -68,8 +67,8 @@ def spark(
     """Run one sweep on Spark and in a pool of processes: simulations per hour, rows of traces per second.
 
     Every line of the table is run in a process of its own. Both sides must have written the same bytes.
-    [bold]outside[/] is the part of the seconds in which no cell ran; [bold]others[/] is what the rest of the machine
-    used of the processor meanwhile.
+    [bold]outside[/] is the part of the seconds in which no cell ran; [bold]others[/] is the processor time of other
+    programs meanwhile.
 
     With [bold]--topics[/]: write rows to a topic of live nodes and to Parquet files, and read them back from both.
     """
@@ -91,7 +90,7 @@ def spark(
     lines = [(engine_name, number) for number in numbers for engine_name in ("pool", "spark")]
     every: list[SweepMeasurement] = []
     with output.progress("bench spark", len(lines) * rounds) as steps:
-        # In turn, so that what else the machine does meets all lines alike.
+        # In turn, so that other load of the machine affects all lines equally.
         for engine_name, number in lines * rounds:
             every.append(measure_apart(engine_name, number, cells, publications))
             steps.step(f"{NAMES[engine_name]}, {number} cores")
@@ -122,20 +121,13 @@ def measure_apart(engine: str, cores: int, cells: int, publications: int) -> Swe
     """Run one line in a process of its own."""
     from antiphon_lab.bench.sweep_bench import SweepMeasurement
 
-    # -P: what lies in the current directory must not be imported in the place of the installed package.
-    command = [
-        *(sys.executable, "-P", "-m", "antiphon", "bench", "spark", "--engine", engine, "--cores", str(cores)),
-        *("--cells", str(cells), "--publications", str(publications)),
-    ]
-    done = subprocess.run(command, capture_output=True, check=False)
-    if done.returncode != 0:
-        complaint = done.stderr.decode().strip().removeprefix("antiphon: ") or "it may have run out of memory"
-        raise PeerError(f"the sweep in {NAMES[engine]} ended with code {done.returncode}: {complaint}")
-    return msgspec.json.decode(done.stdout, type=SweepMeasurement)
+    arguments = ["bench", "spark", "--engine", engine, "--cores", str(cores)]
+    arguments += ["--cells", str(cells), "--publications", str(publications)]
+    return run_antiphon(arguments, SweepMeasurement, f"the sweep in {NAMES[engine]}")
 
 
 def overheads_of(measured: list[SweepMeasurement]) -> dict[str, Overhead]:
-    """What Spark took more than the pool with as many cores, by their number."""
+    """The overhead of Spark over the pool with as many cores, by their number."""
     pool = {one.cores: one for one in measured if one.engine == "pool"}
     return {
         str(one.cores): Overhead(

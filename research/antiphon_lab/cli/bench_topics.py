@@ -12,10 +12,10 @@ from antiphon.cli import output
 from antiphon.node.local_cluster import Plan, running_cluster
 
 if TYPE_CHECKING:
-    from antiphon_lab.bench.topics_bench import Line
+    from antiphon_lab.bench.topics_bench import TopicsLine
 
 
-def measure(rows: int, rounds: int, nodes: int, cores: int) -> list[Line]:
+def measure(rows: int, rounds: int, nodes: int, cores: int) -> list[TopicsLine]:
     """Start nodes with logs on the disk, and Spark, and measure."""
     from antiphon.pipeline.session import SessionOptions, spark_session
     from antiphon_lab.bench.topics_bench import measure_topics
@@ -29,7 +29,7 @@ def measure(rows: int, rounds: int, nodes: int, cores: int) -> list[Line]:
         return measure_topics(session, servers, rows, rounds, Path(directory))
 
 
-def show(lines: list[Line]) -> None:
+def show(lines: list[TopicsLine]) -> None:
     """The table for people."""
     table = Table(box=None, pad_edge=False)
     table.add_column("")

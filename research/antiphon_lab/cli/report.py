@@ -23,11 +23,11 @@ def report(
     to: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where the page goes.")] = Path(
         "report.html"
     ),
-    json: Annotated[bool, typer.Option("--json", help="Say as JSON what was written, and nothing else.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the written files as JSON and nothing else.")] = False,
 ) -> None:
-    """Make one page of stored results: figures, tables, parameters, and what it all means.
+    """Make one page of stored results: figures, tables, parameters and explanations.
 
-    The page needs no network and nothing beside it. A folder with every table as CSV and Parquet is written too.
+    The page needs no network and no other files. A folder with every table as CSV and Parquet is written too.
 
     Example: antiphon reproduce vcube-ps/fig-5.8a
 

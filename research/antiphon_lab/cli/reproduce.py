@@ -1,4 +1,4 @@
-"""``antiphon reproduce``: run published experiments and put what is measured beside what was published."""
+"""``antiphon reproduce``: runs published experiments and compares measured with published numbers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def reproduce(
     list_only: Annotated[bool, typer.Option("--list", help="Say which experiments there are and stop.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")] = False,
     nodes: Annotated[
-        int | None, typer.Option("--nodes", metavar="N", help="Leave out what needs more nodes than this.")
+        int | None, typer.Option("--nodes", metavar="N", help="Leave out measurements that need more nodes.")
     ] = None,
     repetitions: Annotated[
         int | None, typer.Option("--repetitions", metavar="R", min=1, help="How often every simulation is repeated.")
@@ -104,7 +104,7 @@ def reproduce(
 def spark_options(
     on_spark: bool | None, master: str | None, cores: int | None, reproduction: Reproduction
 ) -> SessionOptions | None:
-    """What is asked of Spark; none if it is not used."""
+    """The options of Spark; None if it is not used."""
     from antiphon.pipeline.session import SessionOptions
 
     if on_spark is None:
@@ -115,7 +115,7 @@ def spark_options(
 def run(reproduction: Reproduction, options: SessionOptions | None, json: bool) -> list[Report | Failure]:
     """Run everything and show each experiment as soon as it is complete; the answer is in the order of the registry."""
     from antiphon.pipeline import jobs
-    from antiphon.pipeline.attempts import directory_held
+    from antiphon.pipeline.atomic_output import directory_held
 
     job = reproduction.job
     found: list[Report | Failure] = []
@@ -140,7 +140,7 @@ def run(reproduction: Reproduction, options: SessionOptions | None, json: bool) 
 
 
 def tell(one: Report | Failure, json: bool) -> None:
-    """Show what came of an experiment; programs hear of reports at the end."""
+    """Show the result of an experiment; programs get all reports at the end."""
     if not isinstance(one, Report):
         output.complain(f"{one.name} failed: {one.reason}")
     elif not json:
@@ -148,7 +148,7 @@ def tell(one: Report | Failure, json: bool) -> None:
 
 
 def show_places(reproduction: Reproduction, kept: int) -> None:
-    """Say what was run and where it lies."""
+    """Print the number of measurements and their directory."""
     from antiphon_lab.reproduction.job import REPORTS
     from antiphon_lab.reproduction.measurements import MEASUREMENTS
 

@@ -50,7 +50,7 @@ def show_tree(tour: Tour) -> None:
 
 def show_comparison(tour: Tour) -> None:
     """One root for all against one tree per publisher, measured against published."""
-    from antiphon_lab.experiments.vcube.broadcasts import MANY_TREES, ONE_TREE, Broadcasts
+    from antiphon_lab.experiments.vcube.broadcasts import MANY_TREES, ONE_TREE, BroadcastCase
     from antiphon_lab.experiments.vcube.several_publishers import FIG_5_8A, SHORT_TICKS
 
     plan = FIG_5_8A.plan(full=False, node_limit=512, repetitions=3)
@@ -66,7 +66,7 @@ def show_comparison(tour: Tour) -> None:
         table.add_column(heading, justify="right")
     for nodes in plan.sizes:
         one, many = (
-            latency[f"latency, {Broadcasts(trees, nodes, 100, SHORT_TICKS)}"] for trees in (ONE_TREE, MANY_TREES)
+            latency[f"latency, {BroadcastCase(trees, nodes, 100, SHORT_TICKS)}"] for trees in (ONE_TREE, MANY_TREES)
         )
         table.add_row(str(nodes), f"{one:.0f}", f"{many:.0f}", f"{one / many:.2f}")
     output.console.print(table)

@@ -1,10 +1,10 @@
-"""``antiphon universe``: subscriptions of many processes to many topics, made, taken from data, and looked at."""
+"""``antiphon universe``: generates, extracts and inspects subscriptions of many processes to many topics."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from antiphon_lab.universes.files import About
     from antiphon_lab.universes.fits import Distribution
+    from antiphon_lab.universes.jobs import Step
     from antiphon_lab.universes.source import Format, Source
     from antiphon_lab.universes.statistics import Statistics
 
@@ -34,7 +35,7 @@ app = typer.Typer(
 MOST_TOPICS = 300
 BY_TOPIC, BY_PROCESS = "subscribers per topic", "subscriptions per process"
 Columns = dict[str, dict[str, float | int | None]]
-"""Distributions in a few numbers, by what is counted."""
+"""Distributions in a few numbers, by the counted quantity."""
 
 SourcePath = Annotated[
     str,
@@ -53,7 +54,7 @@ ProcessColumn = Annotated[
     typer.Option(
         "--process",
         metavar="COLUMN",
-        help="Who subscribes: a column by name, or by number from 1 in an edge list; default user, process, ... or 1.",
+        help="The subscriber: a column by name, or by number from 1 in an edge list; default user, process, ... or 1.",
         show_default=False,
     ),
 ]
@@ -62,7 +63,7 @@ TopicColumn = Annotated[
     typer.Option(
         "--topic",
         metavar="COLUMN",
-        help="To what: a column by name, or by number from 1 in an edge list; default page, topic, ... or 2.",
+        help="The topic: a column by name, or by number from 1 in an edge list; default page, topic, ... or 2.",
         show_default=False,
     ),
 ]
@@ -101,7 +102,9 @@ def make(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="A new directory for the universe.", show_default=False)],
     seeds: Annotated[
         int | None,
-        typer.Option("--seeds", metavar="N", help="Begin with so many random topics; default all.", show_default=False),
+        typer.Option(
+            "--seeds", metavar="N", help="The number of random topics to begin with; default all.", show_default=False
+        ),
     ] = None,
     enlarge: Annotated[
         Literal["random", "own"],
@@ -123,7 +126,7 @@ def make(
     candidates: Annotated[
         int, typer.Option("--candidates", metavar="N", help="Make so many, and keep the median.")
     ] = 100,
-    seed: Annotated[int, typer.Option("--seed", metavar="S", help="Decides what is drawn.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", metavar="S", help="The seed of all draws.")] = 1,
     process: ProcessColumn = None,
     topic: TopicColumn = None,
     where: Where = None,
@@ -143,17 +146,18 @@ def make(
 
     Example: [bold]antiphon universe make revisions.csv.gz wp --process user --topic page --seeds 20[/]
     """
-    from antiphon_lab.universes.jobs import STEPS_OF_MAKE, claim, removed_if_broken
+    from antiphon_lab.universes.jobs import STEPS_OF_MAKE
     from antiphon_lab.universes.jobs import make as make_universe
     from antiphon_lab.universes.method import Method
 
     method = Method(seeds, enlarge, members, prune_by, prune, candidates, seed)
     chosen = source_of(source, format_, process, topic, where)
-    claim(out)
-    begun = time.perf_counter()
-    with removed_if_broken(out), running("universe make", STEPS_OF_MAKE, master, cores) as (session, steps):
-        about = interruptible(lambda: make_universe(session, chosen, method, out, steps.step))
-    show(about, out, time.perf_counter() - begun, json)
+    write(
+        out,
+        running("universe make", STEPS_OF_MAKE, master, cores),
+        lambda session, step: make_universe(session, chosen, method, out, step),
+        json,
+    )
 
 
 @app.command()
@@ -188,7 +192,7 @@ def generate(
             show_default=False,
         ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="S", help="Decides what is drawn.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", metavar="S", help="The seed of all draws.")] = 1,
     master: Master = None,
     cores: Cores = None,
     json: Json = False,
@@ -201,7 +205,7 @@ def generate(
 
     Example: [bold]antiphon universe generate livejournal lj --processes 301315 --topics 28904 --least 14[/]
     """
-    from antiphon_lab.universes.jobs import STEPS_OF_GENERATE, claim, removed_if_broken
+    from antiphon_lab.universes.jobs import STEPS_OF_GENERATE
     from antiphon_lab.universes.jobs import generate as generate_universe
     from antiphon_lab.universes.law import law_named
 
@@ -212,11 +216,12 @@ def generate(
         chosen = replace(chosen, least_popularity=least)
     if mix is not None:
         chosen = replace(chosen, mix=mix)
-    claim(out)
-    begun = time.perf_counter()
-    with removed_if_broken(out), running("universe generate", STEPS_OF_GENERATE, master, cores) as (session, steps):
-        about = interruptible(lambda: generate_universe(session, chosen, seed, out, steps.step))
-    show(about, out, time.perf_counter() - begun, json)
+    write(
+        out,
+        running("universe generate", STEPS_OF_GENERATE, master, cores),
+        lambda session, step: generate_universe(session, chosen, seed, out, step),
+        json,
+    )
 
 
 @app.command()
@@ -275,7 +280,7 @@ def stats(
 
 
 def source_of(path: str, format_: Format | None, process: str | None, topic: str | None, where: str | None) -> Source:
-    """What a command is to read; complains of what can be seen without Spark."""
+    """The source of a command; refuses errors that can be found without Spark."""
     from antiphon_lab.universes.source import Source, check_there, format_of
 
     source = Source(path, format_, process, topic, where)
@@ -284,8 +289,24 @@ def source_of(path: str, format_: Format | None, process: str | None, topic: str
     return source
 
 
+def write(
+    out: Path,
+    work: AbstractContextManager[tuple[SparkSession, output.Steps]],
+    make: Callable[[SparkSession, Step], About],
+    json: bool,
+) -> None:
+    """Write a universe into a new directory, which is removed if that fails, and print its summary."""
+    from antiphon_lab.universes.jobs import claim, removed_if_broken
+
+    claim(out)
+    begun = time.perf_counter()
+    with removed_if_broken(out), work as (session, steps):
+        about = interruptible(lambda: make(session, steps.step))
+    show(about, out, time.perf_counter() - begun, json)
+
+
 def show(about: About, out: Path, seconds: float, json: bool) -> None:
-    """What was made."""
+    """Print a summary of the written universe."""
     if json:
         output.print_json({"out": str(out), "seconds": seconds, "universe": about})
         return

@@ -63,7 +63,7 @@ def links(
 
     about = read_about(directory)
     if about.subscriptions == 0:
-        raise UsageError(f"nobody subscribes to anything in {directory}; make another universe")
+        raise UsageError(f"the universe in {directory} has no subscriptions; make another one")
     if out is not None:
         claim(out)
     begun = time.perf_counter()
@@ -102,7 +102,7 @@ def links(
 
 
 def means_of(found: DataFrame) -> dict[str, float]:
-    """What the summary says of the links."""
+    """The means of the summary of links."""
     from pyspark.sql import functions as f
 
     saves = (f.col("aligned") < 0.6 * f.col("initial")).cast("double")

@@ -1,8 +1,8 @@
-"""A figure as SVG: crisp at every size, in colours of the page, and with words for those who cannot see it.
+"""A figure as SVG: sharp at every size, in colours of the page, and with text for screen readers.
 
-Series of one figure that stand at the same place are put side by side where there are bars or categories. A published
-series stands where the measured one of its system and variant does. Marks of points have a title, which browsers show
-as a hint and the script of the page as a better one.
+Series of one figure at the same place are put side by side where there are bars or categories. A published series is at
+the place of the measured one of its system and variant. Marks of points have a title, which browsers show as a hint and
+the script of the page as a better one.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ def describe(figure: Figure) -> str:
 
 
 def in_front_last(figure: Figure) -> list[Series]:
-    """Bars, then lines, then what was published."""
+    """Bars, then lines, then published series."""
     return sorted(figure.series, key=lambda series: (series.published, series.kind != "bars"))
 
 
 def x_text(figure: Figure, point: Point) -> str:
-    """What the place of a point is called."""
+    """The name of the place of a point."""
     if figure.x.categories:
         return figure.x.categories[int(point.x)]
     return f"{tick_text(point.x)} {figure.x.unit}".strip()
@@ -140,7 +140,7 @@ class Chart:
         """From the middle of one bar to that of the next."""
         return min(WIDEST_BAR, BAND_SHARE * self.band / self.slots.most)
 
-    # What is behind the data.
+    # Behind the data.
 
     def frame(self) -> Iterator[str]:
         """Grid, ticks and the names of the axes."""
@@ -182,7 +182,7 @@ class Chart:
                 yield text(x, y, name, "middle")
 
     def marks(self) -> Iterator[str]:
-        """What a document says without a point."""
+        """Published values without a point."""
         vertical = [mark for mark in self.figure.marks if mark.axis == "x"]
         for number, mark in enumerate(vertical):
             yield from self._vertical(mark, 12 + LINE_HEIGHT * number)
@@ -276,7 +276,7 @@ class Chart:
         )
 
     def hint(self, series: Series, point: Point) -> str:
-        """What is said about a point."""
+        """The hint of a point."""
         bound = {"upper": "at most ", "lower": "at least ", None: ""}[point.limit]
         spread = "" if point.high is None else f" ± {shown(point.high - point.y)}"
         name = f"{series.name}, {point.label}" if point.label else series.name
@@ -307,7 +307,7 @@ def label_plan(categories: tuple[str, ...], size: Size) -> LabelPlan:
 
 @dataclass(frozen=True)
 class Slots:
-    """Who stands side by side at which place."""
+    """The series that are side by side, by place."""
 
     by_place: dict[float, list[tuple[str, int]]]
 

@@ -1,4 +1,4 @@
-"""The same system has the same colour in all figures; the style sheet says what a colour is on light and dark pages."""
+"""The same system has the same colour in all figures; the style sheet defines each colour on light and dark pages."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ COLOURS = {
 }
 
 DASHES = ("", "7 4", "2 3.5", "11 3 2 3", "15 5", "9 3 2 3 2 3")
-"""How lines of one system are told apart."""
+"""The line styles of the series of one system."""
 
 SHADES = (0.88, 0.5, 0.26, 0.1)
-"""How bars of one system are told apart."""
+"""The bar shades of the series of one system."""
 
 
 def colour_of(system: str) -> str:
-    """The name of a colour; that of the text for whom there is none."""
+    """The name of a colour; the colour of text for unknown systems."""
     return COLOURS.get(system, "ink")
 
 

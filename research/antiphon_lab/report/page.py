@@ -23,11 +23,11 @@ from antiphon_lab.reproduction.figures import Figure, Series
 
 VERDICTS = (REPRODUCED, EXPLAINED, DIFFERS)
 HIDDEN_PARAMETERS = ("tolerances",)
-"""What the tables show beside every number."""
+"""Parameters that the tables show beside every number."""
 
 
 def page(results: Sequence[Result], folder: str, made: str) -> str:
-    """The whole page; ``folder`` is where the tables lie, ``made`` says when and how it was made."""
+    """The whole page; ``folder`` has the tables, ``made`` is a line about when and how it was made."""
     template = environment().get_template("page.html.j2")
     return template.render(
         results=results,
@@ -43,7 +43,7 @@ def page(results: Sequence[Result], folder: str, made: str) -> str:
 
 @cache
 def environment() -> jinja2.Environment:
-    """Templates that escape everything and complain of what they are not given."""
+    """Templates that escape everything and refuse missing values."""
     made = jinja2.Environment(
         loader=jinja2.FunctionLoader(resource),
         autoescape=True,
@@ -76,7 +76,7 @@ def pictures(figure: Figure, identifier: str) -> Markup:
 
 
 def swatch(series: Series) -> Markup:
-    """What a series looks like, for the legend."""
+    """The appearance of a series, for the legend."""
     colour = colour_of(series.system)
     if series.published:
         inside = '<path class="dot" d="M13 1L18.5 6.5L13 12L7.5 6.5z"/>'
@@ -105,7 +105,7 @@ def measured_only(result: Result) -> list[StoredRow]:
 
 
 def parameters_of(result: Result) -> dict[str, object]:
-    """What is worth saying of the parameters."""
+    """The parameters to show."""
     return {name: value for name, value in result.parameters.items() if name not in HIDDEN_PARAMETERS}
 
 

@@ -26,7 +26,7 @@ CAPTION_COLOUR = "#768390"
 
 @dataclass(frozen=True)
 class Branch:
-    """A node of a tree, with what hangs below it."""
+    """A node of a tree, with its subtrees."""
 
     identifier: int
     children: tuple[Branch, ...]

@@ -29,7 +29,7 @@ class Ruler:
     end: float
 
     def place(self, value: float) -> float:
-        """Where a value lies; what is beyond the range lies at its border."""
+        """The position of a value; values beyond the range are at its border."""
         low, high = (transformed(self.scale, border) for border in (self.low, self.high))
         if self.scale != "linear" and value <= 0:
             return self.start

@@ -1,7 +1,6 @@
-"""Results as ``antiphon reproduce --json`` gives them: the one form from which reports are made.
+"""Results in the form of ``antiphon reproduce --json``: the one form from which reports are made.
 
-A report of results that were just measured takes the same way as one of results from files, so what a file holds is
-always enough.
+A report of fresh results takes the same path as one of results from files, so a file always has enough.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 import msgspec
 
 from antiphon.kernel.errors import UsageError
-from antiphon.pipeline.attempts import LOCK
+from antiphon.pipeline.atomic_output import LOCK
 from antiphon_lab.reproduction.experiment import Report
 from antiphon_lab.reproduction.figures import Figure
 from antiphon_lab.reproduction.job import REPORTS
@@ -59,7 +58,7 @@ class Result(msgspec.Struct, frozen=True):
 
     @property
     def slug(self) -> str:
-        """The name as it can stand in the name of a file, or in an address."""
+        """The name in a form for file names and addresses."""
         return self.name.replace("/", "_")
 
     def count(self, verdict: str) -> int:
@@ -77,7 +76,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class ResultFile(msgspec.Struct, frozen=True):
-    """Either what ``antiphon reproduce --json`` prints, with all experiments, or the file of a single one."""
+    """Either the output of ``antiphon reproduce --json``, with all experiments, or the file of a single one."""
 
     experiments: list[Result] | None = None
 
@@ -89,9 +88,9 @@ def results_of(reports: Iterable[Report]) -> list[Result]:
 
 
 def load(places: Sequence[Path]) -> list[Result]:
-    """Results from files and directories; of an experiment that comes twice the last.
+    """Results from files and directories; for an experiment that occurs twice the last one.
 
-    They are in the order of the registry, whatever the order of the files.
+    They are in the order of the registry, independent of the order of the files.
     """
     files: list[Path] = []
     for place in places:
@@ -143,5 +142,5 @@ def read(file: Path) -> list[Result]:
         raise UsageError(f"cannot read {file}: {error.strerror}; name a file with results") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"{file} is not what antiphon reproduce --json prints ({error}); write it again with that command"
+            f"{file} is not an output of antiphon reproduce --json ({error}); write it again with that command"
         ) from error

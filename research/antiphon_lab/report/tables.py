@@ -48,7 +48,7 @@ POINTS = pa.schema(
 
 @dataclass(frozen=True)
 class NamedTable:
-    """A table and the name of its files, without what says their kind."""
+    """A table and the name of its files, without the extension."""
 
     name: str
     table: pa.Table

@@ -33,7 +33,7 @@ Described = Mapping[str, float | int | None]
 
 @dataclass(frozen=True)
 class HeatMap:
-    """Coefficients of pairs, and what is to be said of them."""
+    """Coefficients of pairs, and their description."""
 
     matrix: npt.NDArray[np.float64]
     caption: str

@@ -1,4 +1,4 @@
-"""The frame of all experiments: what is run, how often, where results are kept, and how they are compared.
+"""The frame of all experiments: cases, repetitions, stored results and comparisons.
 
 ``experiment.py`` is the frame itself, ``registry.py`` the list of all experiments, ``documents.py`` reads the published
 numbers, ``measurements.py`` keeps each measurement on disk, ``job.py`` runs many as one job, ``cost_model.py``

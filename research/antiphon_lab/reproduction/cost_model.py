@@ -1,9 +1,9 @@
-"""About how long a measurement takes, so that the largest are begun first.
+"""Estimates how long a measurement takes, so that the largest are started first.
 
-The file ``cost_model.toml`` has what measurements took: for every measuring function and kind of case, seconds by
-number of nodes. A kind is the text of a case with ``N`` for the number of nodes. Between two sizes, and beyond them,
-the time is taken to grow as a power of the size. ``python -m antiphon_lab.reproduction.cost_model DIR`` makes the file
-from the records below DIR.
+The file ``cost_model.toml`` has measured times: for every measuring function and kind of case, seconds by number of
+nodes. A kind is the text of a case with ``N`` for the number of nodes. Between two sizes, and beyond them, the time is
+assumed to grow as a power of the size. ``python -m antiphon_lab.reproduction.cost_model DIR`` makes the file from the
+records below DIR.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ Seconds = dict[str, dict[str, dict[str, float]]]
 
 @cache
 def known_seconds() -> Seconds:
-    """What was measured."""
+    """The measured times."""
     return msgspec.toml.decode(files("antiphon_lab.reproduction").joinpath(DATA).read_bytes(), type=Seconds)
 
 
 def kind_of(text: str, nodes: int) -> str:
-    """A case whatever its size."""
+    """The kind of a case, independent of its size."""
     return re.sub(rf"\b{nodes}\b", "N", text, count=1)
 
 
@@ -50,7 +50,7 @@ def expected_microseconds(measure: Measure, case: Any) -> int:
     if not kinds:
         return MICROSECONDS_PER_NODE * nodes
     sizes = kinds.get(kind_of(str(case), nodes))
-    # Of a new kind one knows only what the others take, and too much is better than too little.
+    # Nothing is known about a new kind but the times of others, and too much is better than too little.
     seconds = at_size(sizes, nodes) if sizes else max(at_size(others, nodes) for others in kinds.values())
     return max(1, int(seconds * 1e6))
 
@@ -68,7 +68,7 @@ def at_size(sizes: dict[str, float], nodes: int) -> float:
 
 
 def collected(out: Path) -> Seconds:
-    """What the records below a directory took: the median of the processor's seconds over the repetitions."""
+    """The times of the records below a directory: the median processor time over the repetitions."""
     found: dict[tuple[str, str, int], list[float]] = {}
     for path in sorted((out / MEASUREMENTS).rglob("*.json")):
         record = msgspec.json.decode(path.read_bytes(), type=Measured)

@@ -1,7 +1,7 @@
-"""What the documents published: numbers as data, each with its place, its sentence and a tolerance.
+"""The published numbers as data, each with its place, its sentence and a tolerance.
 
-One TOML file per document lies in ``published/``. Experiments take their numbers from here and never hold copies, so
-what is compared can be checked against the document without reading code.
+One TOML file per document is in ``published/``. Experiments take their numbers from here and never hold copies, so each
+comparison can be checked against the document without reading code.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 class Tolerance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How near a measured value must be to count as reproduced; exactly one of the four is given.
 
-    ``limit`` is for what a document does not give as a value but as an upper or lower bound.
+    ``limit`` is for an upper or lower bound of a document instead of a value.
     """
 
     relative: float | None = None
@@ -90,7 +90,7 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A document and what it publishes, by names that begin with the figure or table."""
+    """A document and its published numbers, by names that begin with the figure or table."""
 
     title: str
     authors: str

@@ -1,6 +1,6 @@
-"""The frame of every published experiment: what it runs, how often, and how it is compared with the document.
+"""The frame of every published experiment: its cases, its repetitions, and its comparison with the document.
 
-An experiment is declared, not programmed: ``cases`` lists what has to be simulated for a plan, ``measure`` simulates
+An experiment is declared, not programmed: ``cases`` lists the simulations of a plan, ``measure`` simulates
 one case with one seed, and ``compare`` turns the measurements into rows, figures and notes. Repeating, seeds and
 verdicts are done here, once for all; :mod:`antiphon_lab.reproduction.job` runs many experiments as one job. To add one,
 write these three functions in a module of this package, put the published numbers into ``published/``, and add the
@@ -40,10 +40,10 @@ DIFFERS = "differs"
 
 
 class Case(Protocol):
-    """One thing to simulate.
+    """One simulation.
 
-    It is plain data: hashable, and it can be pickled. Its ``str`` says what it is, and its ``repr`` all that decides
-    what is measured.
+    It is plain data: hashable, and it can be pickled. Its ``str`` describes it, and its ``repr`` has everything that
+    decides the measured value.
     """
 
     @property
@@ -69,7 +69,7 @@ class Plan:
         return self.large_repetitions if nodes > LARGE_NODES else self.repetitions
 
     def limited(self, node_limit: int | None, repetitions: int | None) -> Plan:
-        """This plan with what the caller asks for; at least one size, a power of two, is left."""
+        """This plan with the limits of the caller; at least one size, a power of two, is left."""
         plan = self
         if node_limit is not None:
             if node_limit < 2:
@@ -119,7 +119,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a value cannot agree with the published one. ``holds`` is the check that this is what is seen here."""
+    """Why a value cannot agree with the published one. ``holds`` is the check that this reason applies here."""
 
     text: str
     holds: bool
@@ -201,7 +201,7 @@ Finding = Row | Note | Figure
 
 
 class Results(Generic[CaseType, MeasuredType]):
-    """What was measured, by case, one value per repetition."""
+    """The measurements, by case, one value per repetition."""
 
     def __init__(self) -> None:
         self._measured: dict[CaseType, list[MeasuredType]] = {}
@@ -221,9 +221,9 @@ class Results(Generic[CaseType, MeasuredType]):
 
 @dataclass(frozen=True)
 class Experiment(Generic[CaseType, MeasuredType]):
-    """A published experiment. ``document`` says where it stands; ``parameters`` is what no plan changes.
+    """A published experiment. ``document`` is its place; ``parameters`` are the same in all plans.
 
-    ``meaning`` is a paragraph for people: what is asked, what comes out, and what to conclude.
+    ``meaning`` is a paragraph for people: the question, the result, and the conclusion.
     """
 
     name: str
@@ -252,7 +252,7 @@ class Experiment(Generic[CaseType, MeasuredType]):
         return sum(plan.repetitions_of(case.nodes) for case in self.cases(plan))
 
     def run(self, plan: Plan, seed: int, step: Callable[[str], None]) -> Report:
-        """Simulate everything here and now, and compare; ``step`` is told of every simulation that is done."""
+        """Simulate everything in this process, and compare; ``step`` is called after every simulation."""
         started = time.perf_counter()
         results: Results[CaseType, MeasuredType] = Results()
         for case, own_seed in self.runs(plan, seed):
@@ -261,7 +261,7 @@ class Experiment(Generic[CaseType, MeasuredType]):
         return self.report(plan, seed, results, time.perf_counter() - started)
 
     def report(self, plan: Plan, seed: int, results: Results[CaseType, MeasuredType], seconds: float) -> Report:
-        """Compare what was measured; ``seconds`` is what measuring took."""
+        """Compare the measurements; ``seconds`` is the time of measuring."""
         report = Report(self.name, self.document, {}, self.description, self.meaning, self.command(plan, seed))
         for finding in self.compare(plan, results):
             report.add(finding)
@@ -279,7 +279,7 @@ class Experiment(Generic[CaseType, MeasuredType]):
         return " ".join([*words, f"--seed {seed}"])
 
     def stated_parameters(self, plan: Plan, seed: int) -> dict[str, object]:
-        """Everything that somebody needs in order to run the same."""
+        """Everything that is needed to repeat the run."""
         repetitions = {str(size): plan.repetitions_of(size) for size in plan.sizes}
         return {"seed": seed, "full": plan.full, "repetitions_by_nodes": repetitions, **self.parameters}
 
@@ -301,7 +301,7 @@ class Report:
     machine: Machine | None = None
 
     def add(self, finding: Finding) -> None:
-        """One more row, figure or note; what explains a row becomes a note where the row needs it."""
+        """Add a row, figure or note; the explanation of a row becomes a note where the row needs it."""
         if isinstance(finding, Note):
             self.notes.append(finding.text)
             return
@@ -313,7 +313,7 @@ class Report:
             self.notes.append(f"{finding.label}: {finding.reason}")
 
     def finish(self, parameters: dict[str, object], seconds: float) -> None:
-        """Add what is known only at the end."""
+        """Add facts that are known only at the end."""
         tolerances = {row.label: str(row.published.tolerance) for row in self.rows if row.published is not None}
         self.parameters = {**parameters, "tolerances": tolerances}
         self.seconds = seconds

@@ -1,4 +1,4 @@
-"""Figures as plain data: axes, series of points, and what was published, without a word on how they are drawn.
+"""Figures as plain data: axes, measured and published series of points, independent of how they are drawn.
 
 An experiment yields figures beside its rows, with the axes and series of the published ones. ``system`` of a series
 decides its colour, the same in all figures; ``variant`` its line or shade among the series of one system. A published
@@ -29,7 +29,7 @@ class Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     categories: tuple[str, ...] = ()
 
     def title(self) -> str:
-        """What stands beside the axis."""
+        """The title of the axis."""
         return f"{self.label} ({self.unit})" if self.unit else self.label
 
 
@@ -94,7 +94,7 @@ def published_point(x: float, number: Number, sign: int = 1) -> Point:
 def published_series(
     name: str, system: str, points: Sequence[Point], variant: int = 0, kind: Kind = "points"
 ) -> tuple[Series, ...]:
-    """What a document publishes beside one measured series; nothing where it publishes no point of it."""
+    """The published points beside one measured series; empty where there is none."""
     if not points:
         return ()
     return (Series(f"{name}, published", system, tuple(points), kind, variant, published=True),)

@@ -1,8 +1,8 @@
-"""Experiments as one job: every measurement once, the largest first, and a report for each experiment that is complete.
+"""Experiments as one job: every measurement once, the largest first, and a report for each complete experiment.
 
-Measurements that several experiments need are run once for all of them. What is finished is on disk (see
-:mod:`antiphon_lab.reproduction.measurements`), so a job that was stopped goes on where it stopped. Below the output
-directory, ``reports`` has what came of each experiment, with the names of the records that it rests on.
+Measurements that several experiments need are run once for all of them. Finished ones are on disk (see
+:mod:`antiphon_lab.reproduction.measurements`), so an interrupted job resumes where it stopped. Below the output
+directory, ``reports`` has the report of each experiment, with the names of its records.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from antiphon.pipeline.attempts import write_failed
+from antiphon.pipeline.atomic_output import write_failed
 from antiphon.pipeline.jobs import Job
 from antiphon_lab.reproduction.cost_model import expected_microseconds
 from antiphon_lab.reproduction.experiment import Experiment, Plan, Report, Results
@@ -50,7 +50,7 @@ class Part:
 
 
 class Reproduction:
-    """Experiments that are reproduced together. ``job`` is what has to be run for them."""
+    """Experiments that are reproduced together. ``job`` has their measurements."""
 
     def __init__(self, wanted: Wanted, seed: int, out: Path) -> None:
         self.names = [experiment.name for experiment, _ in wanted]
@@ -81,11 +81,11 @@ class Reproduction:
         return Part(experiment, plan, runs)
 
     def expected_seconds(self) -> float:
-        """About how long what is left takes on one core."""
+        """The approximate time of the remaining measurements on one core."""
         return sum(unit.work for unit in self.job.left()) / 1e6
 
     def complete(self) -> Iterator[Report | Failure]:
-        """What came of the experiments that have become complete since this was last asked."""
+        """The reports of experiments that have become complete since the last call."""
         still = []
         for part in self._waiting:
             numbers = {number for _, number in part.runs}
@@ -115,7 +115,7 @@ class Reproduction:
             report = part.experiment.report(part.plan, self._seed, results, seconds)
         except Exception as error:
             return Failure(
-                part.experiment.name, f"what was measured cannot be compared: {type(error).__name__}: {error}"
+                part.experiment.name, f"the measurements cannot be compared: {type(error).__name__}: {error}"
             )
         self._write(part, report)
         return report

@@ -1,13 +1,13 @@
-"""One measurement of an experiment on disk: what it is, how it is run, and how one knows that it is finished.
+"""One measurement of an experiment on disk: how it is run, and how a finished one is recognised.
 
 A measurement is one case with one seed. Its record is a JSON file that people can find and read::
 
     measurements/experiments.vcube.one_publisher.measure/VCube-PS-8-nodes-25-members-1a2b3c4d/7250211945.json
 
-The record says what was measured, how long it took, and the digest of everything that decides the value: the case, the
+The record has the measured value, the time it took, and the digest of everything that decides the value: the case, the
 seed, and the source of the measuring function and of all modules of Antiphon that it imports, directly or not; the
-modules with which experiments are declared and compared have no part in it. A record with another digest is that of
-another measurement, which is then run (again). Experiments that measure the same case the same way share its records.
+modules with which experiments are declared and compared have no part in it. A record with another digest belongs to
+another measurement, which is then run again. Experiments that measure the same case the same way share its records.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ import numpy as np
 import antiphon
 import antiphon_lab
 from antiphon.kernel.errors import UsageError
-from antiphon.pipeline.attempts import attempt_in
+from antiphon.pipeline.atomic_output import attempt_in
 
 MEASUREMENTS = "measurements"
 RECORD = "record.json"
 LONGEST_NAME = 80
 PACKAGES = {module.__name__: Path(module.__path__[0]) for module in (antiphon, antiphon_lab)}
 FRAME = tuple(Path(__file__).with_name(f"{name}.py") for name in ("documents", "experiment", "figures"))
-"""Says how measurements are repeated, compared and told, and not what is measured; nor do modules that it imports."""
+"""Modules that define how measurements are repeated, compared and reported, not what is measured; their imports do not
+count either.
+"""
 
 Measure = Callable[[Any, int], Any]
 
@@ -68,7 +70,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     seconds: float
     processor_seconds: float
-    """Says more than the seconds on a machine that others use too."""
+    """More reliable than elapsed time on a shared machine."""
     value: Any
 
 
@@ -78,7 +80,7 @@ def identity_of(measure: Measure, case: object, seed: int) -> tuple[str, str, in
 
 
 def measurement_of(number: int, measure: Measure, case: object, seed: int, work: int) -> Measurement:
-    """A measurement, with its place on disk and what tells it from one that has changed."""
+    """A measurement, with its place on disk and the digest that changes with it."""
     name, parameters, _ = identity_of(measure, case, seed)
     about_case = re.sub(r"[^A-Za-z0-9.]+", "-", str(case)).strip("-")[:LONGEST_NAME]
     # Texts of cases are for people: two cases may have the same.
@@ -128,7 +130,7 @@ def direct_imports(source: Path) -> list[Path]:
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module is not None and not node.level:
-            # What is imported from a package may be one of its modules.
+            # A name imported from a package may be one of its modules.
             names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
     return [path for name in names for path in files_of(name)]
 
@@ -143,12 +145,12 @@ def files_of(module: str) -> Iterator[Path]:
 
 @cache
 def value_type(measure: Measure) -> Any:
-    """What a measuring function says that it returns."""
+    """The declared result type of a measuring function."""
     try:
         return get_type_hints(measure)["return"]
     except KeyError as error:
         raise UsageError(
-            f"{measure.__module__}.{measure.__qualname__} does not say what it measures; annotate what it returns"
+            f"{measure.__module__}.{measure.__qualname__} has no result type; annotate its result"
         ) from error
 
 
@@ -157,7 +159,7 @@ def read_measured(measurement: Measurement, out: Path) -> Measured | None:
     try:
         return decode((out / measurement.file).read_bytes(), measurement)
     except (OSError, msgspec.DecodeError):
-        # Whatever is wrong with it, running it again puts it right, or says why it cannot.
+        # Running it again repairs any damage, or reports why it cannot.
         return None
 
 
@@ -177,7 +179,7 @@ def run_measurement(measurement: Measurement, out: Path) -> Measured:
         return found
     with attempt_in(out, measurement.number) as attempt:
         written = msgspec.json.encode(measured(measurement), enc_hook=array_to)
-        # What cannot be read back must not look finished: a value that is no number, for example.
+        # A value that cannot be read back must not look finished: one that is not a number, for example.
         record = decode(written, measurement)
         assert record is not None, "the digest was written a moment ago"
         (attempt / RECORD).write_bytes(written)
@@ -188,7 +190,7 @@ def run_measurement(measurement: Measurement, out: Path) -> Measured:
 
 
 def measured(measurement: Measurement) -> Measured:
-    """Measure, and note what it took."""
+    """Measure, and record the cost."""
     name, parameters, seed = identity_of(measurement.measure, measurement.case, measurement.seed)
     begun, used = time.perf_counter(), time.process_time()
     value = measurement.measure(measurement.case, measurement.seed)
@@ -215,7 +217,7 @@ def array_to(value: object) -> object:
 
 def array_from(kind: type, value: Any) -> object:
     """The array that was written."""
-    # The type may say what is in the array.
+    # The type may give the element type of the array.
     if (get_origin(kind) or kind) is not np.ndarray:
         raise TypeError(f"a measurement cannot be read back if it holds a {kind.__name__}")
     return np.array(value["values"], dtype=value["dtype"])

@@ -1,4 +1,4 @@
-"""What experiments measure in traces that they hold in memory.
+"""The measurements of experiments in traces that they hold in memory.
 
 Quantities that the pipeline measures too are defined once for both (:mod:`antiphon.trace.quantities`), and the tests
 compare the two. The published experiments leave theirs partly open; these are the readings that reproduce their
@@ -20,8 +20,8 @@ from antiphon.kernel.errors import UsageError
 def tree_sends(trace: pa.Table, root: int | None) -> pa.Table:
     """The copies that go down a tree: every ``send`` of a publication except those to a single root.
 
-    Acknowledgements are no publications. Where a single root serves everybody nothing but the first hop of a
-    publication goes to it, and the documents count its queue and not that hop.
+    Acknowledgements are not publications. Where a single root serves all nodes, only the first hop of a publication
+    goes to it, and the documents count its queue and not that hop.
     """
     chosen = pc.and_(pc.equal(trace["event"], "send"), pc.not_equal(trace["message"], "Acknowledgement"))
     if root is not None:
@@ -43,7 +43,7 @@ def queue_lengths(sends: pa.Table) -> tuple[np.ndarray, np.ndarray]:
 
 
 def mean_per_node(node: np.ndarray, value: np.ndarray, node_count: int) -> np.ndarray:
-    """The mean of what was seen at every node; 0 for nodes where nothing was."""
+    """The mean of the values at every node; 0 for nodes without values."""
     seen = np.bincount(node, minlength=node_count)
     total = np.bincount(node, weights=value, minlength=node_count)
     return np.divide(total, seen, out=np.zeros(node_count), where=seen > 0)
@@ -58,7 +58,7 @@ def in_classes(values: np.ndarray, borders: Sequence[float]) -> list[int]:
 
 
 PUBLICATION_KINDS = ("Pub", "Ordered", "LeafCopy", "Bundle", "Packet", "Publication")
-"""The classes of messages that carry publications to somebody who is thought to be a member."""
+"""The classes of messages that carry publications to an assumed member."""
 
 
 def publication_rows(trace: pa.Table, event: str) -> pa.Table:
@@ -71,7 +71,7 @@ def publication_rows(trace: pa.Table, event: str) -> pa.Table:
 def hops(receptions: pa.Table, node_count: int) -> np.ndarray:
     """``hops`` of one publication to each node; 0 where it did not arrive.
 
-    The publisher has 0 unless it is sent its own publication, as a single root does; it hands on what comes back.
+    The publisher has 0 unless it receives its own publication, as from a single root; it forwards what comes back.
     """
     taken = np.zeros(node_count, np.int64)
     for node, peer in zip(receptions["node"].to_pylist(), receptions["peer"].to_pylist(), strict=True):

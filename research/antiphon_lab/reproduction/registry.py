@@ -13,6 +13,7 @@ from antiphon_lab.experiments.aggregation.packets import FIG_4_3, TABLE_4_1, TAB
 from antiphon_lab.experiments.aggregation.trees import FIG_4_9
 from antiphon_lab.experiments.brisa.churn import TABLE_4_1 as BRISA_TABLE_4_1
 from antiphon_lab.experiments.brisa.network import FIG_4_10, FIG_4_11, FIG_4_12
+from antiphon_lab.experiments.brisa.path_overhead import PATHS
 from antiphon_lab.experiments.brisa.peer_sampling_figures import FAILURES, OVERLAYS
 from antiphon_lab.experiments.brisa.rivals_figures import FIG_4_17, FIG_4_18
 from antiphon_lab.experiments.brisa.rivals_hosts import TABLE_4_3 as BRISA_TABLE_4_3
@@ -21,7 +22,6 @@ from antiphon_lab.experiments.brisa.structure import FIG_4_3 as BRISA_4_3
 from antiphon_lab.experiments.brisa.structure import FIG_4_7 as BRISA_4_7
 from antiphon_lab.experiments.brisa.structure import FIG_4_8 as BRISA_4_8
 from antiphon_lab.experiments.brisa.structure import FIG_4_9 as BRISA_4_9
-from antiphon_lab.experiments.brisa.structure import PATHS
 from antiphon_lab.experiments.brisa.trees import FIG_4_13, FIG_4_14, FIG_4_15, FIG_4_16
 from antiphon_lab.experiments.epto.better import BETTER as EPTO_BETTER
 from antiphon_lab.experiments.epto.figures import FIG_5_7 as EPTO_5_7
@@ -42,7 +42,8 @@ from antiphon_lab.experiments.vcube.better import BETTER
 from antiphon_lab.experiments.vcube.brokers import FIG_5_12
 from antiphon_lab.experiments.vcube.causal_information import FIG_3_1
 from antiphon_lab.experiments.vcube.changing_members import TABLE_II
-from antiphon_lab.experiments.vcube.churn_figures import FIG_5_11A, FIG_5_11B
+from antiphon_lab.experiments.vcube.churn_figures import FIG_5_11A
+from antiphon_lab.experiments.vcube.churn_rates import FIG_5_11B
 from antiphon_lab.experiments.vcube.diagnosis import DIAGNOSIS
 from antiphon_lab.experiments.vcube.discussion import FIG_5_9
 from antiphon_lab.experiments.vcube.many_topics import FIG_5_10
@@ -132,7 +133,7 @@ EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (
 
 
 def find(names: list[str]) -> list[Experiment[Any, Any]]:
-    """The experiments of these names, in the order of the registry; a system stands for all of its own."""
+    """The experiments of these names, in the order of the registry; the name of a system means all of its own."""
     wanted: set[str] = set()
     for name in names:
         matching = {experiment.name for experiment in EXPERIMENTS if name in (experiment.name, system_of(experiment))}
@@ -148,7 +149,7 @@ def system_of(experiment: Experiment[Any, Any]) -> str:
 
 
 def unknown(name: str) -> str:
-    """What to say about a name that nothing has."""
+    """The complaint about an unknown name."""
     known = [experiment.name for experiment in EXPERIMENTS]
     near = get_close_matches(
         name, [*known, *{system_of(experiment): None for experiment in EXPERIMENTS}], n=1, cutoff=0.4

@@ -20,7 +20,7 @@ from antiphon_lab.protocols.cube.published_delivery import PublishedDelivery
 from antiphon_lab.protocols.cube.riding_aggregation import RidingOptions
 from antiphon_lab.protocols.cube.srpt import SingleRootPerTopic, SrptOptions, brokers
 from antiphon_lab.protocols.cube.timer_bundling import TimerBundling
-from antiphon_lab.protocols.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
+from antiphon_lab.protocols.cube.vcube_ps_published import PublishedVCubeOptions, PublishedVCubePs
 
 
 class PacketOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,8 +34,9 @@ class AggregationTableOptions(PacketOptions, frozen=True, kw_only=True, forbid_u
     """Options of causal aggregation."""
 
     riders: Literal["none", "held", "always"] = "none"
-    """Whether what could leave waits for company: never, while something is held back from the same neighbour, or
-    always."""
+    """Whether publications that could leave wait for others: never, while one is held back from the same neighbour, or
+    always.
+    """
     timer: Annotated[int, Meta(ge=0, le=1 << 31, description="a number of ticks, 0 for none", examples=[10])] = 0
     """How long riders wait at most; 0 for as long as something is held back."""
 
@@ -93,7 +94,7 @@ def prepare_aggregation(setting: Setting) -> Builder:
 
 
 def mistake_in_aggregation(options: AggregationTableOptions, _nodes: int) -> Mistake | None:
-    """Who always waits needs a timer, and a timer is for those who wait."""
+    """Refuse constant waiting without a timer, and a timer without waiting."""
     if options.riders == "always" and options.timer == 0:
         return Mistake(("timer",), "riders that always wait need a time to wait for; for example: timer = 10")
     if options.riders == "none" and options.timer > 0:
@@ -117,13 +118,13 @@ def order_of_packets(process: Process) -> list[Order]:
 def prepare_published(setting: Setting) -> Builder:
     """VCube-PS as published; those that are members from the start know all others that are."""
     chosen: PublishedVCubePsOptions = setting.options
-    preset = PublishedOptions.minimal() if chosen.preset == "minimal" else PublishedOptions.as_printed()
+    preset = PublishedVCubeOptions.minimal() if chosen.preset == "minimal" else PublishedVCubeOptions.as_printed()
     switches: dict[str, bool] = {}
     for field in msgspec.structs.fields(PublishedVCubePsOptions):
         if field.name != "preset":
             wanted = getattr(chosen, field.name)
             switches[field.name] = getattr(preset, field.name) if wanted is None else wanted
-    options = PublishedOptions(**switches)
+    options = PublishedVCubeOptions(**switches)
     views = [View(setting.cube.dimension, members) for members in setting.members]
 
     def build(environment: Environment) -> PublishedVCubePs:
@@ -137,13 +138,13 @@ def prepare_published(setting: Setting) -> Builder:
 
 
 def deliveries_of_published(process: Process) -> list[PublishedDelivery]:
-    """What decides about deliveries of each topic that a node has ever heard of."""
+    """The delivery rule of each topic that a node knows."""
     assert isinstance(process, PublishedVCubePs), "asked about VCube-PS as published"
     return [topic.delivery for topic in process.topics()]
 
 
 def prepare_srpt(setting: Setting) -> Builder:
-    """A single root per topic; everybody knows from the start which members are below him."""
+    """A single root per topic; every node knows from the start which members are below it."""
     chosen: SrptTableOptions = setting.options
     tree = brokers(chosen.brokers) if isinstance(chosen, BrokerOptions) else setting.cube
     homes = Directory(tree)
@@ -164,7 +165,7 @@ def prepare_srpt(setting: Setting) -> Builder:
 
 
 def mistake_in_srpt(options: SrptTableOptions, nodes: int) -> Mistake | None:
-    """Brokers are a power of two and exist; roots are among those who form trees."""
+    """Check that brokers are a power of two and exist, and that roots are in the tree."""
     in_tree, who = nodes, "nodes"
     if isinstance(options, BrokerOptions):
         in_tree, who = options.brokers, "brokers"

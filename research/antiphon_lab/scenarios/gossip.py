@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from antiphon.fabrics.gossip.sampling.cyclon import CyclonOptions
 from antiphon.fabrics.gossip.sampling.hyparview import HyParViewOptions
 from antiphon.kernel.errors import UsageError
@@ -24,7 +26,7 @@ class PlumtreeTableOptions(FloodingOptions, frozen=True, kw_only=True, forbid_un
     """Options of Plumtree."""
 
     graft_after: NotNegative = 500
-    """Ticks after which what was announced and has not come is asked for."""
+    """Ticks after which an announced publication that has not arrived is requested."""
     per_source: Flag = False
     """Whether each publisher has a tree of its own."""
 
@@ -33,17 +35,17 @@ class SimpleGossipTableOptions(GroupTableOptions, frozen=True, kw_only=True, for
     """Options of rumours with anti-entropy."""
 
     period: Positive = 100
-    """Ticks between two questions of a node for what it lacks."""
+    """Ticks between two questions of a node for missing publications."""
     patience: Positive = 40
     keep: Positive = 256
     fanout: NotNegative | None = None
-    """To how many others a node pushes what is new; without it the logarithm of the number of nodes."""
+    """The number of nodes to which a node pushes a new publication; by default the logarithm of the number of nodes."""
     view: NotNegative = 30
     """How many others a node knows."""
     exchanged: NotNegative = 8
     """How many of them change hands at a time."""
     exchange_periods: NotNegative = 10
-    """Every so many periods."""
+    """The number of periods between two exchanges."""
     batch: NotNegative = 16
     """How many publications an answer brings at most."""
 
@@ -56,7 +58,7 @@ class TagTableOptions(SimpleTreeTableOptions, frozen=True, kw_only=True, forbid_
     """Options of TAG."""
 
     period: Positive = 400
-    """Ticks between two questions of a node for what it lacks."""
+    """Ticks between two questions of a node for missing publications."""
     patience: Positive = 20
     keep: Positive = 512
     batch: NotNegative = 1
@@ -71,6 +73,19 @@ class TagTableOptions(SimpleTreeTableOptions, frozen=True, kw_only=True, forbid_
     """How many round trips it takes to connect to a node, for newcomers that go along the list."""
 
 
+def shared_options(setting: Setting, chosen: GroupTableOptions) -> dict[str, Any]:
+    """The options that all rivals of BRISA have."""
+    return {
+        "order": setting.order,
+        "mixed": setting.mixed,
+        "period": chosen.period,
+        "patience": chosen.patience,
+        "keep": chosen.keep,
+        "buffer": chosen.buffer,
+        "join_window": chosen.join_window,
+    }
+
+
 def plumtree_options(setting: Setting) -> PlumtreeOptions:
     """Plumtree."""
     chosen: PlumtreeTableOptions = setting.options
@@ -79,18 +94,12 @@ def plumtree_options(setting: Setting) -> PlumtreeOptions:
         chosen.graft_after,
         chosen.per_source,
         contacts_of(chosen, setting.nodes),
-        setting.order,
-        setting.mixed,
-        chosen.period,
-        chosen.patience,
-        chosen.keep,
-        chosen.buffer,
-        chosen.join_window,
+        **shared_options(setting, chosen),
     )
 
 
 def simple_gossip_options(setting: Setting) -> SimpleGossipOptions:
-    """Rumours and anti-entropy; views must be large enough for an overlay of so many nodes."""
+    """Rumours and anti-entropy; views must be large enough for an overlay of this size."""
     chosen: SimpleGossipTableOptions = setting.options
     nodes = setting.nodes
     needed = needed_view(nodes)
@@ -104,49 +113,29 @@ def simple_gossip_options(setting: Setting) -> SimpleGossipOptions:
         usual_fanout(nodes) if chosen.fanout is None else chosen.fanout,
         chosen.batch,
         contacts_of(chosen, nodes),
-        setting.order,
-        setting.mixed,
-        chosen.period,
-        chosen.patience,
-        chosen.keep,
-        chosen.buffer,
-        chosen.join_window,
+        **shared_options(setting, chosen),
     )
 
 
 def simple_tree_options(setting: Setting) -> SimpleTreeOptions:
     """A random tree that the first contact arranges."""
     chosen: SimpleTreeTableOptions = setting.options
-    return SimpleTreeOptions(
-        [0] if chosen.contacts is None else chosen.contacts,
-        setting.order,
-        setting.mixed,
-        chosen.period,
-        chosen.patience,
-        chosen.keep,
-        chosen.buffer,
-        chosen.join_window,
-    )
+    contacts = [0] if chosen.contacts is None else chosen.contacts
+    return SimpleTreeOptions(contacts, **shared_options(setting, chosen))
 
 
 def tag_options(setting: Setting) -> TagOptions:
-    """TAG; its tree must have room for everybody."""
+    """TAG; its tree must have room for all nodes."""
     chosen: TagTableOptions = setting.options
     nodes = setting.nodes
     options = TagOptions(
         [0] if chosen.contacts is None else chosen.contacts,
-        setting.order,
-        setting.mixed,
-        chosen.batch,
-        chosen.capacity,
-        chosen.deepest,
-        chosen.peers,
-        chosen.handshakes,
-        chosen.period,
-        chosen.patience,
-        chosen.keep,
-        chosen.buffer,
-        chosen.join_window,
+        batch=chosen.batch,
+        capacity=chosen.capacity,
+        deepest=chosen.deepest,
+        peers=chosen.peers,
+        handshakes=chosen.handshakes,
+        **shared_options(setting, chosen),
     )
     room = room_in_tree(chosen.capacity, chosen.deepest)
     if room < nodes:

@@ -20,7 +20,7 @@ def draw_rival_schedule(seed: int, order: str | None = None) -> Scenario:
 
 
 def choose_rival(seed: int, nodes: int, drawn: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """A rival; what it takes of the options that were drawn for BRISA, and what it has of its own."""
+    """A rival with the options that it shares with BRISA, as drawn, and its own."""
     random = RandomStream(seed, RIVAL_STREAM)
     protocol = pick(random, ("plumtree", "simple-gossip"))
     shared = {name: drawn[name] for name in ("contacts", "join_window")}

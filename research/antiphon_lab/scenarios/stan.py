@@ -27,13 +27,13 @@ class StanTableOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     period: Positive = 30_000
     """Ticks between two walks."""
     learning: Literal["nothing", "sources", "walks"] = "sources"
-    """What those learn whom a walk visits: nothing, as published; who has sent it; or all whom it has met."""
+    """What visited nodes learn from a walk: nothing, as published; its sender; or all nodes that it has met."""
     random_slots: NotNegative = 0
     """How many entries of each view stay as they were drawn, and are not chosen by weight."""
     refill: NotNegative = 5
-    """A view with fewer entries takes more from what a walk finds."""
+    """A view with fewer entries takes more from the findings of a walk."""
     patience: Positive = 8
-    """After so many rounds in which nothing changed a node sends no walks, until something does."""
+    """The number of rounds without a change after which a node sends no walks, until something changes."""
     in_step: Flag = False
     """Whether the rounds of all nodes begin at the same time."""
     flood: Literal["crosspost", "simple"] = "crosspost"
@@ -59,10 +59,10 @@ def stan_options(chosen: StanTableOptions, key: int) -> StanOptions:
 
 
 def prepare_stan(setting: Setting) -> Builder:
-    """What builds the process at one node.
+    """A function that builds the process at one node.
 
-    Who is there from the start knows random members of its topics, enough for overlays that hold together (section
-    3.3.3 of the thesis of M. Matos). Who comes later, or comes back, finds its topics through a rendezvous.
+    A node that is present from the start knows random members of its topics, enough for connected overlays (section
+    3.3.3 of the thesis of M. Matos). A node that joins later, or restarts, finds its topics through a rendezvous.
     """
     members, absent, seed = setting.members, setting.absent, setting.seed
     options = stan_options(setting.options, seed & 0xFFFFFFFF)

@@ -17,7 +17,7 @@ from antiphon.simulator.scenario.protocols.protocol import Builder, Setting
 from antiphon.simulator.scenario.protocols.registry import BROKER_TREE
 from antiphon.simulator.scenario.protocols.tree import Parents, Positive, TreeTableOptions, overlay_of
 from antiphon_lab.protocols.tree.ginger import PublishedBroker
-from antiphon_lab.protocols.tree.ginger_messages import PathEntry, PublishedOptions
+from antiphon_lab.protocols.tree.ginger_messages import PathEntry, PublishedGingerOptions
 
 
 class PublishedTreeOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -32,11 +32,12 @@ class PublishedTreeOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
     max_hops: Positive = 3
     """How far a broker looks for a new parent."""
     patience: Positive = 2000
-    """Ticks after which who does not answer counts as failed."""
+    """Ticks after which a broker that does not answer counts as failed."""
     buffer: Positive = 150
     """How many publications of a topic a broker keeps."""
     blocking: Literal["single", "direct", "barrier"] = "barrier"
-    """How a lock is read: it stops everything, what comes from the same direction, or what has not begun."""
+    """The reading of a lock: it stops everything, publications from the same direction, or those that have not begun.
+    """
     totals_overtake: Flag = False
     counts_upward_moves: Flag = False
     ancestors_first: Flag = False
@@ -55,10 +56,10 @@ class PublishedTreeOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
 NOT_SWITCHES = frozenset({"parents", "fan_out", "total_degree", "max_hops", "patience", "buffer"})
 
 
-def published_options(chosen: PublishedTreeOptions, order: str) -> PublishedOptions:
+def published_options(chosen: PublishedTreeOptions, order: str) -> PublishedGingerOptions:
     """The options of all brokers."""
     switches = {field: value for field, value in msgspec.structs.asdict(chosen).items() if field not in NOT_SWITCHES}
-    return PublishedOptions(
+    return PublishedGingerOptions(
         order,
         total_degree=chosen.total_degree,
         max_hops=chosen.max_hops,
@@ -90,7 +91,7 @@ def prepare_published_tree(setting: Setting) -> Builder:
 def published_tree_builder(
     chosen: PublishedTreeOptions, nodes: int, order: str, topics: Sequence[Sequence[int]]
 ) -> Builder:
-    """What builds the broker at one node; those that are subscribers from the start are known to all."""
+    """A function that builds the broker at one node; the subscribers at the start are known to all."""
     options = published_options(chosen, order)
     overlay = overlay_of(TreeTableOptions(parents=chosen.parents, fan_out=chosen.fan_out), nodes)
     below = {broker: {broker, *overlay.below(broker)} for broker in range(nodes)}
@@ -117,6 +118,10 @@ def no_orders(process: Process) -> list[Order]:
 
 PROTOCOLS = {
     "ginger-published": replace(
-        BROKER_TREE, options=PublishedTreeOptions, prepare=prepare_published_tree, orders_of=no_orders
+        BROKER_TREE,
+        options=PublishedTreeOptions,
+        prepare=prepare_published_tree,
+        orders_of=no_orders,
+        needs_quorum=False,
     ),
 }

@@ -25,7 +25,7 @@ from antiphon_lab.reproduction.experiment import (
 from antiphon_lab.reproduction.figures import Axis, Figure, Point, Series
 from antiphon_lab.universes.fits import Distribution, Fit, distribution_of
 from antiphon_lab.universes.law import FEWEST_SUBSCRIBERS, Population, law_named
-from antiphon_lab.universes.samples import Sampler
+from antiphon_lab.universes.samples import UniverseSampler
 from antiphon_lab.universes.table import DATA, KINDS, STAND_IN, TableCase, size_of, source
 from antiphon_lab.universes.universe import Universe, correlation_matrix, synthetic_universe, universe_of
 
@@ -38,7 +38,7 @@ MOST_POINTS = 60
 QUANTILES = 50
 
 LEAST_COMPARED = 1000
-"""With fewer processes rows say what was measured and nothing else; the smallest published universe has 1,381."""
+"""With fewer processes rows only report the measured values; the smallest published universe has 1,381."""
 
 UNKNOWN = Fit(exponent=0.0, least=0, distance=1.0, tail=0)
 
@@ -58,14 +58,14 @@ class CurveCase:
 
     @property
     def name(self) -> str:
-        """What the thesis calls it."""
+        """Its name in the thesis."""
         return f"{KINDS[self.kind]}{self.index}"
 
     def __str__(self) -> str:
         return f"{self.name} of a stand-in for {self.kind} with {self.nodes} processes"
 
 
-class Curves(msgspec.Struct, frozen=True):
+class UniverseCurves(msgspec.Struct, frozen=True):
     """Distributions as numbers of subscriptions and how many have each."""
 
     processes: int
@@ -83,15 +83,15 @@ def made(case: CurveCase, seed: int) -> Universe:
         return whole
     method = TableCase(case.kind, case.nodes, CANDIDATES).method(case.index, "seeds")
     assert method is not None, "the sizes are large enough for these indices"
-    sampler = Sampler(whole)
+    sampler = UniverseSampler(whole)
     return sampler.universe(sampler.median(replace(method, seed=seed)))
 
 
-def measure_curves(case: CurveCase, seed: int) -> Curves:
+def measure_curves(case: CurveCase, seed: int) -> UniverseCurves:
     """Count subscribers and subscriptions."""
     universe = made(case, seed)
     popularity, activity = distribution_of(universe.popularity), distribution_of(universe.activity)
-    return Curves(universe.processes, universe.topics, in_pairs(popularity), in_pairs(activity))
+    return UniverseCurves(universe.processes, universe.topics, in_pairs(popularity), in_pairs(activity))
 
 
 def in_pairs(distribution: Distribution) -> Numbers:
@@ -116,12 +116,12 @@ def curve_cases(kind: str) -> Callable[[Plan], list[CurveCase]]:
     return cases
 
 
-def quantity(side: str, of: Callable[[Distribution], float]) -> Callable[[Curves], float]:
+def quantity(side: str, of: Callable[[Distribution], float]) -> Callable[[UniverseCurves], float]:
     """A number that a distribution has; ``side`` is ``popularity`` or ``activity``."""
     return lambda curves: of(in_arrays(curves.popularity if side == "popularity" else curves.activity))
 
 
-def fits_of(curves: Curves) -> dict[str, Fit]:
+def fits_of(curves: UniverseCurves) -> dict[str, Fit]:
     """The power laws of both sides; one of which nothing is known where there are too few values."""
     sides = {"popularity": curves.popularity, "activity": curves.activity}
     return {side: in_arrays(pairs).fit() or UNKNOWN for side, pairs in sides.items()}
@@ -140,10 +140,10 @@ CLAIMS: tuple[tuple[str, str, str, Callable[[Distribution], float]], ...] = (
 )
 
 
-def compare_curves(kind: str) -> Callable[[Plan, Results[CurveCase, Curves]], Iterator[Finding]]:
+def compare_curves(kind: str) -> Callable[[Plan, Results[CurveCase, UniverseCurves]], Iterator[Finding]]:
     """Claims on every universe, and the fitted laws."""
 
-    def compare(plan: Plan, results: Results[CurveCase, Curves]) -> Iterator[Finding]:
+    def compare(plan: Plan, results: Results[CurveCase, UniverseCurves]) -> Iterator[Finding]:
         yield STAND_IN
         cases = curve_cases(kind)(plan)
         numbers = DATA.numbers
@@ -175,7 +175,7 @@ def compare_curves(kind: str) -> Callable[[Plan, Results[CurveCase, Curves]], It
 
 
 def curve_figure(
-    name: str, title: str, unit: str, side: str, cases: list[CurveCase], results: Results[CurveCase, Curves]
+    name: str, title: str, unit: str, side: str, cases: list[CurveCase], results: Results[CurveCase, UniverseCurves]
 ) -> Figure:
     """The curves of all universes, of the first repetition."""
     found = []
@@ -187,7 +187,7 @@ def curve_figure(
 
 
 def tail_series(name: str, system: str, distribution: Distribution, variant: int = 0) -> Series:
-    """The share that has at least so many."""
+    """The share that has at least a number."""
     shares = 100 * np.cumsum(distribution.counts[::-1])[::-1] / distribution.total
     # As many points in every part of a logarithmic axis, the first and the last among them.
     steps = np.geomspace(distribution.values[0], distribution.largest, MOST_POINTS)
@@ -207,7 +207,7 @@ def tail_figure(name: str, title: str, unit: str, series: Iterable[Series]) -> F
     )
 
 
-def curves_experiment(kind: str, figure: str) -> Experiment[CurveCase, Curves]:
+def curves_experiment(kind: str, figure: str) -> Experiment[CurveCase, UniverseCurves]:
     """Figure 3.4 or 3.5."""
     return Experiment(
         name=f"stan/fig-{figure}",
@@ -241,7 +241,7 @@ class CorrelationCase:
 
     @property
     def name(self) -> str:
-        """What the thesis calls it."""
+        """Its name in the thesis."""
         return f"{KINDS[self.kind]}8{' by chance' if self.chance else ''}"
 
     def __str__(self) -> str:

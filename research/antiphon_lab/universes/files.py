@@ -1,7 +1,7 @@
 """A universe on disk: a directory that people can look into.
 
 ``subscriptions`` has Parquet files with one row per subscription, ``process`` and ``topic``, which are numbers from 0.
-``universe.json`` says how many there are of each and where they come from. A universe that was made from raw data has
+``universe.json`` has the number of each and their origin. A universe that was made from raw data has
 ``processes`` and ``topics`` too: for every number the name that it had there.
 """
 
@@ -32,7 +32,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class About(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is worth knowing of a universe."""
+    """The description of a universe."""
 
     source: str
     """Where it comes from, in words."""
@@ -40,7 +40,7 @@ class About(msgspec.Struct, frozen=True, omit_defaults=True):
     topics: int
     subscriptions: int
     parameters: dict[str, object] = {}
-    """What makes the same again."""
+    """The parameters that make the same universe again."""
     candidates: list[Candidate] = []
 
 
@@ -50,7 +50,7 @@ def write_about(directory: Path, about: About) -> None:
 
 
 def read_about(directory: Path) -> About:
-    """What a directory says about itself; complains if it is no universe."""
+    """The description of a directory; refuses one without a universe."""
     try:
         return msgspec.json.decode((directory / ABOUT).read_bytes(), type=About)
     except FileNotFoundError as error:

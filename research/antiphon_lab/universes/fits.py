@@ -66,7 +66,7 @@ class Distribution(msgspec.Struct, frozen=True):
 
     @property
     def top_share(self) -> float:
-        """What the tenth with the most has of everything."""
+        """The share of everything that the top tenth has."""
         from_top, sizes = self.counts[::-1], self.values[::-1]
         wanted = TOP_SHARE * self.total
         taken = np.minimum(np.cumsum(from_top), wanted)
@@ -85,7 +85,7 @@ class Distribution(msgspec.Struct, frozen=True):
 
 
 def distribution_of(amounts: Integers) -> Distribution:
-    """The distribution of what each one has; who has nothing is no part of it."""
+    """The distribution of positive amounts; zeros are left out."""
     values, counts = np.unique(amounts[amounts > 0], return_counts=True)
     return Distribution(values.astype(np.int64), counts.astype(np.int64))
 

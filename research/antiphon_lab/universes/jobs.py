@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 Step = Callable[[str], None]
-"""Told of every step that is done."""
+"""Called after every step."""
 
 WORK = "_work"
 BITS = 63
@@ -47,12 +47,12 @@ STEPS_OF_MAKE = 10
 
 @cache
 def population(law: Law, seed: int) -> Population:
-    """Everybody; made once in each process."""
+    """All processes; made once in each worker."""
     return Population(law, seed)
 
 
 def draw_topics(law: Law, seed: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The subscriptions to the topics with the numbers that come; this is what happens in a worker of Spark."""
+    """Draw the subscriptions to the topics with the given numbers, in a worker of Spark."""
     people = population(law, seed)
     for batch in batches:
         waiting: list[pa.RecordBatch] = []
@@ -112,7 +112,7 @@ def removed_if_broken(out: Path) -> Iterator[None]:
 
 
 def finish(out: Path, about: About) -> None:
-    """Say what a directory holds, as the last thing."""
+    """Write the description of a directory, as the last step."""
     try:
         shutil.rmtree(out / WORK, ignore_errors=True)
         write_about(out, about)
@@ -208,7 +208,7 @@ def pick_topics(masks: Masks, method: Method, batches: Iterator[pa.RecordBatch])
 
 
 class Making:
-    """One run of the method. What every step finds is kept in the working directory, so nothing is done twice."""
+    """One run of the method. The working directory keeps the result of every step, so nothing is done twice."""
 
     def __init__(self, session: SparkSession, method: Method, out: Path, step: Step) -> None:
         self._session = session
@@ -241,7 +241,7 @@ class Making:
         return self._write(source, candidates, chosen, left, reached)
 
     def _kept(self, name: str, frame: DataFrame, what: str | None = None) -> DataFrame:
-        """Write what was found down, and go on from there."""
+        """Write a result, and continue from the file."""
         place = str(self._out / WORK / name)
         with told(f"{what or name}: this failed"):
             frame.write.mode("overwrite").parquet(place)
@@ -279,7 +279,7 @@ class Making:
         return self._masks.union(self._pairs.join(topics, "topic"), "process")
 
     def _added(self, first: DataFrame) -> DataFrame:
-        """What the subscribers of the seeds add, as masks of topics."""
+        """The topics that the subscribers of the seeds add, as masks."""
         from pyspark.sql import functions as f
 
         words = self._masks.words
@@ -288,7 +288,7 @@ class Making:
                 self._topics.withColumnRenamed("number", "topic"), "name"
             )
             if own.isEmpty():
-                raise UsageError("no topic has the name of a process, so nobody has a journal; use --enlarge random")
+                raise UsageError("no topic has the name of a process, so there are no journals; use --enlarge random")
             return first.join(own, "process").select("topic", *words)
         lists = self._pairs.groupBy("process").agg(f.sort_array(f.collect_list("topic")).alias("topics"))
         rows = lists.join(first, "process").select("process", "topics", *words)
@@ -320,7 +320,7 @@ class Making:
         return counts.select("topic", *left)
 
     def _both(self, rows: DataFrame, members: DataFrame) -> DataFrame:
-        """Rows of processes, with what their masks and those of the members have in common."""
+        """Rows of processes, with the common part of their masks and those of the members."""
         from pyspark.sql import functions as f
 
         words = self._masks.words
@@ -332,7 +332,7 @@ class Making:
     def _write(
         self, source: Source, candidates: list[Candidate], chosen: int, left: DataFrame, reached: DataFrame
     ) -> About:
-        """Write the chosen candidate, numbered anew in the old order."""
+        """Write the chosen candidate, renumbered in the old order."""
         from pyspark.sql import functions as f
 
         sides = {}

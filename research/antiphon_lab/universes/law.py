@@ -1,15 +1,14 @@
-"""The law of synthetic universes: who subscribes to what, drawn topic by topic, on one machine or on many.
+"""The law of synthetic universes: subscriptions drawn topic by topic, on one machine or on many.
 
-The traces of section 3.3.1 of the thesis of M. Matos are not published, so this law stands in for them. It has the
-three properties that the thesis asks for (section 3.3.2): the popularity of topics is a power law, so is the activity
-of processes, and subscriptions are correlated. Every topic and every process belongs to one community. The subscribers
-of a topic are as many distinct processes as it is popular, drawn one after the other: a process is drawn in proportion
-to its activity, and ``mix`` times as likely if it is of another community. Where topics are journals, a journal is of
-the community of its owner.
+The traces of section 3.3.1 of the thesis of M. Matos are not published, so this law replaces them. It has the three
+properties that the thesis requires (section 3.3.2): the popularity of topics is a power law, so is the activity of
+processes, and subscriptions are correlated. Every topic and every process belongs to one community. A topic has as many
+distinct subscribers as it is popular, drawn one after the other: a process is drawn in proportion to its activity, and
+``mix`` times as likely if it is of another community. Where topics are journals, a journal is of the community of its
+owner.
 
-What a topic draws depends on the seed and on the number of the topic, and on nothing else. Whoever knows the seed can
-draw any topic of a universe: the jobs on Spark share topics among tasks, and still get the universe that one process
-gets alone.
+The draws of a topic depend on the seed and on the number of the topic alone. So any topic of a universe can be drawn
+from the seed: the jobs on Spark distribute topics over tasks, and still get the universe that one process gets alone.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ FEWEST_SUBSCRIBERS = 30
 ACTIVITY_STREAM, COMMUNITY_STREAM, POPULARITY_STREAM, TOPIC_COMMUNITY_STREAM, SUBSCRIBER_STREAM = range(5)
 
 DENSE_SHARE = 4
-"""A topic to which one process in so many subscribes is drawn by looking at every process once."""
+"""A topic with more subscribers than one process in this many is drawn by visiting every process once."""
 MOST_ROUNDS = 8
-"""After so many rounds of draws that hit somebody twice too often, the rest is drawn by looking at every process,"""
+"""After so many rounds of draws with too many repetitions, the rest is drawn by visiting every process,"""
 LOOKS_PER_DRAW = 32
-"""if that takes no more than so many looks for each draw that was made; else it is cheaper to draw on."""
+"""if that takes at most so many visits for each draw that was made; else it is cheaper to continue drawing."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ WIKIPEDIA = Law(
     communities=10,
     mix=0.05,
 )
-"""Like the universe W8 of Table 3.1: chosen such that StaN gains what the thesis says."""
+"""Like the universe W8 of Table 3.1: chosen such that StaN has the gain of the thesis."""
 
 LIVEJOURNAL = Law(
     name="livejournal",
@@ -147,10 +146,10 @@ def power_law(random: Reals, least: float, exponent: float, largest: float) -> R
 
 
 class Population:
-    """Everybody who may subscribe, and what topics want of them; made from a law and a seed.
+    """All processes, and the popularity of topics among them; made from a law and a seed.
 
-    Processes are put in the order of their communities, so that a draw, from a community or from all, is a look-up in
-    one sum of activities.
+    Processes are in the order of their communities, so that a draw, from a community or from all, is a look-up in one
+    sum of activities.
     """
 
     def __init__(self, law: Law, seed: int) -> None:
@@ -190,7 +189,7 @@ class Population:
                 break
             drawn = self._with_repeats(random, community, 2 * (wanted - len(found)))
             draws += len(drawn)
-            # In the order in which they were drawn: that is what makes it a draw without repetition.
+            # In the order in which they were drawn: that makes it a draw without repetition.
             both = np.concatenate((found, drawn))
             firsts = np.unique(both, return_index=True)[1]
             found = both[np.sort(firsts)][:wanted]
@@ -198,7 +197,7 @@ class Population:
         return np.sort(self._order[found])
 
     def _with_repeats(self, random: np.random.Generator, community: int, count: int) -> Integers:
-        """So many draws in proportion to activity, which may hit somebody twice."""
+        """Draws in proportion to activity, with possible repetitions."""
         start, end = int(self._starts[community]), int(self._starts[community + 1])
         own = (1.0 - self.law.mix) * (self._sums[end] - self._sums[start])
         everybody = self.law.mix * self._sums[-1]
@@ -206,12 +205,12 @@ class Population:
         low = np.where(inside, self._sums[start], 0.0)
         high = np.where(inside, self._sums[end], self._sums[-1])
         places = np.searchsorted(self._sums, low + random.random(count) * (high - low), side="right") - 1
-        # What rounding has put beyond an end belongs to the last one before it.
+        # Values that rounding has put beyond an end belong to the last one before it.
         clipped: Integers = np.clip(places, np.where(inside, start, 0), np.where(inside, end, len(self._order)) - 1)
         return clipped
 
     def _rest(self, random: np.random.Generator, community: int, found: Integers, count: int) -> Integers:
-        """So many more who are not among those found: whose time comes first, when times are exponential."""
+        """Further processes beside those found: the ones with the earliest of exponential times."""
         weights = self._activity * self.law.mix
         start, end = int(self._starts[community]), int(self._starts[community + 1])
         weights[start:end] = self._activity[start:end]

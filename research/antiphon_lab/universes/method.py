@@ -4,15 +4,15 @@
 2. Their subscribers are found.
 3. The seed set is enlarged: by the journal of each of these (LiveJournal), or by a random topic of each (Wikipedia).
 4. The subscribers of the enlarged set are the processes of the universe, and the enlarged set has its topics.
-5. Topics with fewer than 30 subscribers are pruned, and whoever has no topic left goes too.
+5. Topics with fewer than 30 subscribers are pruned, and processes without a topic too.
 6. This is done a hundred times; the universe with the median ratio of topics to processes is kept.
 
-The sentence behind step 4 can be read in two ways, and so can the one behind step 5. ``members`` says whether those who
-subscribe to the enlarged set are the processes, or those who subscribe to the seed set; ``prune_by`` whether the
-subscribers in the universe are counted, or those in the whole source. The defaults are what the text says word by word.
+The sentence behind step 4 can be read in two ways, and so can the one behind step 5. ``members`` chooses whether
+the processes are the subscribers of the enlarged set, or those of the seed set; ``prune_by`` whether the subscribers in
+the universe are counted, or those in the whole source. The defaults follow the text word by word.
 
-What is drawn is decided by the seed, the number of the candidate, and the process; so the job on Spark and the one in
-memory draw the same.
+All draws depend on the seed, the number of the candidate, and the process; so the job on Spark and the one in memory
+draw the same.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PruneBy = Literal["universe", "source"]
 
 @dataclass(frozen=True)
 class Method:
-    """What is asked for."""
+    """The parameters of the method."""
 
     seeds: int | None
     """How many topics the seed set has; none for all."""

@@ -20,7 +20,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Sample:
+class UniverseSample:
     """The median universe, and all from which it was taken."""
 
     topics: Flags
@@ -29,7 +29,7 @@ class Sample:
     candidates: list[Candidate]
 
 
-class Sampler:
+class UniverseSampler:
     """Takes universes from a source. In a source of journals, topic ``i`` is the journal of process ``i``."""
 
     def __init__(self, source: Universe) -> None:
@@ -38,13 +38,13 @@ class Sampler:
         self._popularity = source.popularity
         self._activity = source.activity
 
-    def median(self, method: Method) -> Sample:
+    def median(self, method: Method) -> UniverseSample:
         """Make all candidates and keep the median."""
         found = [self.candidate(method, number) for number in range(method.distinct_candidates(self._source.topics))]
         counted = [Candidate(int(topics.sum()), int(processes.sum())) for topics, processes in found]
         chosen = median_of(counted)
         topics, processes = found[chosen]
-        return Sample(topics, processes, chosen, counted)
+        return UniverseSample(topics, processes, chosen, counted)
 
     def candidate(self, method: Method, number: int) -> tuple[Flags, Flags]:
         """One universe: which topics and which processes are in it."""
@@ -62,7 +62,7 @@ class Sampler:
         return topics, members & self._subscribers(topics)
 
     def _subscribers(self, topics: Flags) -> Flags:
-        """Who subscribes to one of these topics."""
+        """The subscribers of at least one of these topics."""
         found = np.zeros(self._source.processes, np.bool_)
         found[self._process[topics[self._topic]]] = True
         return found
@@ -75,8 +75,8 @@ class Sampler:
         added: Integers = self._source.process_topics[self._source.process_offsets[processes] + places]
         return added
 
-    def universe(self, sample: Sample) -> Universe:
-        """The chosen universe, its processes and topics numbered anew in the same order."""
+    def universe(self, sample: UniverseSample) -> Universe:
+        """The chosen universe, with processes and topics renumbered in the same order."""
         inside = sample.topics[self._topic] & sample.processes[self._process]
         process_numbers, topic_numbers = np.cumsum(sample.processes) - 1, np.cumsum(sample.topics) - 1
         return universe_of(

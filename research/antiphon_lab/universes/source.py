@@ -1,9 +1,9 @@
-"""Raw subscriptions of any kind, as rows of two names: who, and to what.
+"""Raw subscriptions of any kind, as rows of two names: the subscriber and the topic.
 
-What can be read: edge lists as SNAP publishes them (lines with two words, and comments that begin with ``#``), and its
+Readable formats: edge lists as SNAP publishes them (lines with two words, and comments that begin with ``#``), and its
 lists of communities (a line has the members of one); tables with a header, such as page and user of every revision of a
-wiki (CSV, TSV); Parquet; and universes that were made before. Text may be packed by gzip or bzip2. Rows without a name
-on either side are left out, and repetitions count once.
+wiki (CSV, TSV); Parquet; and universes that were made before. Text may be compressed by gzip or bzip2. Rows without a
+name on either side are left out, and repetitions count once.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ SUFFIXES: dict[str, Format] = {
     ".tab": "edges",
 }
 COMMUNITIES = ".cmty"
-"""What names of lists of communities have before their last suffix."""
+"""The suffix of lists of communities before their last one."""
 SEPARATORS = {"csv": ",", "tsv": "\t"}
 COMMENTS = ("#", "%")
 PROCESS_NAMES = ("process", "user", "user_id", "userid", "editor", "follower", "subscriber", "username", "contributor")
 TOPIC_NAMES = ("topic", "page", "page_id", "pageid", "journal", "followed", "title", "article", "community")
-"""What columns are called where nobody says it; the first that is there is taken."""
+"""The usual names of columns; the first one that exists is used by default."""
 
 POSITION_BITS = 33
 """Spark numbers the rows of a partition in so many bits, and has the partition above them."""
@@ -60,13 +60,13 @@ class Source:
 
 @contextmanager
 def told(doing: str) -> Iterator[None]:
-    """Make one sentence of whatever Spark throws."""
+    """Turn any exception of Spark into one sentence."""
     try:
         yield
     except AntiphonError:
         raise
     except Exception as error:
-        # Spark and what carries its words have no exception in common; whatever else is thrown is a fault of ours.
+        # Spark and its transport have no exception class in common; any other exception is a bug of ours.
         if not type(error).__module__.startswith(("pyspark.", "py4j.")):
             raise
         sentence = f"{doing}: {first_line(str(error))}"
@@ -182,7 +182,7 @@ def column(there: Sequence[str], wanted: str | None, usual: Sequence[str], optio
 
 
 def distinct_pairs(names: DataFrame) -> DataFrame:
-    """Every subscription once, without rows that lack a name."""
+    """Every subscription once, without rows with a missing name."""
     from pyspark.sql import functions as f
 
     whole = names.where(f.col("process").isNotNull() & f.col("topic").isNotNull())

@@ -1,8 +1,8 @@
-"""The links of StaN on Spark: for every process of a universe, before StaN and when it has come to rest.
+"""The links of StaN on Spark: for every process of a universe, before StaN and at its fixed point.
 
-Who is a member of which topic goes to every worker once, four bytes per subscription. The subscriptions are then dealt
-out by process, and each task computes the links of its processes alone (:mod:`antiphon_lab.universes.stan_links`): no
-links are ever moved, of which there are ten times as many as subscriptions.
+The members of each topic go to every worker once, four bytes per subscription. The subscriptions are then distributed
+by process, and each task computes the links of its processes alone (:mod:`antiphon_lab.universes.stan_links`): no links
+are ever moved, of which there are ten times as many as subscriptions.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from antiphon_lab.universes.law import Integers
-from antiphon_lab.universes.stan_links import Links, Topics, links_of
+from antiphon_lab.universes.stan_links import Links, TopicMembers, links_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SCHEMA = "process long, topics long, logical long, initial long, aligned long"
 ROWS_AT_A_TIME = 1 << 16
-"""A task takes up about so many subscriptions, and then the rest of the last process."""
+"""The approximate number of subscriptions that a task takes at a time, plus the rest of the last process."""
 SUBSCRIPTIONS_PER_TASK = 1 << 18
 FEWEST_TASKS = 8
 
@@ -41,15 +41,15 @@ def stan_links(
     return dealt.sortWithinPartitions("process", "topic").mapInArrow(work, SCHEMA)
 
 
-def members_of(subscriptions: DataFrame, processes: int, topics: int) -> Topics:
-    """Who is a member of which topic, on the driver."""
+def members_of(subscriptions: DataFrame, processes: int, topics: int) -> TopicMembers:
+    """The members of each topic, on the driver."""
     from pyspark.sql import functions as f
 
     table = subscriptions.select(f.col("topic").cast("int"), f.col("process").cast("int")).toArrow()
     topic, process = table["topic"].to_numpy(), table["process"].to_numpy()
     order = np.argsort(topic, kind="stable")
     offsets = np.searchsorted(topic[order], np.arange(topics + 1))
-    return Topics(offsets, process[order], processes)
+    return TopicMembers(offsets, process[order], processes)
 
 
 def by_whole_processes(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Integers, Integers]]:

@@ -1,16 +1,16 @@
 """The links of StaN computed directly, without running the protocol, for universes far beyond simulation.
 
-When StaN has come to rest, the view of a process in a topic holds those members that the process ranks lowest
+At StaN's fixed point, the view of a process in a topic has the members that the process ranks lowest
 (:mod:`antiphon_lab.protocols.gossip.stan`). Nothing else has to be known, so the links of each process can be computed
 alone, here with arrays and on Spark with many machines (:mod:`antiphon_lab.universes.stan_job`).
 
 The lowest ranks are found from either end. In a small topic all members are ranked, and the few below a bound are
-sorted. In a large one ranks are counted up from 0 instead: a rank says whose it is, and one look into a table whether
-that is a member. A view of ``k`` of ``n`` members costs ``min(n, k * 2**22 / n)`` ranks, so the most popular topics are
-not the most expensive ones.
+sorted. In a large one ranks are counted up from 0 instead: a rank identifies its node, and one look-up in a table tells
+whether that is a member. A view of ``k`` of ``n`` members costs ``min(n, k * 2**22 / n)`` ranks, so the most popular
+topics are not the most expensive ones.
 
-Random views, as they are before StaN begins, are drawn from the list of members. That costs as much as a view has
-entries, whatever the size of the topic.
+Random views, as they are before StaN begins, are drawn from the list of members. The cost is the number of entries of a
+view, independent of the size of the topic.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ Words = npt.NDArray[np.uint32]
 Secrets = npt.NDArray[np.uint64]
 
 RANKS_AT_A_TIME = 1 << 18
-"""So many ranks are computed in one go: they stay in the processor's cache."""
+"""The number of ranks that are computed at once: they stay in the processor's cache."""
 MOST_TABLES = 256 << 20
-"""So many bytes at most are spent on tables of who is a member of the largest topics."""
+"""The most bytes to spend on membership tables of the largest topics."""
 DRAWS_AT_A_TIME = 1 << 16
-"""So many members are drawn in one go."""
+"""The number of members that are drawn at once."""
 COUNTING_COST = 4.0
 """A view that is found by counting costs about so much more per rank: it is one view at a time."""
 IDENTIFIERS = 1 << NODE_BITS
@@ -55,7 +55,7 @@ IDENTIFIERS = 1 << NODE_BITS
 
 
 def secrets_of(processes: Integers, key: int) -> Secrets:
-    """What makes the permutation of each process its own."""
+    """The secret of the permutation of each process."""
     numbers = (processes.astype(np.uint64) + np.uint64(1)) * np.uint64(GOLDEN_GAMMA)
     return scattered(np.uint64(mix64(key)) + numbers)
 
@@ -108,8 +108,8 @@ def unrank(words: Words, first: Words, second: Words, third: Words) -> None:
 # Topics.
 
 
-class Topics:
-    """Who is a member of what, with what is computed once for each topic. The same for all processes."""
+class TopicMembers:
+    """The members of all topics, with values that are computed once for each topic. The same for all processes."""
 
     def __init__(self, offsets: Integers, members: Integers | Words, processes: int) -> None:
         if processes > IDENTIFIERS:
@@ -120,7 +120,7 @@ class Topics:
         self.sizes: Integers = np.diff(offsets)
         sizes, places = np.unique(self.sizes, return_inverse=True)
         self.view_sizes: Integers = np.array([view_size(int(size)) for size in sizes], np.int64)[places]
-        # So many ranks are expected to be more than enough, the owner's own included.
+        # This many ranks are expected to be more than enough, including the owner's own.
         self.wanted = self.view_sizes + 4 * np.sqrt(self.view_sizes) + 5
         self.is_large = self._found_by_counting()
         self._tables: dict[int, npt.NDArray[np.bool_]] = {}
@@ -152,7 +152,7 @@ class Views:
     neighbour: Integers
 
 
-def lowest(topics: Topics, owners: Integers, of: Integers, secrets: Secrets) -> Views:
+def lowest(topics: TopicMembers, owners: Integers, of: Integers, secrets: Secrets) -> Views:
     """The views of some subscriptions: for each the members of topic ``of`` that rank lowest, without the owner."""
     large = topics.is_large[of]
     found = [counted_up(topics, owners, of, secrets, place) for place in np.flatnonzero(large).tolist()]
@@ -182,7 +182,9 @@ def slices(work: Integers, most: int) -> Iterator[tuple[int, int]]:
         start, done = end, int(ends[end - 1])
 
 
-def ranked(topics: Topics, owners: Integers, of: Integers, secrets: Secrets, wanted: npt.NDArray[np.float64]) -> Views:
+def ranked(
+    topics: TopicMembers, owners: Integers, of: Integers, secrets: Secrets, wanted: npt.NDArray[np.float64]
+) -> Views:
     """Views found by ranking all members: ``wanted`` of them are expected to be below a bound and are sorted."""
     sizes = topics.sizes[of]
     starts = topics.offsets[of]
@@ -202,7 +204,7 @@ def ranked(topics: Topics, owners: Integers, of: Integers, secrets: Secrets, wan
 
 
 def with_the_missing(
-    topics: Topics, owners: Integers, of: Integers, secrets: Secrets, views: Views, bounds: Words
+    topics: TopicMembers, owners: Integers, of: Integers, secrets: Secrets, views: Views, bounds: Words
 ) -> Views:
     """Where too few were below the bound, all members are sorted."""
     counts = np.bincount(views.place, minlength=len(of))
@@ -217,13 +219,13 @@ def with_the_missing(
 
 
 def first_of_each(place: Integers, neighbour: Integers, counts: Integers) -> Views:
-    """Of each place the first so many."""
+    """The first entries of each place, as many as ``counts`` gives."""
     starts = np.searchsorted(place, np.arange(len(counts)))
     taken = np.arange(len(place)) - starts[place] < counts[place]
     return Views(place[taken], neighbour[taken])
 
 
-def counted_up(topics: Topics, owners: Integers, of: Integers, secrets: Secrets, place: int) -> Views:
+def counted_up(topics: TopicMembers, owners: Integers, of: Integers, secrets: Secrets, place: int) -> Views:
     """One view, found by counting ranks up."""
     topic, owner = int(of[place]), int(owners[place])
     parts = parts_of(secrets[place : place + 1])
@@ -241,7 +243,7 @@ def counted_up(topics: Topics, owners: Integers, of: Integers, secrets: Secrets,
         bound *= 2
 
 
-# What is counted.
+# Counting.
 
 
 @dataclass(frozen=True)
@@ -257,12 +259,12 @@ class Links:
     """Physical links when StaN has come to rest."""
 
 
-def aligned_views(topics: Topics, owners: Integers, of: Integers, key: int = 0) -> Views:
+def aligned_views(topics: TopicMembers, owners: Integers, of: Integers, key: int = 0) -> Views:
     """The views of StaN at rest, for some subscriptions."""
     return lowest(topics, owners, of, secrets_of(owners, key))
 
 
-def random_views(topics: Topics, owners: Integers, of: Integers, seed: int) -> Views:
+def random_views(topics: TopicMembers, owners: Integers, of: Integers, seed: int) -> Views:
     """Views that are drawn, for some subscriptions."""
     secrets = random_secrets_of(owners, of, seed)
     # Where a view holds half of the members or more it is faster to sort them than to draw the last ones.
@@ -277,10 +279,10 @@ def random_views(topics: Topics, owners: Integers, of: Integers, seed: int) -> V
     return joined(found)
 
 
-def drawn(topics: Topics, owners: Integers, of: Integers, secrets: Secrets) -> Views:
-    """Views of members that are drawn one after the other; who was drawn before, and the owner, do not count.
+def drawn(topics: TopicMembers, owners: Integers, of: Integers, secrets: Secrets) -> Views:
+    """Views of members that are drawn one after the other, without repetition and without the owner.
 
-    The draws of a view do not depend on how many are made in one go, nor on other views.
+    The draws of a view do not depend on how many are made at once, nor on other views.
     """
     counts = topics.view_sizes[of]
     tries = int(counts.max(initial=0)) + 4
@@ -320,7 +322,7 @@ def physical_links(owners: Integers, views: Views, processes: Integers) -> Integ
     return np.bincount(np.searchsorted(processes, pairs[is_other] >> NODE_BITS), minlength=len(processes))
 
 
-def links_of(topics: Topics, owners: Integers, of: Integers, seed: int, key: int = 0) -> Links:
+def links_of(topics: TopicMembers, owners: Integers, of: Integers, seed: int, key: int = 0) -> Links:
     """The links of some processes, given by all their subscriptions in ascending order of the process."""
     processes, counts = np.unique(owners, return_counts=True)
     logical = np.bincount(np.searchsorted(processes, owners), topics.view_sizes[of], len(processes)).astype(np.int64)

@@ -1,7 +1,7 @@
-"""What a universe is like, as jobs on Spark: how popular topics are, how active processes, how much topics share.
+"""The properties of a universe, as jobs on Spark: the popularity of topics, the activity of processes, and overlaps.
 
-Section 3.3.2 of the thesis of M. Matos, Figures 3.4 to 3.6. Only what is shown comes to the driver: how many topics
-have how many subscribers, and the correlation of as many topics as a picture can show.
+Section 3.3.2 of the thesis of M. Matos, Figures 3.4 to 3.6. Only shown values reach the driver: how many topics have
+how many subscribers, and the correlation of as many topics as a picture can show.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROWS_AT_ONCE = 4096
 """Of the matrix of processes and topics, of which only so much is ever made."""
 COUNTS = pa.schema([("cell", pa.int64()), ("count", pa.int64())])
 MEMORY = 0.7
-"""What the topics before count in the order of the heat map, each beside the one after it."""
+"""The weight of earlier topics in the order of the heat map, each beside the one after it."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Correlation:
 
 @dataclass(frozen=True)
 class Statistics:
-    """What a universe is like."""
+    """The properties of a universe."""
 
     processes: int
     topics: int
@@ -115,7 +115,7 @@ def correlate(pairs: DataFrame, processes: int, most: int) -> Correlation | None
 
 
 def pearson(together: Reals, processes: int) -> Reals:
-    """Coefficients from how many have both; a topic that everybody has is correlated with none."""
+    """Coefficients from the number of common subscribers; a topic that all processes have is correlated with none."""
     share = np.diag(together) / processes
     spread = np.sqrt(share * (1.0 - share))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -126,7 +126,7 @@ def pearson(together: Reals, processes: int) -> Reals:
 
 
 def grouped(matrix: Reals) -> Integers:
-    """An order in which similar topics are neighbours: next comes who is most like those that came last."""
+    """An order in which similar topics are neighbours: the next topic is the most similar to the last ones."""
     order = np.empty(len(matrix), np.int64)
     likeness = matrix.sum(axis=1)
     left = np.ones(len(matrix), np.bool_)
@@ -138,7 +138,7 @@ def grouped(matrix: Reals) -> Integers:
 
 
 def statistics_of(pairs: DataFrame, processes: int | None, most: int) -> Statistics:
-    """Look at distinct subscriptions; without a number of processes it is those who subscribe to something."""
+    """The properties of distinct subscriptions; without a number of processes, those with a subscription count."""
     with told("the universe cannot be looked at"):
         popularity, activity = distribution(pairs, "topic"), distribution(pairs, "process")
         everybody = max(processes or 0, activity.total)

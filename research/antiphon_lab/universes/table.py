@@ -1,9 +1,9 @@
 """Table 3.1 of the thesis of M. Matos: small universes taken from the traces of LiveJournal and Wikipedia.
 
-The traces are not published. What stands in for them is drawn by the law of :mod:`antiphon_lab.universes.law`, with
-as many processes and topics as the traces had, or a share of both. About half of the topics have fewer than 30
-subscribers, as in the trace of LiveJournal, of which 13,652 topics out of 28,904 are left after pruning; that much is
-put in. How many topics and processes come out for a number of seeds is not.
+The traces are not published. Their replacement is drawn by the law of :mod:`antiphon_lab.universes.law`, with as many
+processes and topics as the traces had, or a share of both. About half of the topics have fewer than 30 subscribers, as
+in the trace of LiveJournal, of which 13,652 topics out of 28,904 are left after pruning; that much is an input. The
+resulting numbers of topics and processes for a number of seeds are not.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from antiphon_lab.reproduction.experiment import (
 from antiphon_lab.reproduction.figures import Axis, Figure, Point, Series, published_series
 from antiphon_lab.universes.law import FEWEST_SUBSCRIBERS, Law, Population, law_named
 from antiphon_lab.universes.method import CANDIDATES, Method
-from antiphon_lab.universes.samples import Sampler
+from antiphon_lab.universes.samples import UniverseSampler
 from antiphon_lab.universes.universe import Universe, universe_of
 
 DOCUMENT = "thesis of M. Matos, section 3.3.1"
@@ -106,7 +106,7 @@ class Made(msgspec.Struct, frozen=True):
     topics: int
     processes: int
     smallest: int
-    """What its smallest topic has of subscribers where they are counted for pruning."""
+    """The number of subscribers of its smallest topic, where they are counted for pruning."""
 
 
 def source_law(kind: str, processes: int) -> Law:
@@ -127,7 +127,7 @@ def source(kind: str, processes: int, seed: int) -> Universe:
 def measure(case: TableCase, seed: int) -> list[Made]:
     """Make all universes of the table in all readings."""
     whole = source(case.kind, case.nodes, seed)
-    sampler = Sampler(whole)
+    sampler = UniverseSampler(whole)
     found = []
     for index in case.indices():
         for reading in READINGS:

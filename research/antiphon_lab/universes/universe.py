@@ -1,4 +1,4 @@
-"""Universes in memory: who subscribes to what, for experiments on systems of many topics.
+"""Universes in memory: the subscriptions of systems with many topics, for experiments.
 
 A universe is a set of processes, a set of topics and the subscriptions between them (thesis of M. Matos, section
 3.3.1). Large ones are made and read by jobs on Spark (:mod:`antiphon_lab.universes.jobs`); those that fit into memory
@@ -27,9 +27,9 @@ GRID_FEWEST_SUBSCRIBERS = 2
 
 @dataclass(frozen=True, eq=False)
 class Universe:
-    """Subscriptions, seen from both sides: the topics of each process, and the processes of each topic.
+    """Subscriptions from both sides: the topics of each process, and the processes of each topic.
 
-    What belongs to number ``i`` of one side is ``[offsets[i]:offsets[i + 1]]`` of the array, in ascending order. A
+    The entries of number ``i`` of one side are ``[offsets[i]:offsets[i + 1]]`` of the array, in ascending order. A
     process or topic may have none.
     """
 
@@ -153,7 +153,7 @@ def grid_universe(processes: int, topics: int, seed: int = 1) -> Universe:
 
 
 def write_universe(universe: Universe, directory: Path, source: str) -> None:
-    """Write a universe as the jobs on Spark do; ``source`` says where it comes from."""
+    """Write a universe as the jobs on Spark do; ``source`` is its origin."""
     process, topic = universe.pairs()
     place = directory / SUBSCRIPTIONS
     try:

@@ -1,8 +1,7 @@
-"""The audit of a run: reads its traces, finds out what was promised, judges, and explains what it found.
+"""The audit of a run: reads its traces, finds its promises, judges them, and explains violations.
 
-:func:`audit_trace` does all of it. A caller that judges several runs, or that lets Spark judge large ones, takes
-:func:`judging`. The judge in this process is :mod:`antiphon.audit.verdict`; on Spark it is
-:mod:`antiphon.audit.spark.job`.
+:func:`audit_trace` does all of it. A caller that judges several runs, or large ones on Spark, uses :func:`judging`. The
+judge in this process is :mod:`antiphon.audit.verdict`; on Spark it is :mod:`antiphon.audit.spark.job`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from antiphon.audit.columns.incarnations import rows_in_lives, spans_in_table
+from antiphon.audit.columns.incarnations import rows_by_incarnation, spans_in_table
 from antiphon.audit.columns.verdict import judge_part, rules_for
 from antiphon.audit.evidence import read_evidence
 from antiphon.audit.explanations import tell_from_table
@@ -25,8 +24,8 @@ from antiphon.audit.promises import (
     check_judgeable,
     contract_for,
     is_live,
+    separates_incarnations,
     stopped_of,
-    tells_lives_apart,
 )
 from antiphon.audit.report import CHECKS, MORE_CHECKS, NO_SCENARIO, Audit, Check, verdict_of
 from antiphon.audit.requests import requests_in
@@ -42,13 +41,13 @@ if TYPE_CHECKING:
 ENDINGS = (".parquet", ".arrow")
 
 ROWS_FOR_SPARK = 1_500_000
-"""The judge in this process needs about as long for this as Spark needs to start."""
+"""The judge in this process needs about as long for so many rows as Spark needs to start."""
 
 Judge = Callable[[list[Path]], Audit]
 """Judges the traces of one run."""
 
 StartSpark = Callable[[], "AbstractContextManager[SparkSession]"]
-"""Starts a session of Spark that is stopped in the end."""
+"""Starts a session of Spark, and stops it at the end."""
 
 
 def audit_trace(
@@ -56,7 +55,7 @@ def audit_trace(
 ) -> Audit:
     """Judge the traces of one run: files, or directories of them; on Spark if a session is given.
 
-    ``scenarios`` knows of simulated runs what their traces do not say
+    ``scenarios`` answers questions about simulated runs that their traces do not
     (``antiphon.simulator.scenario.audited.SCENARIOS``).
     """
     files = files_in([Path(path) for path in paths])
@@ -68,7 +67,7 @@ def audit_trace(
 def judging(
     start_spark: StartSpark | None, on_spark: bool = False, scenarios: Scenarios | None = None
 ) -> Iterator[Judge]:
-    """A judge of one run or more: this process, or Spark if that is wanted, or if there is much to judge."""
+    """A judge of one or more runs: in this process, or on Spark if that is requested or there is much to judge."""
     with ExitStack() as stack:
         session: SparkSession | None = None
 
@@ -79,11 +78,11 @@ def judging(
             from antiphon.audit.spark.auditor import audit_in_session
             from antiphon.audit.spark.traces import describe
 
-            # Before Spark is started: a name that is wrong, or a run that cannot be judged, is found at once.
+            # Before Spark starts: a wrong name, or a run that cannot be judged, is found at once.
             described = [describe(file)[0] for file in files if file.suffix in ENDINGS]
             for about in described:
                 check_judgeable(about, scenarios)
-            if any(tells_lives_apart(about) for about in described):
+            if any(separates_incarnations(about) for about in described):
                 return audit_files(files, scenarios)
             if session is None:
                 session = stack.enter_context(start_spark())
@@ -93,13 +92,13 @@ def judging(
 
 
 def files_in(paths: list[Path]) -> list[Path]:
-    """The files that are meant: those given, and those in directories that are given."""
+    """The trace files among the given paths, and in the given directories."""
     files: list[Path] = []
     for path in paths:
         if not path.is_dir():
             files.append(path)
             continue
-        # Nodes that were killed have left what they had written, under a name that begins with a dot.
+        # Killed nodes leave their rows under a name that begins with a dot.
         inside = sorted(
             each
             for each in path.iterdir()
@@ -114,7 +113,7 @@ def files_in(paths: list[Path]) -> list[Path]:
 
 
 def is_large(files: list[Path]) -> bool:
-    """Whether there is more to judge than the judge in this process should take on."""
+    """Whether there are more rows than the judge in this process should handle."""
     return sum(count_rows(file) for file in files) > ROWS_FOR_SPARK
 
 
@@ -156,7 +155,7 @@ def audit_files(files: Sequence[Path], scenarios: Scenarios | None = None) -> Au
 
 
 def stories_of(table: pa.Table, contract: Contract, stopped: str) -> dict[str, list[str]]:
-    """What happened around the first violation of each kind, in a table."""
+    """The rows around the first violation of each kind, from a table."""
     spans = spans_in_table(table, contract.remembers)
-    rows = rows_in_lives(table, contract.nodes if contract.everybody else 0, spans)
+    rows = rows_by_incarnation(table, contract.nodes if contract.everybody else 0, spans)
     return tell_from_table(table, judge_part(rows, rules_for(contract, stopped, spans)).examples)

@@ -1,9 +1,10 @@
-"""All that is known of a run, from the files of its nodes; and what is not known.
+"""Reads the files of all nodes of a run as one history, and notes what is not known.
 
-A node that is killed leaves a trace without its end: the rows of its last moments were lost with the process. What it
-did then is not held against anybody. Its life ends after its last row. What others delivered of it and it has no row
-of is taken for published after that, in the order of its numbers: it follows at least what the node had delivered
-before. Live nodes tell losses by the numbers of batches, and the rows of the publisher say which messages these are.
+A killed node leaves a trace without its end: the rows of its last moments were lost with the process. Nothing that it
+did then counts as a violation. Its incarnation ends after its last row. A publication of it that others delivered, and
+that is missing in its rows, counts as published after that, in the order of its numbers: it follows at least what the
+node had delivered before. Live nodes report losses by batch number, and the rows of the publisher give the messages of
+a batch.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Stream = tuple[int, int]
 
 @dataclass(frozen=True)
 class Evidence:
-    """One history, what the first file says about itself, and what is not known."""
+    """One history, the metadata of the first file, and what is not known."""
 
     table: pa.Table
     about: Mapping[str, Any]
@@ -46,7 +47,7 @@ def read_evidence(files: Sequence[Path]) -> Evidence:
         except PeerError:
             if file.suffix != PARTIAL:
                 raise
-            unjudged.append(f"Nothing can be read of {file}: its node was killed before it wrote anything.")
+            unjudged.append(f"{file} is empty: its node was killed before it wrote anything.")
             continue
         tables.append(table)
     killed = {node for table in tables for node in killed_in(table)}
@@ -60,7 +61,7 @@ def read_evidence(files: Sequence[Path]) -> Evidence:
 
 
 def killed_in(table: pa.Table) -> set[int]:
-    """The node of a trace, if the trace has no end though live nodes write one."""
+    """The node of a live trace without an end."""
     about = about_trace(table)
     if about.get("host") != "live" or PROMISED not in about or table.num_rows == 0:
         return set()
@@ -69,7 +70,7 @@ def killed_in(table: pa.Table) -> set[int]:
 
 
 def is_told_by_batches(table: pa.Table) -> bool:
-    """Whether anybody has said by the number of a batch that something is lost."""
+    """Whether a loss was reported by batch number."""
     if "value" not in table.column_names:
         return False
     is_loss = pc.equal(table["event"].cast(pa.string()), "lost")
@@ -77,7 +78,7 @@ def is_told_by_batches(table: pa.Table) -> bool:
 
 
 def losses_by_message(table: pa.Table, unjudged: list[str]) -> pa.Table:
-    """The same with a row for each message of a batch that is lost somewhere."""
+    """The table with a row for each message of a lost batch."""
     rows: list[Row] = table.to_pylist()
     begins: dict[Stream, dict[int, int]] = {}
     numbers: dict[Stream, set[int]] = {}
@@ -102,7 +103,7 @@ def losses_by_message(table: pa.Table, unjudged: list[str]) -> pa.Table:
         known = begins.get(stream, {})
         lost = messages_of(known, row["sequence"], numbers.get(stream, set()))
         if lost is None:
-            # Its publisher's trace does not say which messages these are: none that this node lacks is held against it.
+            # The publisher's trace does not list these messages, so no message that this node misses counts against it.
             unknown += 1
             after = max(known.values(), default=0)
             had = delivered.get((row["node"], stream), set())
@@ -110,8 +111,8 @@ def losses_by_message(table: pa.Table, unjudged: list[str]) -> pa.Table:
         found += [{**row, "sequence": number, "value": 0} for number in lost]
     if unknown:
         unjudged.append(
-            f"{unknown} batches were said to be lost of which the traces of their publishers do not say what they "
-            "held; whether their messages had to come is not judged."
+            f"{unknown} reported batches are not listed in the traces of their publishers; whether their messages "
+            "had to arrive is not judged."
         )
     return pa.Table.from_pylist(found, schema=table.schema)
 
@@ -127,7 +128,7 @@ def messages_of(begins: Mapping[int, int], batch: int, numbers: set[int]) -> lis
 
 
 def with_ends(table: pa.Table, killed: set[int], unjudged: list[str]) -> pa.Table:
-    """The same with the ends of nodes that were killed, and with what they must have published before."""
+    """The table with the ends of killed nodes, and with the publications that they must have made before."""
     rows: list[Row] = table.to_pylist()
     own = {
         (row["topic"], row["source"], row["sequence"])
@@ -161,15 +162,15 @@ def with_ends(table: pa.Table, killed: set[int], unjudged: list[str]) -> pa.Tabl
             blank = dict.fromkeys(table.column_names)
             ended.append({**blank, "time": row["time"], "event": "crash", "node": node})
     unjudged += [
-        f"Node {node} was killed, or runs still: what it did after its last row is not known, and "
-        f"{counts[node]} of its messages are known from others only."
+        f"Node {node} was killed, or still runs: the rows after its last one are missing, and "
+        f"{counts[node]} of its messages are known only from other nodes."
         for node in sorted(killed)
     ]
     return pa.Table.from_pylist(ended, schema=table.schema)
 
 
 def is_wish(row: Row) -> bool:
-    """Whether a row is one with which a total publication begins."""
+    """Whether a row is the request with which a total publication begins."""
     return bool(row["event"] == "publish" and row["order"] == "total")
 
 

@@ -1,4 +1,4 @@
-"""Violations told so that a person can follow them: the few rows of the trace that show what went wrong."""
+"""Explains violations to people: the few rows of the trace that show what went wrong."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Row = Mapping[str, Any]
 
 
 ROWS_PER_STORY = 10
-"""More than this nobody reads."""
+"""The most rows that a person would read."""
 
 
 TELLING = ["time", "event", "node", "topic", "source", "sequence", POSITION]
@@ -33,7 +33,7 @@ def sentence(example: Example) -> str:
 
 
 def is_telling(row: Row, example: Example) -> bool:
-    """Whether a row belongs to the story of a violation."""
+    """Whether a row belongs to the explanation of a violation."""
     if row["topic"] != example.topic or row["node"] not in people(example):
         return False
     if row["event"] in CHANGES:
@@ -42,19 +42,19 @@ def is_telling(row: Row, example: Example) -> bool:
 
 
 def people(example: Example) -> set[int]:
-    """Who takes part in a story: the node where something is wrong, and the publishers."""
+    """The nodes of an explanation: the node with the violation, and the publishers."""
     return {example.node, example.source, example.witness_source} - {NOBODY}
 
 
 def publications(example: Example) -> set[tuple[int, int]]:
-    """What a story is about."""
+    """The publications of an explanation."""
     return {(example.source, example.sequence), (example.witness_source, example.witness_sequence)}
 
 
 def tell(rows: Iterable[Row], example: Example) -> list[str]:
-    """The story of a violation, one line for each row; ``rows`` hold at least those that belong to it."""
+    """The explanation of a violation, one line per row; ``rows`` contain at least those that belong to it."""
     telling = sorted((row for row in rows if is_telling(row, example)), key=lambda row: int(row[POSITION]))
-    # What comes last is what is wrong; of a node that joined and left often, the beginning is left out.
+    # The violation comes last; for a node that joined and left often, the beginning is left out.
     return [line(row, example) for row in telling[-ROWS_PER_STORY:]]
 
 
@@ -65,7 +65,7 @@ def line(row: Row, example: Example) -> str:
         "deliver": "delivers",
         "subscribed": "becomes a member",
         "unsubscribe": "asks to leave",
-        "unsubscribed": "is no member any more",
+        "unsubscribed": "is not a member any more",
     }
     what = "" if row["event"] in CHANGES else f" {row['sequence']} of node {row['source']}"
     starts = row["event"] == "deliver" and row["node"] == row["source"]
@@ -76,7 +76,7 @@ def line(row: Row, example: Example) -> str:
 
 
 def tell_from_table(table: pa.Table, examples: Mapping[str, Example]) -> dict[str, list[str]]:
-    """The same from a table; positions are places in it."""
+    """The explanations from a table; positions are row numbers."""
     rows: list[Row] = []
     for example in examples.values():
         here = pc.and_(

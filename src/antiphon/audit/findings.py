@@ -1,4 +1,4 @@
-"""What the oracle finds, and what it takes as an excuse."""
+"""The findings of the oracle, and the excuses that it accepts."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ KINDS = ("duplicates", "fifo", "causal", "validity", "membership", "completeness
 
 
 Loss = tuple[int, int, int, int]
-"""What a node has said to be lost: the node, the topic, the source and the number there."""
+"""A loss that a node reported: the node, the topic, the source and the number there."""
 
 
 @dataclass(frozen=True)
 class Excuses:
-    """What need not be delivered.
+    """Publications that need not be delivered.
 
-    What a ``mortal`` node published may be lost with it, unless a member has delivered it, or something that follows
-    it. But who was told that something is lost need not know what that followed. Whether a publication is excused
-    because a node has said that it is lost depends on what was promised: never, if its publisher failed, or always; and
-    always if it is of the order ``holes_in``.
+    A publication of a ``mortal`` node may be lost with it, unless a member has delivered it, or something that follows
+    it. But a node that was told of a loss need not know what the lost publication followed. Whether a reported loss
+    excuses a publication depends on the promise: never, if its publisher failed, or always; and always for the order
+    ``holes_in``.
     """
 
     mortal: Container[int] = ()
@@ -36,7 +36,7 @@ NO_EXCUSES = Excuses()
 
 @dataclass
 class Findings:
-    """What the oracle found: how often, and the first example of each kind."""
+    """The number of violations of each kind, and the first example."""
 
     deliveries: int = 0
     publications: int = 0

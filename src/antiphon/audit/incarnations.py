@@ -1,10 +1,10 @@
-"""The lives of nodes in a trace: who crashed, left, joined and came back.
+"""The incarnations of nodes in a trace: which nodes crashed, left, joined and restarted.
 
-A node that comes back has lost its memory, unless the fabric remembers: it is a new process, and is owed nothing of
-what its earlier lives were owed (thesis of M. Matos, section 2.1). So a judge looks at *lanes*: what one process saw,
-or several that remember one another. The lane of a node's first life has the number of the node; each further one has
-a number that is larger by ``stride``. A lane that ends unsubscribes from everything. Where nodes remember, a crash with
-a return ends no lane: the node is owed all that was published while it was away.
+A restarted node has lost its memory, unless the fabric remembers: it is a new process, and need not receive what its
+earlier incarnations should have received (thesis of M. Matos, section 2.1). So a judge looks at *incarnations*: one
+process, or several that remember one another. The first incarnation has the number of its node; each further one has a
+number that is larger by ``stride``. An incarnation that ends unsubscribes from everything. Where nodes remember, a
+crash with a restart ends no incarnation: the node must receive everything that was published meanwhile.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 STARTS = ("join", "restart")
-"""How a life begins that does not begin with the run."""
+"""Events with which an incarnation begins after the start of the run."""
 
 ENDS = ("crash", "leave")
-"""How a life ends."""
+"""Events with which an incarnation ends."""
 
 Places = npt.NDArray[np.int64]
 
 EVENT = ("event", "node", "topic", "source", "sequence")
-"""What of a row says which life it is about."""
+"""The columns of a row that decide its incarnation."""
 
 
 @dataclass(frozen=True)
-class Lives:
-    """Who lived when."""
+class Incarnations:
+    """The incarnations of all nodes."""
 
     stride: int
-    """By how much the numbers of two lanes of a node differ."""
+    """The difference between the numbers of two incarnations of a node."""
     ends: frozenset[int]
-    """The rows in which lanes end."""
+    """The rows in which incarnations end."""
     mortal: frozenset[int]
-    """The nodes that did not live to the end of the run, or not without losing their memory."""
+    """The nodes that were not up to the end of the run, or lost their memory."""
     changing: frozenset[int]
-    """All nodes that crashed, left, joined or came back."""
+    """All nodes that crashed, left, joined or restarted."""
 
-    def node(self, lane: int) -> int:
-        """Whose lane it is."""
-        return lane % self.stride
+    def node(self, incarnation: int) -> int:
+        """The node of an incarnation."""
+        return incarnation % self.stride
 
 
-def lives_in(table: pa.Table, remembers: bool) -> Lives:
-    """What the rows of a trace say about the lives of nodes."""
+def incarnations_in(table: pa.Table, remembers: bool) -> Incarnations:
+    """The incarnations in the rows of a trace."""
     highest = pc.max(pc.max_element_wise(table["node"], table["source"])).as_py()
     events = table["event"].cast(pa.string())
     places = np.flatnonzero(pc.is_in(events, pa.array([*STARTS, *ENDS])).to_numpy(zero_copy_only=False))
@@ -67,13 +67,13 @@ def lives_in(table: pa.Table, remembers: bool) -> Lives:
         if event in ENDS:
             ends.setdefault(node, []).append((place, event))
     if remembers:
-        # A crash is the end only for a node that does not come back. Who leaves takes nothing along.
+        # A crash is an end only for a node that does not restart. A leave loses nothing.
         final = {node: [end for end in found if end[1] == "leave"] for node, found in ends.items()}
         for node, found in ends.items():
             if last[node] == "crash":
                 final[node].append(found[-1])
         ends = {node: found for node, found in final.items() if found}
-    return Lives(
+    return Incarnations(
         (highest or 0) + 1,
         frozenset(place for found in ends.values() for place, _ in found),
         frozenset(ends),
@@ -81,24 +81,24 @@ def lives_in(table: pa.Table, remembers: bool) -> Lives:
     )
 
 
-def lanes_of(table: pa.Table, lives: Lives) -> Places:
-    """The lane of each row; the row in which one ends belongs to it."""
+def incarnations_of(table: pa.Table, incarnations: Incarnations) -> Places:
+    """The incarnation of each row; the row in which one ends belongs to it."""
     nodes: Places = table["node"].to_numpy().astype(np.int64)
-    if not lives.ends:
+    if not incarnations.ends:
         return nodes
     ended = np.zeros(len(nodes), np.int64)
-    ended[sorted(lives.ends)] = 1
+    ended[sorted(incarnations.ends)] = 1
     by_node = np.argsort(nodes, kind="stable")
     before = np.cumsum(ended[by_node]) - ended[by_node]
     grouped = nodes[by_node]
     first = np.searchsorted(grouped, grouped)
-    lanes = nodes.copy()
-    lanes[by_node] += lives.stride * (before - before[first])
-    return lanes
+    found = nodes.copy()
+    found[by_node] += incarnations.stride * (before - before[first])
+    return found
 
 
 def without_unshown(table: pa.Table) -> pa.Table:
-    """The same as if what was not shown had not been delivered then; it may have been later."""
+    """The table without deliveries that were never shown; they may have happened again later."""
     events = table["event"].cast(pa.string())
     unshown = table.filter(pc.equal(events, "unshown"))
     if unshown.num_rows == 0:
@@ -118,24 +118,24 @@ def without_unshown(table: pa.Table) -> pa.Table:
 
 
 def separate_incarnations(rows: pa.Table) -> pa.Table:
-    """The same where each life of a node is a node and a source of its own, which counts its publications from 1.
+    """The table in which each incarnation is a node and a source of its own, with publications numbered from 1.
 
-    For nodes that return and publish on under their number. No two lives of a node use the same number on a topic, so
-    each publication belongs to the life that published it.
+    For nodes that restart and continue to publish under their number. No two incarnations of a node use the same number
+    on a topic, so each publication belongs to the incarnation that published it.
     """
     listed = list(zip(*(rows[name].to_pylist() for name in EVENT), strict=True))
-    lived = lives_of_rows(listed)
+    lived = incarnation_numbers(listed)
     publisher, unsaid = publishers_in(listed, lived)
     used: dict[int, int] = {}
     for (_, _, sequence), name in publisher.items():
         used[name] = min(sequence - 1, used.get(name, sequence - 1))
     sources: list[int | None] = []
     numbers: list[int | None] = []
-    for (event, node, topic, source, sequence), lane in zip(listed, lived, strict=True):
+    for (event, node, topic, source, sequence), incarnation in zip(listed, lived, strict=True):
         asked = event == "publish"
         life_of = publisher.get((node if asked else source, topic or 0, sequence))
-        if asked and (lane, topic or 0, sequence) in unsaid:
-            sources.append(source if source is None else lane)
+        if asked and (incarnation, topic or 0, sequence) in unsaid:
+            sources.append(source if source is None else incarnation)
             numbers.append(sequence)
         elif life_of is None or event not in ("publish", "deliver", "lost"):
             sources.append(source)
@@ -149,8 +149,8 @@ def separate_incarnations(rows: pa.Table) -> pa.Table:
     return rows
 
 
-def lives_of_rows(listed: list[tuple[Any, ...]]) -> list[int]:
-    """For each row the number of the life of its node."""
+def incarnation_numbers(listed: list[tuple[Any, ...]]) -> list[int]:
+    """For each row the number of the incarnation of its node."""
     stride = 1 + max((max(node, source or 0) for _, node, _, source, _ in listed), default=0)
     life: dict[int, int] = {}
     lived: list[int] = []
@@ -164,29 +164,32 @@ def lives_of_rows(listed: list[tuple[Any, ...]]) -> list[int]:
 def publishers_in(
     listed: list[tuple[Any, ...]], lived: list[int]
 ) -> tuple[dict[tuple[int, int, int], int], set[tuple[int, int, int]]]:
-    """By node, topic and number the life that published it; and by life, topic and number what was never let out."""
+    """By node, topic and number, the incarnation that published it; and by incarnation, topic and number, unsent
+    publications.
+    """
     publisher: dict[tuple[int, int, int], int] = {}
     unsaid: set[tuple[int, int, int]] = set()
     delivered: set[tuple[int, int, int]] = set()
-    for (event, node, topic, source, sequence), lane in zip(listed, lived, strict=True):
+    for (event, node, topic, source, sequence), incarnation in zip(listed, lived, strict=True):
         if event == "publish":
             name = (node, topic or 0, sequence)
             if name in publisher and name not in delivered:
-                # An earlier life was asked for it, and crashed before its number was on disk and it was let out.
+                # An earlier incarnation was asked for it, and crashed before its number was on disk and it was sent.
                 unsaid.add((publisher[name], topic or 0, sequence))
-            publisher[name] = lane
+            publisher[name] = incarnation
         elif event == "deliver":
             delivered.add((source, topic or 0, sequence))
             if source == node:
-                # Of what an earlier life has published, a later one of the same node is told by others.
-                publisher.setdefault((node, topic or 0, sequence), lane)
+                # A later incarnation receives the publications of earlier ones from other nodes.
+                publisher.setdefault((node, topic or 0, sequence), incarnation)
     return publisher, unsaid
 
 
 def is_first_delivery(rows: pa.Table, nodes: Places) -> npt.NDArray[np.bool_]:
-    """For each row, whether it is a delivery that no earlier life of its node had; ``nodes`` are those of the rows.
+    """For each row, whether it is a delivery that no earlier incarnation of its node had; ``nodes`` are those of the
+    rows.
 
-    A crash may take away that something was delivered; the next life delivers it again, and the first time counts.
+    A crash may lose the record of a delivery; the next incarnation delivers it again, and the first time counts.
     """
     found = np.zeros(len(rows), np.bool_)
     had: set[tuple[int, ...]] = set()

@@ -1,17 +1,17 @@
-"""Which weaker publications a majority did not have in time: total order does not hold for them, and for no others.
+"""Finds weaker publications that no majority had in time: total order does not hold for them, and for no others.
 
-On a tree of brokers total publications are completed in **epochs**, by brokers that hold a majority of a council. Each
-broker says when it begins such an epoch, and its root says who belongs to it and whose majorities it holds. An epoch
-is **in force** when all its members have begun it: before, nothing can be completed in it.
+On a broker tree total publications are completed in **epochs**, by brokers that hold a majority of a council. Each
+broker records when it begins such an epoch, and its root records the members and their majorities. An epoch is **in
+force** when all its members have begun it: before, nothing can be completed in it.
 
 A weaker publication is **secured** when brokers with a majority of each council of the epoch in force have delivered
-it. It is on one side of every total publication for all, unless before that one of those who delivered it was left
-out: an epoch came into force that is later than the last one which that broker had begun when it delivered the
-publication, and of which it is no member. (An epoch that never came into force counts for nothing.) Such a publication
-is **apart**. If the broker has crashed, that matters only
-if others were left out as well, who may have the publication and come back with it.
+it. It is on one side of every total publication at all brokers, unless a broker that delivered it was left out before
+that: an epoch came into force that is later than the last one which that broker had begun when it delivered the
+publication, and the broker is not a member of it. (An epoch that never came into force does not count.) Such a
+publication is **apart**. If the broker has crashed, that matters only if others were left out as well, which may have
+the publication and come back with it.
 
-This reads what was said and shares no code with those who said it.
+This module reads records, and shares no code with the protocols that wrote them.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ NONE = (-1, -1)
 
 
 class Word(NamedTuple):
-    """One row about an epoch: a node has begun it or, with a ``peer``, says what that one is in it."""
+    """One row about an epoch: a node has begun it or, with a ``peer``, records the role of the peer."""
 
     place: int
-    """Its place among the rows of the evidence."""
+    """Its index among the rows of the evidence."""
     node: int
     epoch: tuple[int, int]
     peer: int | None
@@ -48,7 +48,7 @@ class Word(NamedTuple):
 
 @dataclass
 class Epoch:
-    """What was said of one epoch."""
+    """The records of one epoch."""
 
     number: tuple[int, int]
     members: set[int] = field(default_factory=set)
@@ -62,7 +62,7 @@ class Epoch:
         return max(self.begun_at[member] for member in self.members)
 
     def is_held_by(self, nodes: set[int]) -> bool:
-        """Whether some nodes are a majority of each council: more than half, or half with the lowest of them."""
+        """Whether some nodes are a majority of each council: more than half, or half with the lowest member."""
         for council in self.councils.values():
             twice = 2 * len(council & nodes)
             if twice < len(council) or (twice == len(council) and min(council) not in nodes):
@@ -71,7 +71,7 @@ class Epoch:
 
 
 def words_in(rows: pa.Table) -> list[Word]:
-    """What rows of a trace say of epochs, each with its place among the rows."""
+    """The records about epochs in a trace, each with its index among the rows."""
     is_word = pc.equal(rows["event"], EPOCH).to_numpy(zero_copy_only=False)
     if not is_word.any():
         return []
@@ -85,7 +85,7 @@ def words_in(rows: pa.Table) -> list[Word]:
 
 
 def epochs_of(words: Iterable[Word]) -> list[Epoch]:
-    """The epochs that came into force, in the order in which they did."""
+    """The epochs that came into force, in that order."""
     found: dict[tuple[int, int], Epoch] = {}
     for word in words:
         epoch = found.setdefault(word.epoch, Epoch(word.epoch))
@@ -101,27 +101,27 @@ def epochs_of(words: Iterable[Word]) -> list[Epoch]:
 
 
 class Witnesses:
-    """Looks at the deliveries of publications, one publication at a time."""
+    """Checks the deliveries of publications, one publication at a time."""
 
     def __init__(self, words: list[Word], ends: dict[int, int]) -> None:
         self._epochs = [(each.in_force_at(), each) for each in epochs_of(words)]
         self._ends = ends
-        # When each node was heard of first and last.
+        # The first and the last row of each node.
         self._heard: dict[int, tuple[int, int]] = {}
         for word in words:
             first, _ = self._heard.get(word.node, (word.place, 0))
             self._heard[word.node] = (first, word.place)
 
     def _last_begun(self, node: int, place: int) -> tuple[int, int]:
-        """The last epoch that a node had begun by then, among those that came into force."""
+        """The last epoch in force that a node had begun by then."""
         return max((each.number for _, each in self._epochs if each.begun_at.get(node, FOREVER) <= place), default=NONE)
 
     def _secured_at(self, deliveries: list[tuple[int, int]]) -> int:
-        """When a majority had delivered it; deliveries are places and nodes."""
+        """When a majority had delivered it; deliveries are row indices and nodes."""
         holders: set[int] = set()
         for place, node in deliveries:
             if self._heard.get(node, NONE)[1] > self._ends.get(node, FOREVER):
-                # It has crashed and come back, and may have forgotten it.
+                # It has crashed and restarted, and may have forgotten it.
                 continue
             holders.add(node)
             in_force = [epoch for since, epoch in self._epochs if since <= place]
@@ -130,7 +130,7 @@ class Witnesses:
         return FOREVER
 
     def is_apart(self, deliveries: list[tuple[int, int]]) -> bool:
-        """Whether a publication with these deliveries was with somebody who was left out before a majority had it."""
+        """Whether a publication with these deliveries was at a node that was left out before a majority had it."""
         secured_at = self._secured_at(deliveries)
         return any(
             self._is_left_out(node, self._last_begun(node, place), secured_at)
@@ -142,27 +142,28 @@ class Witnesses:
         for since, epoch in self._epochs:
             if since <= secured_at and epoch.number > last and node not in epoch.members:
                 others = {other for other, (first, _) in self._heard.items() if first <= since} - epoch.members
-                if any(self._lives(other, since) for other in others):
+                # A newcomer that stood still says only later that it has begun an earlier epoch.
+                if any(self._lives(other, since) for other in {node, *others}):
                     return True
         return False
 
     def _lives(self, node: int, place: int) -> bool:
-        """Whether a node had not crashed by then, or was heard of again."""
+        """Whether a node had not crashed by then, or has later rows."""
         end = self._ends.get(node, FOREVER)
-        return end > place or self._heard[node][1] > end
+        return end > place or self._heard.get(node, NONE)[1] > end
 
 
 def publications_apart(rows: pa.Table) -> Apart:
-    """The weaker publications of a run that were with somebody who was left out before a majority had them.
+    """The weaker publications of a run that were at a node that was left out before a majority had them.
 
-    The rows are the evidence of a run, in the order in which it happened.
+    The rows are the evidence of a run, in the order of events.
     """
     words = words_in(rows)
     return apart_by(words, rows) if words else set()
 
 
 def apart_by(words: list[Word], rows: pa.Table) -> Apart:
-    """The same by what was said of epochs, each at its place among the rows."""
+    """The same from the records about epochs, each with its index among the rows."""
     ended: dict[int, int] = {}
     deliveries: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
     columns = [rows[name].to_pylist() for name in ("event", "node", "topic", "source", "sequence", "order")]

@@ -14,11 +14,11 @@ class NumberRanges(msgspec.Struct, array_like=True):
         return any(first <= number <= last for first, last in self.ranges)
 
     def copy(self) -> NumberRanges:
-        """The same set, to be changed independently."""
+        """A copy of the set."""
         return NumberRanges([list(each) for each in self.ranges])
 
     def add(self, number: int, most_ranges: int | None = None) -> bool:
-        """Add a number; whether it is new. Of more than ``most_ranges`` ranges the lowest are forgotten."""
+        """Add a number; whether it is new. Beyond ``most_ranges`` ranges the lowest are forgotten."""
         ranges = self.ranges
         place = len(ranges)
         while place > 0 and ranges[place - 1][0] > number:
@@ -44,7 +44,9 @@ class NumberRanges(msgspec.Struct, array_like=True):
                 self.add(number)
 
     def remove_up_to(self, number: int) -> int:
-        """Remove all numbers up to one and those that follow without a gap; the last of them, or else ``number``."""
+        """Remove all numbers up to one and those that follow without a gap; returns the last of them, or else
+        ``number``.
+        """
         while self.ranges and self.ranges[0][0] <= number + 1:
             number = max(number, self.ranges.pop(0)[1])
         return number

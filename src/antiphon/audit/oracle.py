@@ -1,20 +1,20 @@
-"""The judge of a run: what truly happened before what, and who was owed what.
+"""The judge of a run: which publications follow which, and which nodes must deliver them.
 
-The oracle is told what the application could see, in the order in which it happened: subscriptions taking effect and
-ending, publications starting, deliveries. It knows no protocol and shares no code with one. It keeps its own vector
-clock per node and publication and reports violations of ``duplicates``, ``fifo``, ``causal``, ``validity``,
-``membership`` and ``completeness``, which are defined among the quantities (:mod:`antiphon.trace.quantities`).
+The oracle is told what the application could see, in the order of events: effective and ended subscriptions, started
+publications, deliveries. It knows no protocol and shares no code with one. It keeps its own vector clock per node and
+publication and reports violations of ``duplicates``, ``fifo``, ``causal``, ``validity``, ``membership`` and
+``completeness``, which :mod:`antiphon.trace.quantities` defines.
 
-A publication starts when its own publisher delivers it, a total one when the application asks for it, and so do all
-where they wait for a majority (``all_asked``). What it follows depends on its order, which is the one that the
-application asked for: without order it follows nothing; in fifo order it follows all earlier ones of its source, and
-what these follow; in causal or total order it follows everything that its publisher had delivered before it started,
-and what that follows. Where all publications are causal this is Lamport's happened-before, per topic. Where no
-publication is said to be asked for, as in traces of live nodes, the order is the one in which its publisher delivered
-it; where nothing is known of an order, a publication is judged as a causal one.
+A publication starts when its own publisher delivers it. A total one starts when the application requests it, and so do
+all where they wait for a majority (``all_asked``). Its past depends on its requested order: without order it
+follows nothing; in fifo order it follows all earlier ones of its source, and what these follow; in causal or total
+order it follows everything that its publisher had delivered before it started, and what that follows. Where all
+publications are causal this is Lamport's happened-before, per topic. Where no request is recorded, as in traces of live
+nodes, the order is the one in which its publisher delivered it; where no order is known, a publication is judged as a
+causal one.
 
-Where nodes crash, leave or come back, a "node" is one of its lanes (:mod:`antiphon.audit.incarnations`). What a node
-that failed published may be lost with it, and what a node says to be lost may be excused, each publication by its name
+Where nodes crash, leave or restart, a "node" is one of its incarnations (:mod:`antiphon.audit.incarnations`). A
+publication of a failed node may be lost with it, and a reported loss may be excused, each publication by its name
 (:class:`Excuses`).
 """
 
@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from antiphon.audit.findings import NO_EXCUSES, Excuses, Findings, Loss
-from antiphon.audit.incarnations import ENDS, STARTS, Lives, lanes_of
+from antiphon.audit.incarnations import ENDS, STARTS, Incarnations, incarnations_of
 from antiphon.audit.number_ranges import NumberRanges
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import CAUSAL, FIFO, NONE, ORDER_NAMES, TOTAL, UNSPECIFIED
@@ -39,11 +39,11 @@ from antiphon.trace.contract import TOLD_ALWAYS, TOLD_FAILED
 from antiphon.trace.schema import COLUMNS, KEYS, ORDER, PEER, VALUE
 
 EVENTS = ["publish", "deliver", "subscribed", "unsubscribe", "unsubscribed", "lost"]
-"""What of a trace is needed to judge it."""
+"""The events that a judgement needs."""
 
 
 BESIDES = [*STARTS, *ENDS, "unshown", "stuck", "end", "epoch"]
-"""What else is needed: where nodes come and go, where majorities decide, and of the end of a run."""
+"""Further events that it needs: where nodes join and leave, where majorities decide, and at the end of a run."""
 
 
 Clock = npt.NDArray[np.int64]
@@ -54,7 +54,7 @@ Identity = tuple[int, int]
 
 
 class Past:
-    """A set of publications: per source a number up to which it holds all, in a clock, and single ones beyond."""
+    """A set of publications: a clock with a number per source up to which it has all, and single ones beyond."""
 
     def __init__(self, clock: Clock, loose: dict[int, NumberRanges], columns: dict[int, int]) -> None:
         self.clock = clock
@@ -62,7 +62,7 @@ class Past:
         self._columns = columns
 
     def copy(self) -> Past:
-        """The same set, to be changed independently."""
+        """A copy of the set."""
         return Past(self.clock.copy(), {source: found.copy() for source, found in self.loose.items()}, self._columns)
 
     def holds(self, publication: Identity) -> bool:
@@ -98,7 +98,7 @@ class Past:
             self._tighten(source)
 
     def _tighten(self, source: int) -> None:
-        """Let the clock go on over what follows without a gap."""
+        """Advance the clock over publications without a gap."""
         loose = self.loose.get(source)
         if loose is not None:
             column = self._columns[source]
@@ -112,10 +112,11 @@ class Past:
 
 
 class TopicOracle:
-    """One topic. Times are positions in the sequence of events; ``columns`` are the places of sources in clocks.
+    """Judges one topic. Times are positions in the sequence of events; ``columns`` are the indices of sources in
+    clocks.
 
-    ``default`` is the order of publications for which none was asked. Of what the ``silent`` published nothing is known
-    but what others delivered. With ``all_asked`` publications of every order start when they are asked for.
+    ``default`` is the order of publications without a requested one. Of publications of ``silent`` nodes, only the
+    deliveries at others are known. With ``all_asked`` publications of every order start when they are requested.
     """
 
     def __init__(
@@ -142,11 +143,11 @@ class TopicOracle:
         self.started_at: dict[Identity, int] = {}
         self._asked: dict[Identity, int] = {}
         self._home: dict[Identity, int] = {}
-        # What publications follow; those in fifo order share what the causal one before them at their source follows.
-        # A total one starts when it is asked for, and others that were asked for earlier may start after it.
+        # What publications follow; those in fifo order share the past of the causal one before them at their source. A
+        # total one starts when it is requested, and others that were requested earlier may start after it.
         self._followed_by: dict[Identity, Past] = {}
         self._last_causal: dict[int, list[tuple[int, Past]]] = {}
-        # Per node: what it delivered, and what that follows; the deliveries alone; by source the last that had to wait.
+        # Per node: its deliveries and what those follow; its deliveries alone; by source the last waiting one.
         self._knows: dict[int, Past] = {}
         self._delivered: dict[int, set[Identity]] = {}
         self._last: dict[tuple[int, int], int] = {}
@@ -154,18 +155,18 @@ class TopicOracle:
         self.excuse(excuses)
 
     def excuse(self, excuses: Excuses) -> None:
-        """Say what need not be delivered."""
+        """Set the publications that need not be delivered."""
         self._excuses = excuses
         for node, topic, source, sequence in excuses.losses:
             if topic == self._topic:
                 self._lost.setdefault(node, set()).add((source, sequence))
 
-    def _node(self, lane: int) -> int:
-        """Whose lane it is."""
-        return lane % self._stride if self._stride else lane
+    def _node(self, incarnation: int) -> int:
+        """The node of an incarnation."""
+        return incarnation % self._stride if self._stride else incarnation
 
     def change(self, event: str, node: int) -> None:
-        """A subscription begins or ends; what is lost was said before."""
+        """A subscription begins or ends; losses were passed before."""
         if event == "subscribed":
             self.subscribed(node)
         elif event == "unsubscribe":
@@ -174,26 +175,26 @@ class TopicOracle:
             self.unsubscribed(node)
 
     def subscribed(self, node: int) -> None:
-        """A subscription takes effect; a node that comes back says so again, and has been a member all the time."""
+        """A subscription is effective; a restarted node announces it again, and was a member all the time."""
         self._position += 1
         self.member_since.setdefault(node, self._position)
 
     def leaving(self, node: int) -> None:
-        """The application asks for the end of a subscription."""
+        """The application requests the end of a subscription."""
         self._leaving_since[node] = self._position
 
     def unsubscribed(self, node: int) -> None:
-        """A subscription ends: what was still on its way is not owed any more, unless it was left out."""
+        """A subscription ends: publications in transit need not arrive any more, unless one was left out."""
         since = self.member_since.pop(node, None)
         asked_at = self._leaving_since.pop(node, None)
         knows = self._knows.get(node)
         if since is not None and asked_at is not None and knows is not None:
-            # Who publishes when it has heard of the leave does not send to this node any more.
+            # A publisher that knows of the leave does not send to this node any more.
             self._find_left_out(node, knows, since, asked_at)
 
     def _find_left_out(self, node: int, knows: Past, since: int, until: int) -> None:
-        """What started in a time and was not delivered, though something that follows it was."""
-        seen = self._delivered[node]
+        """Find publications of a time span that were not delivered, though something that follows them was."""
+        seen = self._delivered.get(node, set())
         unknowable = self._unknowable(node)
         for publication, start in reversed(self.started_at.items()):
             if start <= since:
@@ -204,22 +205,22 @@ class TopicOracle:
                 name = self._name(node, publication)
                 self._findings.add("completeness", f"{name}: never delivered, though something that follows it was")
 
-    def published(self, source: int, sequence: int, order: int, lane: int | None = None) -> None:
-        """The application asks for a publication of a given order; it need not start at once, unless it is total."""
+    def published(self, source: int, sequence: int, order: int, incarnation: int | None = None) -> None:
+        """The application requests a publication of an order; it need not start at once, unless it is total."""
         publication = (source, sequence)
-        home = self._home.setdefault(publication, source if lane is None else lane)
+        home = self._home.setdefault(publication, source if incarnation is None else incarnation)
         self._asked[publication] = order
         if (order == TOTAL or self._all_asked) and publication not in self.started_at:
             self._start(publication, self._knows.setdefault(home, self._nothing()))
 
     def delivered(self, node: int, source: int, sequence: int, order: int = UNSPECIFIED) -> None:
-        """A node delivers a publication, taking it for one of ``order``; at its own source that is the start of it."""
+        """A node delivers a publication as one of ``order``; at its own source it starts then."""
         findings = self._findings
         findings.deliveries += 1
         publication = (source, sequence)
         name = self._name(node, publication)
         if node not in self.member_since:
-            findings.add("membership", f"{name}: delivered by a node that is no member")
+            findings.add("membership", f"{name}: delivered by a node that is not a member")
         seen = self._delivered.setdefault(node, set())
         if publication in seen:
             findings.add("duplicates", f"{name}: delivered again")
@@ -233,16 +234,16 @@ class TopicOracle:
         asked = self._asked.get(publication, UNSPECIFIED)
         if order != UNSPECIFIED and asked not in (UNSPECIFIED, order):
             findings.add("validity", f"{name}: published in order {ORDER_NAMES[asked]}, not {ORDER_NAMES[order]}")
-        # It starts in the life of its publisher that was asked for it, if any was.
+        # It starts in the incarnation of its publisher that was asked for it, if any was.
         is_own = self._node(node) == source and self._home.setdefault(publication, node) == node
         if order != UNSPECIFIED and (is_own or source in self._silent):
-            # Where nothing says what was asked for, the publisher's own delivery does, or the first one.
+            # Where no request is recorded, the publisher's own delivery gives the order, or the first delivery.
             self._asked.setdefault(publication, order)
         if publication not in self.started_at:
             if is_own:
                 self._start(publication, knows)
             else:
-                findings.add("validity", f"{name}: delivered before anybody published it")
+                findings.add("validity", f"{name}: delivered before it was published")
         self._learn(node, publication, knows)
 
     def _learn(self, node: int, publication: Identity, knows: Past) -> None:
@@ -254,7 +255,7 @@ class TopicOracle:
         self._last[node, source] = max(sequence, self._last.get((node, source), 0))
         if node != source and publication in self._followed_by:
             knows.add_all(self._followed_by[publication])
-        # Whatever waits for something waits for its source's earlier ones.
+        # A waiting publication waits for the earlier ones of its source.
         knows.add_up_to(publication)
 
     def _start(self, publication: Identity, knows: Past) -> None:
@@ -282,11 +283,13 @@ class TopicOracle:
     def _name(self, node: int, publication: Identity) -> str:
         source, sequence = publication
         life = node // self._stride + 1 if self._stride else 1
-        where = f"node {self._node(node)}" + (f" in its life {life}" if life > 1 else "")
+        where = f"node {self._node(node)}" + (f" in incarnation {life}" if life > 1 else "")
         return f"publication {sequence} of node {source} on topic {self._topic} at {where}"
 
     def owed(self) -> list[tuple[int, Identity]]:
-        """Who still lacks what: members since before a publication started that have not delivered it."""
+        """The publications that each member must still deliver: members since before their start that have not
+        delivered them.
+        """
         lacking = []
         for node, since in self.member_since.items():
             seen = self._delivered.get(node, set())
@@ -294,23 +297,23 @@ class TopicOracle:
         return lacking
 
     def finish(self) -> None:
-        """Nothing more will happen: whatever is still owed, and not excused, is lost."""
+        """The run has ended: publications that were not delivered, and are not excused, are lost."""
         known = [self._knows[node] for node in self.member_since if node in self._knows]
         unknowable = {node: self._unknowable(node) for node in self._lost}
         for node, publication in self.owed():
             if publication[0] in self._excuses.mortal and not any(knows.holds(publication) for knows in known):
                 continue
             if not self._is_excused(node, publication, unknowable.get(node, [])):
-                self._findings.add("completeness", f"{self._name(node, publication)}: owed and never delivered")
+                self._findings.add("completeness", f"{self._name(node, publication)}: never delivered")
 
     def cut_off(self) -> None:
-        """The run ends before its time. What is under way is not owed, unless something that follows it was there."""
+        """The run ended early. Publications in transit need not arrive, unless something that follows them did."""
         for node, since in self.member_since.items():
             if node in self._knows:
                 self._find_left_out(node, self._knows[node], since, self._position)
 
     def _unknowable(self, node: int) -> list[Past]:
-        """What those publications follow that a node has said to be lost."""
+        """The pasts of the publications that a node has reported as lost."""
         return [self._followed_by[lost] for lost in sorted(self._lost.get(node, ())) if lost in self._followed_by]
 
     def _is_excused(self, node: int, publication: Identity, unknowable: Sequence[Past]) -> bool:
@@ -323,7 +326,7 @@ class TopicOracle:
         return is_of_mortal and any(past.holds(publication) for past in unknowable)
 
     def state(self) -> str:
-        """What the future judgement depends on, as text."""
+        """The state that further judgement depends on, as text."""
         known = {node: str(past) for node, past in sorted(self._knows.items())}
         followed = {publication: str(past) for publication, past in sorted(self._followed_by.items())}
         delivered = {node: sorted(seen) for node, seen in sorted(self._delivered.items())}
@@ -332,9 +335,9 @@ class TopicOracle:
 
 
 class Oracle:
-    """Judges all topics of a run. ``sources`` are those who may publish, if that is known not to be everybody.
+    """Judges all topics of a run. ``sources`` are the nodes that may publish, if not all may.
 
-    ``default`` is the order of publications for which none was asked. The ``silent`` publish and leave no rows of their
+    ``default`` is the order of publications without a requested one. ``silent`` nodes publish and have no rows of their
     own.
     """
 
@@ -352,7 +355,7 @@ class Oracle:
         self._stride = stride
         self._all_asked = all_asked
         self._excuses = excuses
-        # Clocks have an entry per source and not per node: it is often one node of thousands that publishes.
+        # Clocks have an entry per source and not per node: often one node of thousands publishes.
         self._columns = {source: column for column, source in enumerate(sources or range(node_count))}
         self._default = default
         self._topics: dict[int, TopicOracle] = {}
@@ -374,12 +377,12 @@ class Oracle:
             )
         return found
 
-    def topics_of(self, lane: int) -> list[TopicOracle]:
-        """The topics of which a lane is a member now."""
-        return [topic for topic in self._topics.values() if lane in topic.member_since]
+    def topics_of(self, incarnation: int) -> list[TopicOracle]:
+        """The topics of which an incarnation is a member now."""
+        return [topic for topic in self._topics.values() if incarnation in topic.member_since]
 
     def finish(self, mortal: Container[int] | None = None) -> Findings:
-        """The judgement, when nothing more can happen; what a mortal published may be lost with it."""
+        """The judgement at the end of a run; a publication of a ``mortal`` node may be lost with it."""
         for judge_topic in self._topics.values():
             if mortal is not None:
                 judge_topic.excuse(replace(self._excuses, mortal=mortal))
@@ -387,13 +390,13 @@ class Oracle:
         return self.findings
 
     def cut_off(self) -> Findings:
-        """The judgement of a run that ended before its time."""
+        """The judgement of a run that ended early."""
         for judge_topic in self._topics.values():
             judge_topic.cut_off()
         return self.findings
 
     def state(self) -> str:
-        """What the future judgement depends on, as text."""
+        """The state that further judgement depends on, as text."""
         return "|".join(f"{name}:{topic.state()}" for name, topic in sorted(self._topics.items()))
 
 
@@ -412,12 +415,12 @@ def evidence(table: pa.Table) -> pa.Table:
     return seen.filter(pc.is_in(events, pa.array([*EVENTS, *BESIDES])))
 
 
-def losses_in(rows: pa.Table, lanes: npt.NDArray[np.int64]) -> list[Loss]:
-    """What lanes have said to be lost, in the order in which they said it."""
+def losses_in(rows: pa.Table, incarnations: npt.NDArray[np.int64]) -> list[Loss]:
+    """The losses that incarnations reported, in order."""
     places = np.flatnonzero(pc.equal(rows["event"], "lost").to_numpy(zero_copy_only=False))
     said = rows.take(pa.array(places))
     columns = (said[name].to_pylist() for name in ("topic", "source", "sequence"))
-    return list(zip(lanes[places].tolist(), *columns, strict=True))
+    return list(zip(incarnations[places].tolist(), *columns, strict=True))
 
 
 def judge(
@@ -427,32 +430,34 @@ def judge(
     complete: bool = True,
     default: int = CAUSAL,
     leavers: bool = False,
-    lives: Lives | None = None,
+    incarnations: Incarnations | None = None,
     excuses: Excuses = NO_EXCUSES,
     is_cut: bool = False,
     all_asked: bool = False,
 ) -> Findings:
     """Judge a trace. ``everybody`` if all nodes are members of everything; ``complete`` if nothing may be missing.
 
-    ``default`` is the order of publications for which none was asked. ``leavers`` if those are judged too who leave,
-    for which the order of each publication must be known: what follows what depends on it. ``lives`` says which rows
-    end the lanes of nodes; without it nobody fails. ``excuses`` says what need not be delivered, with losses by lanes.
-    If the run ``is_cut``, what was under way at its end may be missing. With ``all_asked`` publications of every order
-    start when they are asked for.
+    ``default`` is the order of publications without a requested one. ``leavers`` if leaving nodes are judged too; then
+    the order of each publication must be known, because what follows what depends on it. ``incarnations`` has the rows
+    in which incarnations end; without it no node fails. ``excuses`` are the publications that need not be delivered,
+    with losses by incarnation. If the run ``is_cut``, publications in transit at its end may be missing. With
+    ``all_asked`` publications of every order start when they are requested.
     """
     rows = evidence(table)
     about = rows.filter(pc.is_in(rows["event"], pa.array(["publish", "deliver"])))
     sources = pc.unique(about["source"]).to_pylist()
     silent = frozenset(sources) - frozenset(pc.unique(rows["node"]).to_pylist())
-    stride = 0 if lives is None else lives.stride
+    stride = 0 if incarnations is None else incarnations.stride
     oracle = Oracle(node_count, sorted(sources), default, silent, stride, excuses, all_asked)
-    lanes = rows["node"].to_pylist() if lives is None else lanes_of(rows, lives).tolist()
-    ends = frozenset() if lives is None else lives.ends
+    of_rows = rows["node"].to_pylist() if incarnations is None else incarnations_of(rows, incarnations).tolist()
+    ends = frozenset() if incarnations is None else incarnations.ends
     columns = (rows[name].to_pylist() for name in ["event", "topic", "source", "sequence", ORDER])
-    for place, (lane, event, topic, source, sequence, order_name) in enumerate(zip(lanes, *columns, strict=True)):
+    for place, (incarnation, event, topic, source, sequence, order_name) in enumerate(
+        zip(of_rows, *columns, strict=True)
+    ):
         if event in BESIDES:
-            for judge_topic in oracle.topics_of(lane) if place in ends else ():
-                judge_topic.unsubscribed(lane)
+            for judge_topic in oracle.topics_of(incarnation) if place in ends else ():
+                judge_topic.unsubscribed(incarnation)
             continue
         judge_topic = oracle.topic(topic)
         if everybody and not judge_topic.member_since:
@@ -460,11 +465,11 @@ def judge(
                 judge_topic.subscribed(member)
         order = UNSPECIFIED if order_name is None else ORDER_NAMES.index(order_name)
         if event == "deliver":
-            judge_topic.delivered(lane, source, sequence, order)
+            judge_topic.delivered(incarnation, source, sequence, order)
         elif event == "publish":
-            judge_topic.published(source, sequence, order, lane)
+            judge_topic.published(source, sequence, order, incarnation)
         elif event != "unsubscribe" or leavers:
-            judge_topic.change(event, lane)
+            judge_topic.change(event, incarnation)
     if not complete:
         return oracle.findings
     return oracle.cut_off() if is_cut else oracle.finish()

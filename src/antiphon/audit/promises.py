@@ -1,6 +1,6 @@
-"""What was promised to the run of a trace, and whether it can be judged at all.
+"""The promises to the run of a trace, and whether it can be judged at all.
 
-The metadata of a trace says it. What only a scenario can tell of a simulated run, :class:`Scenarios` is asked for.
+The metadata of a trace lists them. :class:`Scenarios` answers questions that need the scenario of a simulated run.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from antiphon.audit.requests import Requests
-from antiphon.audit.survey import Survey
+from antiphon.audit.requests import RequestCounts
+from antiphon.audit.survey import TraceSurvey
+from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import UsageError
 from antiphon.trace.contract import (
     CUT,
@@ -24,16 +25,16 @@ from antiphon.trace.contract import (
 
 
 class Scenarios(Protocol):
-    """Knows of simulated runs what their traces do not say and the scenario does."""
+    """Answers questions about simulated runs that need the scenario."""
 
     def contract_of_old_trace(self, about: Mapping[str, Any]) -> Contract:
-        """What was promised to a run whose trace does not say it; refused where that cannot be told."""
+        """The promises to a run whose trace does not list them; refused where they cannot be known."""
 
     def could_be_cut(self, about: Mapping[str, Any], last_time: int) -> bool:
-        """Whether a run whose trace does not say it may have ended at a limit."""
+        """Whether a run whose trace does not record its end may have ended at a limit."""
 
-    def unmet_requests(self, about: Mapping[str, Any], requests: Requests) -> list[str]:
-        """What the application asked for and did not get, or got and had not asked for."""
+    def unmet_requests(self, about: Mapping[str, Any], requests: RequestCounts) -> list[str]:
+        """Requests of the application that were not fulfilled, and effects that it did not request."""
 
 
 def is_live(about: Mapping[str, Any]) -> bool:
@@ -42,36 +43,38 @@ def is_live(about: Mapping[str, Any]) -> bool:
 
 
 def check_judgeable(about: Mapping[str, Any], scenarios: Scenarios | None) -> None:
-    """Complain at once if a trace cannot be judged, before anything large is read or started."""
+    """Refuse a trace that cannot be judged, before anything large is read or started."""
     if not is_live(about):
         simulated_contract(about, scenarios)
 
 
-def tells_lives_apart(about: Mapping[str, Any]) -> bool:
-    """Whether nodes return and publish on under their number; the judge in memory alone tells their lives apart."""
+def separates_incarnations(about: Mapping[str, Any]) -> bool:
+    """Whether restarted nodes continue to publish under their number; only the judge in memory separates their
+    incarnations.
+    """
     contract = None if is_live(about) else contract_in(about)
     return contract is not None and contract.returns
 
 
-def stopped_of(about: Mapping[str, Any], survey: Survey, scenarios: Scenarios | None) -> str:
+def stopped_of(about: Mapping[str, Any], survey: TraceSurvey, scenarios: Scenarios | None) -> str:
     """How a run ended: at its end, or before."""
     if is_live(about):
         return FINISHED
     if survey.ending is not None or contract_in(about) is not None:
         return survey.ending or CUT
-    # Older traces do not say it. One that could have been cut short is not blamed for what is missing.
+    # Older traces do not record the end. A run that may have been cut short is not blamed for missing publications.
     return CUT if needed(scenarios).could_be_cut(about, survey.last_time) else FINISHED
 
 
-def contract_for(about: Mapping[str, Any], survey: Survey, scenarios: Scenarios | None) -> Contract:
-    """What the run of a trace was to keep."""
+def contract_for(about: Mapping[str, Any], survey: TraceSurvey, scenarios: Scenarios | None) -> Contract:
+    """The promises to the run of a trace."""
     if is_live(about):
         return live_contract(about, survey)
     return simulated_contract(about, scenarios)
 
 
-def live_contract(about: Mapping[str, Any], survey: Survey) -> Contract:
-    """Every message is judged by its own order. Without its publisher's trace nobody knows when it was published."""
+def live_contract(about: Mapping[str, Any], survey: TraceSurvey) -> Contract:
+    """Every message is judged by its own order. Without its publisher's trace its start is unknown."""
     orders = survey.orders
     always = {"duplicates", "membership"}
     always |= {"fifo"} if orders & {"fifo", "causal"} else set()
@@ -82,12 +85,13 @@ def live_contract(about: Mapping[str, Any], survey: Survey) -> Contract:
     if said is None:
         # All nodes leave in the end, and every row has its order.
         fabric = str(about.get("fabric", ""))
-        said = Contract(fabric, "", leavers=True, told=TOLD_ALWAYS, weaker_pass=fabric == "gossip")
+        passes = fabric in FABRICS and FABRICS[fabric].may_pass_over
+        said = Contract(fabric, "", leavers=True, told=TOLD_ALWAYS, weaker_pass=passes)
     return replace(said, always=tuple(sorted(always)), at_end=("completeness",))
 
 
 def simulated_contract(about: Mapping[str, Any], scenarios: Scenarios | None) -> Contract:
-    """What the scenario promises, as the trace says it."""
+    """The promises of the scenario, as the trace records them."""
     reason = about.get(UNJUDGED)
     if reason is not None:
         raise UsageError(cannot_be_judged(reason))
@@ -96,7 +100,7 @@ def simulated_contract(about: Mapping[str, Any], scenarios: Scenarios | None) ->
 
 
 def cannot_be_judged(reason: object) -> str:
-    """What is said of a run to which nothing was promised."""
+    """The complaint about a run without promises."""
     return (
         f"this run cannot be judged: {reason}; choose a protocol that promises something to such a run "
         "(docs/scenarios.md), or measure the trace with antiphon metrics"
@@ -104,10 +108,10 @@ def cannot_be_judged(reason: object) -> str:
 
 
 def needed(scenarios: Scenarios | None) -> Scenarios:
-    """Complain if nobody knows the scenario of a trace that does not say what was promised."""
+    """Refuse a trace without promises where no scenario is available."""
     if scenarios is None:
         raise UsageError(
-            "this trace is of an older version, which does not say what was promised; pass scenarios=SCENARIOS of "
+            "this trace is of an older version, which does not record its promises; pass scenarios=SCENARIOS of "
             "antiphon.simulator.scenario.audited, or run the scenario again"
         )
     return scenarios

@@ -1,4 +1,4 @@
-"""What an audit says: each promise, how often it was broken, and an example with its story."""
+"""The report of an audit: each promise, the number of violations, and an example with its rows."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from antiphon.trace.contract import HOLES, REQUESTS, STUCK
 
 CHECKS = ("completeness", "duplicates", "fifo", "causal", "total", "validity", "membership")
 MORE_CHECKS = (HOLES, REQUESTS, STUCK)
-"""Judged where they were promised: in simulated runs."""
+"""Checks of simulated runs."""
 
 DURABILITY = "durability"
-"""Judged where what nodes had on their disks is known: in live campaigns."""
+"""A check of live campaigns, which know the disk contents of nodes."""
 
 CAMPAIGN_CHECKS = (DURABILITY, "content", "drops", "stalls")
-"""Judged of what live campaigns wrote down."""
+"""Checks of the journals of live campaigns."""
 
 CLEAN = "clean"
 VIOLATED = "violated"
 
-NO_SCENARIO = "Whether all that the application asked for happened is not judged: the audit was not given the scenario."
+NO_SCENARIO = "Whether all requests of the application were fulfilled is not judged: the audit has no scenario."
 
 
 class Check(msgspec.Struct):
-    """One promise: whether it was made, how often it was broken, and an example."""
+    """One promise: whether it applies, the number of violations, and an example."""
 
     applies: bool
     violations: int = 0
@@ -33,7 +33,7 @@ class Check(msgspec.Struct):
 
 
 class Audit(msgspec.Struct):
-    """What was found in the traces of a run."""
+    """The result of an audit of a run."""
 
     messages: int
     deliveries: int
@@ -42,13 +42,13 @@ class Audit(msgspec.Struct):
     verdict: str
     missing_nodes: list[int]
     judge: str
-    """Who judged: ``memory``, or ``spark``."""
+    """The judge: ``memory`` or ``spark``."""
     losses: int = 0
-    """What nodes have said to be lost, each publication at each node."""
+    """The losses that nodes reported, each publication at each node."""
     unjudged: list[str] = []
     """What could not be judged, and why, in sentences."""
 
 
 def verdict_of(checks: dict[str, Check]) -> str:
-    """The word for it all."""
+    """The overall verdict."""
     return VIOLATED if any(check.violations for check in checks.values()) else CLEAN

@@ -1,4 +1,4 @@
-"""What a trace says about what the application asked for, and what came of it."""
+"""The requests of the application in a trace, and their effects."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ import pyarrow.compute as pc
 
 
 @dataclass(frozen=True)
-class Requests:
-    """What a trace says about what the application asked for, and what came of it."""
+class RequestCounts:
+    """The requests of the application in a trace, and their effects."""
 
     asked: Mapping[int, int]
-    """How many publications each node was asked for."""
+    """The number of requested publications, by node."""
     started: Mapping[int, int]
-    """How many of each have started."""
+    """The number of started publications, by node."""
     passed_over: int
-    """How many their own publishers have said to be lost."""
+    """The number of publications that their own publishers have reported as lost."""
     changes: Sequence[tuple[str, int, int]]
-    """``subscribed`` or ``unsubscribed``, node and topic, one after the other."""
+    """``subscribed`` or ``unsubscribed``, node and topic, in order."""
 
 
-def requests_in(rows: pa.Table) -> Requests:
-    """The same from the rows of a trace that are judged."""
+def requests_in(rows: pa.Table) -> RequestCounts:
+    """The requests in the judged rows of a trace."""
     is_own = pc.equal(rows["node"], rows["source"])
     asked = rows.filter(pc.equal(rows["event"], "publish"))
     changes = rows.filter(pc.is_in(rows["event"], pa.array(["subscribed", "unsubscribed"])))
-    return Requests(
+    return RequestCounts(
         Counter(asked["node"].to_pylist()),
         Counter(starts_in(rows)["node"].to_pylist()),
         pc.sum(pc.and_(pc.equal(rows["event"], "lost"), is_own)).as_py() or 0,
@@ -38,5 +38,5 @@ def requests_in(rows: pa.Table) -> Requests:
 
 
 def starts_in(table: pa.Table) -> pa.Table:
-    """The rows in which publications start: each is delivered by its own source first."""
+    """The rows in which publications start: the first delivery of each is at its own source."""
     return table.filter(pc.and_(pc.equal(table["event"], "deliver"), pc.equal(table["node"], table["source"])))

@@ -1,4 +1,4 @@
-"""What must be known of a trace before it is judged: one look at all rows."""
+"""Surveys a trace before it is judged: one pass over all rows."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from antiphon.audit.verdict import ending_of, stuck_in
 
 
 @dataclass(frozen=True)
-class Survey:
-    """What must be known of a trace to say what was promised."""
+class TraceSurvey:
+    """Facts about a trace that its promises depend on."""
 
     orders: frozenset[str]
-    """The orders that are named anywhere."""
+    """The orders of all rows."""
     silent_publishers: list[int]
-    """Nodes whose publications others delivered and whose own rows are not there."""
+    """Nodes whose publications others delivered and whose own rows are missing."""
     ending: str | None
-    """Whether the run was finished or cut off, if the trace says so."""
+    """Whether the run was finished or cut off, if the trace records it."""
     stuck: int
-    """What nodes had not finished at the end."""
+    """The unfinished work of nodes at the end."""
     losses: int
-    """How often nodes said that something is lost."""
+    """The number of loss reports."""
     has_unshown: bool
-    """Whether disks lost something before it was shown."""
+    """Whether disks lost deliveries before they were shown."""
     last_time: int
 
 
-def survey_of(table: pa.Table) -> Survey:
-    """What must be known of a table to say what was promised."""
+def survey_of(table: pa.Table) -> TraceSurvey:
+    """Survey a table."""
     events = table["event"].cast("string")
     deliveries = table.filter(pc.equal(events, "deliver"))
     sources = set(pc.unique(deliveries["source"]).to_pylist())
     orders = set(pc.unique(table["order"].cast("string")).to_pylist()) if "order" in table.column_names else set()
     silent = sorted(sources - set(pc.unique(table["node"]).to_pylist()))
-    return Survey(
+    return TraceSurvey(
         frozenset(orders - {None}),
         silent,
         ending_of(table),

@@ -1,7 +1,7 @@
-"""The judge of any run: a trace on one side, what was promised on the other.
+"""The judge of any run: its trace against its promises.
 
-Runs of every fabric, simulated and live, are judged here, by ``antiphon simulate`` and ``antiphon torture`` while the
-rows are in memory and by ``antiphon audit`` from files. Large traces are judged on Spark by code of its own
+It judges runs of every fabric, simulated and live: for ``antiphon simulate`` and ``antiphon torture`` while the rows
+are in memory, and for ``antiphon audit`` from files. Spark judges large traces with independent code
 (:mod:`antiphon.audit.columns.verdict`), which the tests compare with this.
 """
 
@@ -16,7 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from antiphon.audit.findings import Excuses, Loss
-from antiphon.audit.incarnations import is_first_delivery, lanes_of, lives_in, separate_incarnations, without_unshown
+from antiphon.audit.incarnations import (
+    incarnations_in,
+    incarnations_of,
+    is_first_delivery,
+    separate_incarnations,
+    without_unshown,
+)
 from antiphon.audit.majorities import publications_apart
 from antiphon.audit.oracle import evidence, judge, losses_in
 from antiphon.audit.total_order import judge_total_order
@@ -34,22 +40,22 @@ from antiphon.trace.contract import (
     Contract,
 )
 
-STUCK_TEXT = "something was begun and cannot be finished"
+STUCK_TEXT = "a node has unfinished work that cannot complete"
 
 Delivery = Loss
-"""A lane, a topic, a source and the number there."""
+"""An incarnation, a topic, a source and the number there."""
 
 
 @dataclass
 class Verdict:
-    """How often each promise was broken, with an example of each, and how much there was to judge."""
+    """The number of violations of each promise, with an example of each, and how much was judged."""
 
     checks: tuple[str, ...]
     """The promises that apply."""
     publications: int = 0
     deliveries: int = 0
     losses: int = 0
-    """What nodes have said to be lost."""
+    """The losses that nodes reported."""
     counts: dict[str, int] = field(default_factory=dict)
     examples: dict[str, str] = field(default_factory=dict)
 
@@ -59,7 +65,7 @@ class Verdict:
 
 
 def ending_of(table: pa.Table) -> str | None:
-    """How the rows say that the run ended: ``finished``, or cut off by a limit; nothing if they do not."""
+    """How the run ended according to its rows: ``finished``, or cut off by a limit; None if they do not record it."""
     ends = table.filter(pc.equal(table["event"].cast(pa.string()), "end"))
     if ends.num_rows == 0:
         return None
@@ -67,22 +73,22 @@ def ending_of(table: pa.Table) -> str | None:
 
 
 def stuck_in(table: pa.Table) -> int:
-    """What nodes had begun, or were asked for, and had not finished at the end."""
+    """The work that nodes had begun, or were asked for, and had not finished at the end."""
     rows = table.filter(pc.equal(table["event"].cast(pa.string()), "stuck"))
     return int(pc.sum(rows["value"]).as_py() or 0)
 
 
 def judge_trace(table: pa.Table, contract: Contract, stopped: str, stuck: int = 0) -> Verdict:
-    """Judge what can be judged from a trace alone; ``stopped`` says whether the run came to its end."""
+    """Judge everything that a trace alone allows; ``stopped`` tells whether the run came to its end."""
     checks = contract.checks(stopped)
     rows = without_unshown(evidence(table))
     placed = is_placed(rows, contract)
     nodes = rows["node"].to_numpy().astype(np.int64)
     if contract.returns:
         rows = separate_incarnations(rows)
-    lives = lives_in(rows, contract.remembers)
-    lanes = lanes_of(rows, lives)
-    losses = losses_in(rows, lanes)
+    incarnations = incarnations_in(rows, contract.remembers)
+    of_rows = incarnations_of(rows, incarnations)
+    losses = losses_in(rows, of_rows)
     holes_in = UNSPECIFIED if contract.holes_in is None else ORDER_NAMES.index(contract.holes_in)
     findings = judge(
         rows,
@@ -91,8 +97,8 @@ def judge_trace(table: pa.Table, contract: Contract, stopped: str, stuck: int = 
         COMPLETENESS in checks,
         ORDER_NAMES.index(contract.default),
         contract.leavers,
-        lives,
-        Excuses(lives.mortal, losses, contract.told, holes_in),
+        incarnations,
+        Excuses(incarnations.mortal, losses, contract.told, holes_in),
         stopped != FINISHED,
         contract.all_asked,
     )
@@ -100,33 +106,35 @@ def judge_trace(table: pa.Table, contract: Contract, stopped: str, stuck: int = 
     verdict.counts = {**findings.counts, STUCK: stuck}
     verdict.examples = {**findings.examples, STUCK: STUCK_TEXT}
     if TOTAL_ORDER in checks:
-        circles, circle = judge_total_order(rows.filter(placed), apart_from(rows, contract), lanes[placed])
+        circles, circle = judge_total_order(rows.filter(placed), apart_from(rows, contract), of_rows[placed])
         if contract.returns and circles == 0:
-            # A node that returns goes on in the order of total publications that it had begun.
+            # A restarted node continues the order of total publications that it had begun.
             first = is_first_delivery(rows, nodes)
             sources = pc.unique(rows["source"]).to_pylist()
             circles, circle = judge_total_order(rows.filter(first), sources, nodes[first])
         verdict.counts[TOTAL_ORDER], verdict.examples[TOTAL_ORDER] = circles, circle or ""
     if HOLES in checks:
-        # Of nodes that fail or join all words are believed.
-        said = [loss for loss in losses if lives.node(loss[0]) not in lives.changing]
-        verdict.counts[HOLES] = judge_words(verdict, contract, said, deliveries_in(rows, lives.changing), lives.mortal)
+        # Reports of nodes that fail or join count as right.
+        said = [loss for loss in losses if incarnations.node(loss[0]) not in incarnations.changing]
+        verdict.counts[HOLES] = judge_words(
+            verdict, contract, said, deliveries_in(rows, incarnations.changing), incarnations.mortal
+        )
     return verdict
 
 
 def add_requests(verdict: Verdict, complaints: list[str]) -> None:
-    """Add whether what the application asked for happened."""
+    """Add the complaints about requests of the application."""
     verdict.counts[REQUESTS] = len(complaints)
     verdict.examples[REQUESTS] = "".join(complaints[:1])
 
 
 def apart_from(rows: pa.Table, contract: Contract) -> Collection[int]:
-    """The sources of whose publications only the total ones are in one order with others."""
+    """The sources of which only total publications are in one order with others."""
     return pc.unique(rows["source"]).to_pylist() if contract.weaker_pass else contract.apart
 
 
 def is_placed(rows: pa.Table, contract: Contract) -> npt.NDArray[np.bool_]:
-    """For each row, whether it is to be in one order with others: a majority had the publication in time."""
+    """For each row, whether it must be in one order with others: a majority had the publication in time."""
     placed = np.ones(len(rows), np.bool_)
     gone = publications_apart(rows) if contract.secured and TOTAL_ORDER in contract.always else set()
     if gone:
@@ -139,7 +147,7 @@ def is_placed(rows: pa.Table, contract: Contract) -> npt.NDArray[np.bool_]:
 def judge_words(
     verdict: Verdict, contract: Contract, losses: list[Loss], delivered: set[Delivery], mortal: Collection[int]
 ) -> int:
-    """How often a node said what is not so, or passed over something without a word."""
+    """The number of wrong loss reports and of unreported holes."""
     false = wrong_words(losses, delivered)
     excused = contract.told == TOLD_ALWAYS or contract.holes_in is not None or contract.counts_all
     accused = [] if excused else [loss for loss in losses if contract.told != TOLD_FAILED or loss[2] not in mortal]
@@ -149,22 +157,22 @@ def judge_words(
 
 
 def text_of_holes(false: int, accused: int, unspoken: int) -> str:
-    """What was wrong with what nodes said to be lost, in words; empty if nothing was."""
+    """The violations in loss reports, in words; empty without violations."""
     found = {
-        f"{false} were said to be lost twice, or were delivered all the same": false,
-        f"{accused} were said to be lost, whose publishers live": accused,
-        f"{unspoken} were passed over without a word": unspoken,
+        f"{false} were reported as lost twice, or were delivered": false,
+        f"{accused} were reported as lost though their publishers are up": accused,
+        f"{unspoken} were passed over without a report": unspoken,
     }
     return ", and ".join(text for text, count in found.items() if count)
 
 
 def wrong_words(losses: Collection[Loss], delivered: set[Delivery]) -> int:
-    """How often something was said to be lost twice, or was delivered there all the same."""
+    """The number of losses that were reported twice, or were delivered at the same node."""
     return len(losses) - len(set(losses) - delivered)
 
 
 def unspoken_holes(losses: Collection[Loss], delivered: set[Delivery]) -> int:
-    """How many numbers before the last that a node delivered of a source it neither delivered nor said to be lost."""
+    """Count publications before the last of a source at a node that were neither delivered nor reported as lost."""
     had = delivered | set(losses)
     last: dict[tuple[int, int, int], int] = {}
     for node, topic, source, sequence in had:
@@ -173,7 +181,7 @@ def unspoken_holes(losses: Collection[Loss], delivered: set[Delivery]) -> int:
 
 
 def deliveries_in(rows: pa.Table, changing: Collection[int]) -> set[Delivery]:
-    """What was delivered by nodes that live all the time, which have one lane."""
+    """The deliveries of nodes that are up all the time, which have one incarnation."""
     deliveries = rows.filter(pc.equal(rows["event"], "deliver"))
     columns = (deliveries[name].to_pylist() for name in ("node", "topic", "source", "sequence"))
     return {(node, topic or 0, *name) for node, topic, *name in zip(*columns, strict=True) if node not in changing}

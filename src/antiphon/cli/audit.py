@@ -1,4 +1,4 @@
-"""``antiphon audit``: judge the traces of a run, live or simulated."""
+"""``antiphon audit``: judges the traces of a run, live or simulated."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from antiphon.audit.report import Audit
 
 COUNTS = ("messages", "deliveries")
-"""What is printed of an audit; each count and each violation of a check is among the quantities."""
+"""The printed counts of an audit; each count and each violation of a check is a defined quantity."""
 
 
 def audit(
@@ -29,19 +29,17 @@ def audit(
         list[Path],
         typer.Argument(metavar="TRACE...", help="Trace files, or directories of them.", show_default=False),
     ],
-    spark: Annotated[
-        bool, typer.Option("--spark", help="Let Spark judge, as it does by itself where a trace is large.")
-    ] = False,
+    spark: Annotated[bool, typer.Option("--spark", help="Judge on Spark; large traces always are.")] = False,
     master: Annotated[
-        str | None, typer.Option("--master", help="Let a Spark cluster judge, such as spark://host:7077.")
+        str | None, typer.Option("--master", help="Judge on a Spark cluster, such as spark://host:7077.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
 ) -> None:
     """Judge a run: is anything lost, duplicated, invented or out of order?
 
-    The traces of all live nodes of a run are given together. The trace of a simulated run is one file. What a live
-    campaign has kept is its directory. The judge knows no protocol: it keeps its own clocks. Large traces are judged by
-    Spark. A broken promise is exit code 1.
+    Give the traces of all live nodes of a run together, the one trace file of a simulated run, or the directory that a
+    live campaign has kept. The judge knows no protocol: it keeps its own clocks. Spark judges large traces. A broken
+    promise is exit code 1.
 
     Example: antiphon up -n 4 --trace traces    and, when it has ended: antiphon audit traces
     """
@@ -60,7 +58,7 @@ def audit(
 
 
 def judging(on_spark: bool, master: str | None = None) -> AbstractContextManager[Judge]:
-    """A judge of one run or more: this process, or Spark if that is wanted or there is much to judge."""
+    """A judge of one or more runs: in this process, or on Spark if that is requested or the trace is large."""
     from antiphon.audit import auditor
     from antiphon.simulator.scenario.audited import SCENARIOS
 
@@ -68,7 +66,7 @@ def judging(on_spark: bool, master: str | None = None) -> AbstractContextManager
 
 
 def start_spark(master: str | None) -> AbstractContextManager[SparkSession]:
-    """Spark, here or on a cluster."""
+    """Start Spark, here or on a cluster."""
     from antiphon.pipeline.session import SessionOptions, spark_session
 
     return spark_session("antiphon audit", SessionOptions(master=master, memory="2g"))
@@ -96,10 +94,12 @@ def show(found: Audit) -> None:
             for line in check.story:
                 output.console.print(f"  {escape(line)}")
     if found.losses:
-        output.console.print(f"Nodes have said {found.losses:,} times that something is lost to them.")
+        output.console.print(f"Nodes reported {found.losses:,} losses.")
     for sentence in found.unjudged:
         output.console.print(escape(sentence))
     if found.missing_nodes:
         nodes = ", ".join(map(str, found.missing_nodes))
-        output.console.print(f"There is no trace of the publishers {nodes}; their publications were judged in part.")
+        output.console.print(
+            f"The traces of the publishers {nodes} are missing; their publications were judged in part."
+        )
     output.console.print("[bold red]violated[/]" if found.verdict == VIOLATED else "[bold green]nothing violated[/]")

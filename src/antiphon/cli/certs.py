@@ -1,4 +1,4 @@
-"""``antiphon certs``: an authority for development, certificates of nodes and clients, and tokens."""
+"""``antiphon certs``: makes an authority for development, certificates of nodes and clients, and tokens."""
 
 from __future__ import annotations
 
@@ -19,34 +19,32 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 @app.callback()
 def certs(
     context: typer.Context,
-    out: Annotated[Path, typer.Option("--out", metavar="DIRECTORY", help="Where the files are written.")] = Path(
-        "certs"
-    ),
+    out: Annotated[Path, typer.Option("--out", metavar="DIRECTORY", help="The directory to write to.")] = Path("certs"),
     node: Annotated[
         list[str] | None,
         typer.Option("--node", metavar="NAME", help="A certificate for this node; repeatable.", show_default=False),
     ] = None,
     client: Annotated[
         list[str] | None,
-        typer.Option("--client", metavar="NAME", help="One for this client; repeatable.", show_default=False),
+        typer.Option("--client", metavar="NAME", help="A certificate for this client; repeatable.", show_default=False),
     ] = None,
     host: Annotated[
         list[str] | None,
         typer.Option(
             "--host",
             metavar="HOST",
-            help="A host, by name or address, at which the nodes live; repeatable. This machine alone without it.",
+            help="A host name or address of the nodes; repeatable. By default this machine alone.",
             show_default=False,
         ),
     ] = None,
-    days: Annotated[int, typer.Option(min=1, max=3650, help="For how long they are valid.")] = 365,
+    days: Annotated[int, typer.Option(min=1, max=3650, help="Days until the certificates expire.")] = 365,
     json: Json = False,
 ) -> None:
     """Make an authority, and certificates of nodes and clients that it signs; or, with [bold]token[/], a token.
 
-    Without names there is one certificate for a node and one for a client, called node and client. If the directory
-    holds an authority already, that one signs. Nothing is overwritten, and only you can read the files. This is meant
-    for development and small clusters; larger ones have their own authority, which may sign the same.
+    Without names it makes one certificate for a node and one for a client, called node and client. If the directory has
+    an authority already, that one signs. Nothing is overwritten, and only you can read the files. This is meant for
+    development and small clusters; larger ones have an authority of their own.
 
     Example: antiphon certs --node alpha --node beta --host 10.0.0.1 --host 10.0.0.2 --client shop
     """
@@ -60,8 +58,8 @@ def certs(
     wanted = [(NODE, name) for name in nodes or ()] + [(CLIENT, name) for name in clients or ()]
     names = [name for _, name in wanted]
     if len(set(names)) != len(names):
-        raise UsageError("each node and client has a name of its own, as each has files of its own; rename one")
-    # Before anything is written: all of it, or nothing.
+        raise UsageError("two nodes or clients have the same name, and files are named after them; rename one")
+    # Checked before anything is written: either all files are written, or none.
     for name in names:
         check_absent(out, name)
     is_new = not Authority.exists_in(out)
@@ -78,7 +76,7 @@ def certs(
 
 
 def print_next(authority: Path, made: list[tuple[str, Path, Path]]) -> None:
-    """Say how the files are used."""
+    """Print how the files are used."""
     from antiphon.transport.tls import NODE
 
     trust = f"--tls-authority {shlex.quote(str(authority))}"
@@ -86,12 +84,12 @@ def print_next(authority: Path, made: list[tuple[str, Path, Path]]) -> None:
     for role, certificate, key in made:
         own = f"--tls-certificate {shlex.quote(str(certificate))} --tls-key {shlex.quote(str(key))} {trust}"
         print(f"  antiphon node --listen HOST:PORT {own}" if role == NODE else f"  antiphon sub TOPIC {own}")
-    print(f"  keep {authority.with_suffix('.key')} away from nodes: whoever has it can be anybody")
+    print(f"  keep {authority.with_suffix('.key')} away from nodes: with it anyone can impersonate any node or client")
 
 
 @app.command("token")
 def token(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What the client is called.")] = "client",
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the client.")] = "client",
     out: Annotated[
         Path | None,
         typer.Option(
@@ -100,7 +98,7 @@ def token(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Make a token for a client, and the lines for the file of rights, which holds its hash alone.
+    """Make a token for a client, and print the lines for the rights file, which holds only its hash.
 
     Example: antiphon certs token shop --out shop.token
     """
@@ -109,7 +107,7 @@ def token(
     from antiphon.transport.tls import NAME_PATTERN
 
     if not NAME_PATTERN.fullmatch(name):
-        raise UsageError(f"{name!r} is no name for a client: use letters, digits, dots, - and _, 64 at most")
+        raise UsageError(f"{name!r} is not a valid name of a client: use letters, digits, dots, - and _, 64 at most")
     made = new_token()
     if out is not None:
         write_secret(out, f"{made}\n".encode())

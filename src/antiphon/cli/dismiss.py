@@ -1,4 +1,4 @@
-"""``antiphon dismiss``: go on in a tree or a cube without nodes that are gone for good."""
+"""``antiphon dismiss``: lets a tree or a cube continue without nodes that are gone for good."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def dismiss(
         bool, typer.Option("--json", help="Print the result as JSON and nothing else; needs --yes.")
     ] = False,
 ) -> None:
-    """Let a tree or a cube go on without nodes that do not exist any more.
+    """Let a tree or a cube continue without nodes that do not exist any more.
 
-    They order totally with a majority of their council. Nodes that crash keep their votes and return with them.
-    Nodes whose disks are lost do not return; if they are half of the council or more, somebody has to say so. Without
-    a name the nodes are listed that cannot be reached. On a cube each has the identifier of its first life.
+    Total order needs a majority of the council. Nodes that crash keep their votes and return with them. Nodes whose
+    disks are lost do not return; if they are half of the council or more, an operator must dismiss them. Without
+    arguments the command lists the unreachable nodes. On a cube each node has the identifier of its first incarnation.
 
     Example: antiphon dismiss --servers 10.0.0.1:7400    antiphon dismiss 4 5 6 7 --servers 10.0.0.1:7400
     """
@@ -57,27 +57,25 @@ def dismiss(
         return
     there = sorted(set(gone) - set(council["missing"]))
     if there:
-        raise UsageError(
-            f"node {there[0]} is there, or is not in the council; name nodes of {council['missing']} that are gone"
-        )
+        raise UsageError(f"node {there[0]} is reachable, or is not in the council; choose from {council['missing']}")
     if not yes and json:
-        raise UsageError("with --json nobody is asked for confirmation; say --yes")
+        raise UsageError("--json cannot ask for confirmation; add --yes")
     if not json:
         typer.echo(WHAT_IS_GIVEN_UP.format(named=", ".join(str(broker) for broker in gone)))
-    if not yes and not typer.confirm("Go on without them?"):
+    if not yes and not typer.confirm("Continue without them?"):
         raise typer.Exit(1)
     after = antiphon.run(tell(access, gone))
     show(after, json)
 
 
-async def council_at(access: running.Access) -> dict[str, Any]:
-    """What a broker knows of the council."""
+async def council_at(access: running.ServerAccess) -> dict[str, Any]:
+    """The council, as a broker knows it."""
     async with await running.connect_to_any(access) as client:
         return council_in(await client.status())
 
 
-async def tell(access: running.Access, gone: list[int]) -> dict[str, Any]:
-    """Tell a broker who is gone, and wait for what becomes of it."""
+async def tell(access: running.ServerAccess, gone: list[int]) -> dict[str, Any]:
+    """Tell a broker which nodes are gone, and wait for the new council."""
     async with await running.connect_to_any(access) as client:
         answer = await client.request(lambda number: DismissRequest(number, gone))
         assert isinstance(answer, DismissResponse), "the node answers what it was asked"
@@ -93,16 +91,16 @@ async def tell(access: running.Access, gone: list[int]) -> dict[str, Any]:
 
 
 def council_in(status: dict[str, Any]) -> dict[str, Any]:
-    """The part of a status that is about the council."""
+    """The council in a status."""
     if "council" not in status:
         raise UsageError(
-            "this node belongs neither to a tree with a quorum nor to a cube; only there nodes can be dismissed"
+            "this node belongs neither to a tree with a quorum nor to a cube; nodes can be dismissed only there"
         )
     return {name: status[name] for name in ("council", "missing", "orders_totally")}
 
 
 def show(council: dict[str, Any], json: bool) -> None:
-    """Say how the council stands."""
+    """Print the state of the council."""
     if json:
         output.print_json(council)
         return

@@ -1,4 +1,4 @@
-"""``antiphon explore``: every schedule of small systems in which a node crashes, at every step."""
+"""``antiphon explore``: follows every schedule of small systems in which a node crashes, at every step."""
 
 from __future__ import annotations
 
@@ -17,19 +17,23 @@ def explore(
         str, typer.Option("--only", metavar="WORDS", help="Only systems whose name has these words; default all.")
     ] = "",
     states: Annotated[
-        int, typer.Option("--states", metavar="N", min=1, help="Go on to the next system after so many states.")
+        int, typer.Option("--states", metavar="N", min=1, help="The most states to visit per system.")
     ] = 20_000,
     rounds: Annotated[
         int, typer.Option("--rounds", metavar="R", min=0, help="How often the timer of each node expires.")
     ] = 2,
     early_timers: Annotated[
-        int, typer.Option("--early-timers", metavar="T", min=0, help="How many of them while something is on its way.")
+        int,
+        typer.Option(
+            "--early-timers", metavar="T", min=0, help="How many timers may expire while messages are in transit."
+        ),
     ] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Follow every schedule of the cube through faults with two and three nodes, one of which crashes at every step.
+    """Follow every schedule of the fault-tolerant cube with two and three nodes, one of which crashes at every step.
 
-    The node fails for good, or comes back with its log. Exits with 1 if a schedule breaks a promise, and prints it.
+    The node fails for good, or restarts with its log. If a schedule breaks a promise, it is printed, and the exit code
+    is 1.
     """
     systems = [system for system in SMALL_SYSTEMS if only in system.name]
     if not systems:
@@ -49,7 +53,7 @@ def explore(
 
 
 def show(found: list[Explored]) -> None:
-    """The table for people, and the schedules that break a promise."""
+    """Print the table for people, and the schedules that break a promise."""
     table = Table(box=None, pad_edge=False)
     table.add_column("")
     for heading in ("node", "fails", "states", "steps", "ends", "seconds", "all"):

@@ -1,7 +1,7 @@
-"""Being asked to stop: once, by a key or a signal, however often it arrives.
+"""Requests to stop a command, by a key or a signal, each counted once.
 
-One request may arrive twice: ``timeout`` tells a process and then its group, and a key on a terminal reaches both a
-command and those that it started. Whatever comes within two seconds is the same request. Later ones are new.
+One request may arrive twice: ``timeout`` signals a process and then its group, and a key on a terminal reaches both a
+command and its children. Signals within two seconds count as one request. Later ones are new.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ REQUESTS = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def requests_to_stop() -> Iterator[None]:
-    """Let each request raise a KeyboardInterrupt, once. Who ignores keys, as in the background, goes on to do so."""
+    """Let each request raise a KeyboardInterrupt, once. A process that ignores keys, as in the background, continues
+    to.
+    """
     last = -SAME_REQUEST_SECONDS
 
     def stop(_: int, __: FrameType | None) -> None:
@@ -41,7 +43,7 @@ def requests_to_stop() -> Iterator[None]:
 
 
 def first_request() -> asyncio.Event:
-    """Set by the first request; the next one that is not the same is not answered politely any more."""
+    """An event that the first request sets; the next different request ends the process at once."""
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
     first = 0.0

@@ -1,4 +1,4 @@
-"""What commands share that run many simulations as one job on Spark: options, progress, and how they are stopped."""
+"""Shared by commands that run many simulations as one job on Spark: options, progress, and interruption."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ Cores = Annotated[
 def run_with_progress(
     job: Job[Any, Any], title: str, run: Callable[[Watcher], None], then: Callable[[output.Steps], None]
 ) -> None:
-    """Run a job with a bar that says how many units are done, running and left; ``then`` is called at every look.
+    """Run a job with a bar that shows how many units are done, running and left; ``then`` is called at every update.
 
-    Whoever interrupts it is told what is finished; the exit code is then 130.
+    On an interrupt it prints what is finished, and the exit code is 130.
     """
     total = len(job.units)
     with output.progress(title, total) as steps:
@@ -60,7 +60,7 @@ Answer = TypeVar("Answer")
 
 
 def interruptible(work: Callable[[], Answer]) -> Answer:
-    """Do work of Spark on another thread: its connection cannot be interrupted in the middle of a question."""
+    """Run Spark work on another thread, because its connection cannot be interrupted in the middle of a call."""
     answers: list[Answer] = []
     errors: list[BaseException] = []
 
@@ -81,7 +81,7 @@ def interruptible(work: Callable[[], Answer]) -> Answer:
 
 @contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
-    """Let a polite request to stop be answered as politely as a key: Spark is stopped and its files are removed."""
+    """Treat SIGTERM like an interrupt key: Spark is stopped and its files are removed."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield

@@ -81,20 +81,20 @@ def run(
     gather_ms: GatherMs = 50,
     patience_ms: PatienceMs = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where the history and what nodes log is kept.")
+        Path | None, typer.Option(metavar="DIR", help="The folder for the history and the logs of nodes.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
 ) -> None:
-    """Run a workload against nodes in processes of their own, through a network with latency and partitions.
+    """Run a workload against nodes in separate processes, through a network with latency and partitions.
 
-    Options are named as Maelstrom names them. The history is judged by a checker that knows nothing else: nothing
-    acknowledged may be lost, and logs must have one order. If anything is violated the exit code is 1.
+    Options have Maelstrom's names. A checker that knows only the history judges it: no acknowledged value may be lost,
+    and logs must have one order. If anything is violated the exit code is 1.
 
     Example: [bold]antiphon maelstrom run --node-count 25 --latency 100 --rate 100 --nemesis partition[/]
     """
-    from antiphon.maelstrom.runner import Plan, run_plan
+    from antiphon.maelstrom.runner import RunPlan, run_plan
 
-    plan = Plan(
+    plan = RunPlan(
         workload=workload,
         node_count=node_count,
         concurrency=concurrency,
@@ -121,7 +121,7 @@ def run(
 
 
 def own_command(workload: str, fan_out: int, gather_ms: int, patience_ms: int | None) -> list[str]:
-    """What runs a node of ours; it imports less than the ``antiphon`` command does."""
+    """The command that runs a node of ours; it imports less than the ``antiphon`` command does."""
     options = ["--workload", workload, "--fan-out", str(fan_out), "--gather-ms", str(gather_ms)]
     if patience_ms is not None:
         options += ["--patience-ms", str(patience_ms)]
@@ -135,7 +135,7 @@ def show(found: dict[str, Any]) -> None:
     table.add_column()
     for name, counts in found["operations"].items():
         about = f"{counts['ok']:,} of {counts['invoke']:,} succeeded"
-        table.add_row(name, f"{about}, {counts['fail']:,} failed, of {counts['info']:,} nobody knows")
+        table.add_row(name, f"{about}, {counts['fail']:,} failed, {counts['info']:,} unknown")
     messages = found["messages"]
     lost = f", {messages['servers_lost']:,} of them lost" if messages["servers_lost"] else ""
     table.add_row("messages", f"{messages['servers']:,} between nodes{lost}")

@@ -1,6 +1,6 @@
 """The ``antiphon`` command: one module per subcommand, one place where errors become exit codes.
 
-Exit codes: 0 fine, 1 a check failed or the world did something wrong, 2 misuse.
+Exit codes: 0 fine, 1 a check or the environment failed, 2 misuse.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ ELSEWHERE = {
 
 
 def refusal(name: str) -> Callable[[], None]:
-    """A command that says which distribution it is part of."""
+    """A command that names its distribution and how to install it."""
 
     def refuse() -> None:
         raise UsageError(f"antiphon {name} is part of {LABORATORY}; install it with: pip install {LABORATORY}")
@@ -100,7 +100,7 @@ def refusal(name: str) -> Callable[[], None]:
 
 
 def add_plugged_commands() -> None:
-    """Add the commands of other distributions, and for those of the laboratory a hint where it is missing."""
+    """Add the commands of other distributions; without the laboratory, its commands say how to install it."""
     found = plugins(COMMANDS)
     for name, command in found.items():
         if isinstance(command, typer.Typer):

@@ -1,4 +1,4 @@
-"""``antiphon metrics``: measure a trace, live or simulated."""
+"""``antiphon metrics``: measures a trace, live or simulated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from antiphon.pipeline.measures import Metric
 
 ROWS_SHOWN = 20
-"""What is longer is cut for people; as JSON everything is printed."""
+"""Longer tables are cut for people; JSON has all rows."""
 
 
 class Measured(msgspec.Struct):
@@ -78,7 +78,7 @@ def metrics(
 
 
 def measurable(chosen: list[Metric], has_copies: bool, named: bool) -> list[Metric]:
-    """The metrics that a trace can feed; one that was asked for by name must be among them."""
+    """The metrics that a trace supports; one that was requested by name must be among them."""
     possible = [each for each in chosen if has_copies or each.level == "deliveries"]
     if named and len(possible) < len(chosen):
         left = next(each for each in chosen if each not in possible)
@@ -87,7 +87,7 @@ def measurable(chosen: list[Metric], has_copies: bool, named: bool) -> list[Metr
 
 
 def measure(session: SparkSession, files: list[Path], chosen: list[Metric]) -> list[Measured]:
-    """Measure with a Spark that runs."""
+    """Measure with a running Spark."""
     from antiphon.audit.spark.traces import open_trace
 
     frame = open_trace(session, files).frame
@@ -101,7 +101,7 @@ def measure(session: SparkSession, files: list[Path], chosen: list[Metric]) -> l
 
 
 def for_live(measured: Measured, names: dict[int, str]) -> Measured:
-    """A metric of live nodes: times in milliseconds or seconds and not in ticks, and topics by their names."""
+    """A metric of live nodes: times in milliseconds or seconds instead of ticks, and topics by name."""
     unit, rows = measured.unit, measured.rows
     if unit == "ticks":
         unit = "milliseconds"
@@ -121,7 +121,7 @@ def for_live(measured: Measured, names: dict[int, str]) -> Measured:
 
 
 def in_milliseconds(name: str, value: Any) -> Any:
-    """A value of a row about times, which also has names and counts."""
+    """A value of a row about times; names and counts are left as they are."""
     from antiphon.pipeline.measures import PERCENTILES
 
     is_time = name in ("mean", "minimum", "maximum", "from", "to", *PERCENTILES)
@@ -129,7 +129,7 @@ def in_milliseconds(name: str, value: Any) -> Any:
 
 
 def show_list(json: bool) -> None:
-    """Print what can be measured."""
+    """Print the metrics and their definitions."""
     from antiphon.pipeline.metrics import METRICS
 
     if json:

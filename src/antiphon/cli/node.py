@@ -19,7 +19,7 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 def setting(metavar: str, meaning: str) -> Any:
-    """A flag that stands for the field of :class:`antiphon.node.settings.Settings` with the same name."""
+    """A flag for the field of :class:`antiphon.node.settings.Settings` with the same name."""
     return typer.Option(metavar=metavar, help=meaning, show_default=False, rich_help_panel="Settings")
 
 
@@ -33,12 +33,14 @@ def node(
         Path | None,
         typer.Option(metavar="FILE.toml", help="Settings with the names of the flags; flags win.", show_default=False),
     ] = None,
-    listen: Annotated[Word, setting("HOST:PORT", "Where others connect; port 0 takes a free one, the default.")] = None,
-    advertise: Annotated[Word, setting("HOST:PORT", "The address that others are told.")] = None,
+    listen: Annotated[
+        Word, setting("HOST:PORT", "The address to listen at; port 0, the default, takes a free one.")
+    ] = None,
+    advertise: Annotated[Word, setting("HOST:PORT", "The address that other nodes and clients use.")] = None,
     join: Annotated[
         list[str] | None, setting("HOST:PORT", "A node of the cluster; repeatable. None: found one.")
     ] = None,
-    data: Annotated[Word, setting("DIRECTORY", "Where the log is kept.")] = None,
+    data: Annotated[Word, setting("DIRECTORY", "The directory of the log.")] = None,
     durability: Annotated[
         Word, setting("disk|memory", "When a message is accepted; disk is the default with --data.")
     ] = None,
@@ -46,20 +48,20 @@ def node(
     tree: Annotated[Word, setting("FILE.toml", "With fabric tree: all its brokers, the same file for each.")] = None,
     gossip: Annotated[Word, setting("FILE.toml", "With fabric gossip: how nodes behave, unless by default.")] = None,
     order: Annotated[
-        Word, setting("none|fifo|causal|total", "For messages that do not name one; the default is causal.")
+        Word, setting("none|fifo|causal|total", "The order of messages that do not name one; the default is causal.")
     ] = None,
     cluster: Annotated[
         Word, setting("NAME", "Nodes of different clusters do not talk; the default is antiphon.")
     ] = None,
-    retention_bytes: Annotated[Number, setting("BYTES", "How much of each topic is kept; the default is all.")] = None,
-    retention_seconds: Annotated[
-        Seconds, setting("S", "For how long messages are kept; the default is for ever.")
+    retention_bytes: Annotated[
+        Number, setting("BYTES", "The size of the log of each topic; the default is unlimited.")
     ] = None,
+    retention_seconds: Annotated[Seconds, setting("S", "How long messages are kept; the default is for ever.")] = None,
     keep: Annotated[
         list[str] | None,
         setting("TOPIC", "A topic or pattern of which the node is a member from the start; repeatable."),
     ] = None,
-    window: Annotated[Number, setting("N", "Batches under way per topic before publishers wait; 64.")] = None,
+    window: Annotated[Number, setting("N", "Batches in transit per topic before publishers wait; 64.")] = None,
     window_bytes: Annotated[Number, setting("BYTES", "The same in bytes; 16 MiB.")] = None,
     pending_bytes: Annotated[
         Number, setting("BYTES", "Bytes that wait for the disk before publishers wait; 64 MiB.")
@@ -67,36 +69,36 @@ def node(
     backlog_bytes: Annotated[
         Number, setting("BYTES", "Bytes of all clients that wait before they do; 256 MiB.")
     ] = None,
-    gather_seconds: Annotated[Seconds, setting("S", "How long what is sent waits for more; 0, not at all.")] = None,
+    gather_seconds: Annotated[Seconds, setting("S", "How long a message waits for others to share a frame; 0.")] = None,
     aggregate: Annotated[
         bool | None, setting("", "Refused for live nodes: a cluster that aggregates stalls when a node fails.")
     ] = None,
-    maximum_nodes: Annotated[Number, setting("N", "No more than these are in the cluster; 1024.")] = None,
-    maximum_clients: Annotated[Number, setting("N", "No more clients are served; 1024.")] = None,
-    maximum_topics: Annotated[Number, setting("N", "Clients may use no new topics beyond these; 65536.")] = None,
-    client_topics: Annotated[Number, setting("N", "On so many topics a client may publish or subscribe; 1024.")] = None,
-    join_seconds: Annotated[Seconds, setting("S", "How long to look for a place in the cluster; 15.")] = None,
+    maximum_nodes: Annotated[Number, setting("N", "The most nodes in the cluster; 1024.")] = None,
+    maximum_clients: Annotated[Number, setting("N", "The most clients of this node; 1024.")] = None,
+    maximum_topics: Annotated[Number, setting("N", "The most topics that clients may create; 65536.")] = None,
+    client_topics: Annotated[Number, setting("N", "The most topics of a client; 1024.")] = None,
+    join_seconds: Annotated[Seconds, setting("S", "How long to try to join the cluster; 15.")] = None,
     leave_seconds: Annotated[Seconds, setting("S", "How long to wait for an orderly leave; 10.")] = None,
     lost_seconds: Annotated[
-        Seconds, setting("S", "How long another node may give no sign of life before it counts as lost; 5.")
+        Seconds, setting("S", "How long another node may be silent before it counts as lost; 5.")
     ] = None,
-    forget_seconds: Annotated[
-        Seconds, setting("S", "How long a node of a cube that is out of reach is expected back; 600.")
-    ] = None,
-    metrics: Annotated[Word, setting("HOST:PORT", "Where to answer /metrics, /status, /health and /ready.")] = None,
+    forget_seconds: Annotated[Seconds, setting("S", "How long a cube waits for an unreachable node; 600.")] = None,
+    metrics: Annotated[Word, setting("HOST:PORT", "The address of /metrics, /status, /health and /ready.")] = None,
     tls_certificate: Annotated[Word, setting("FILE.pem", "The certificate of this node (antiphon certs).")] = None,
     tls_key: Annotated[Word, setting("FILE.key", "Its key.")] = None,
-    tls_authority: Annotated[Word, setting("FILE.pem", "The authority that signs those of nodes and clients.")] = None,
-    rights: Annotated[Word, setting("FILE.toml", "What each client may do; read again when it changes.")] = None,
+    tls_authority: Annotated[
+        Word, setting("FILE.pem", "The authority that signs the certificates of nodes and clients.")
+    ] = None,
+    rights: Annotated[Word, setting("FILE.toml", "The rights of clients; read again when the file changes.")] = None,
     handshake_seconds: Annotated[
-        Seconds, setting("S", "How long whoever connects may take to say who it is; 5.")
+        Seconds, setting("S", "How long a new connection may take to identify itself; 5.")
     ] = None,
     insecure: Annotated[
         bool | None,
-        setting("", "Listen without TLS where other machines can connect: whoever can, may do everything."),
+        setting("", "Listen without TLS where other machines can connect: each of them may do everything."),
     ] = None,
-    trace: Annotated[Word, setting("FILE", "A .parquet or .arrow file for what this node delivers.")] = None,
-    log_level: Annotated[LogLevel, typer.Option(help="What is logged, on standard error.")] = "info",
+    trace: Annotated[Word, setting("FILE", "A .parquet or .arrow file for the trace of this node.")] = None,
+    log_level: Annotated[LogLevel, typer.Option(help="The lowest level to log, on standard error.")] = "info",
     log_json: Annotated[bool, typer.Option("--log-json", help="Log one JSON object per line.")] = False,
     until_input_ends: Annotated[
         bool, typer.Option("--until-input-ends", help="Leave when standard input ends, as under a supervisor.")
@@ -105,12 +107,12 @@ def node(
         bool,
         typer.Option("--join-when-told", help="Join the cluster when a line comes on standard input.", hidden=True),
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Say that the node is ready as one line of JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Announce the ready node as one line of JSON.")] = False,
 ) -> None:
-    """Run one node until it is told to stop (SIGTERM or Ctrl-C); it then leaves the cluster in an orderly way.
+    """Run one node until it is told to stop (SIGTERM or Ctrl-C); it then leaves the cluster orderly.
 
-    When the node is in the cluster it prints its address. On SIGHUP it reads the rights of clients again. What the
-    settings mean is described in docs/operations.md.
+    The node prints its address when it has joined the cluster. On SIGHUP it reads the rights of clients again.
+    docs/operations.md describes the settings.
 
     Example: antiphon node --listen 127.0.0.1:7401 --join 127.0.0.1:7400 --data ./data-1
     """
@@ -133,7 +135,7 @@ async def begin(settings: Settings) -> Node:
 
 
 async def serve(settings: Settings, as_json: bool, until_input_ends: bool, join_when_told: bool = False) -> None:
-    """From start to leave."""
+    """Serve from start to leave."""
     stop = running.until_signal()
     standard_input = running.StandardInput() if until_input_ends or join_when_told else None
     if standard_input is not None and join_when_told and not await running.first_of(standard_input.told(), stop):
@@ -154,7 +156,7 @@ async def serve(settings: Settings, as_json: bool, until_input_ends: bool, join_
 
 
 def announce(started: Node, as_json: bool) -> None:
-    """Say where the node is, for people or for programs."""
+    """Announce the address of the node, for people or for programs."""
     about: dict[str, object] = {"node": started.identifier, "address": started.address}
     if started.metrics_address:
         about["metrics"] = started.metrics_address

@@ -1,4 +1,4 @@
-"""How commands talk: results on standard output, everything else on standard error."""
+"""Output of commands: results on standard output, everything else on standard error."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import antiphon.kernel.process
 SECONDS_BETWEEN_LINES = 2.0
 
 PLAIN_WIDTH = 120
-"""Columns where there is no terminal: wide enough for every table, so that no line is broken in two."""
+"""The width where there is no terminal: enough for every table, so that no line is broken in two."""
 
 console = Console(highlight=False, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else PLAIN_WIDTH)
 errors = Console(stderr=True, highlight=False)
@@ -32,19 +32,19 @@ def is_compiled() -> bool:
 
 
 def complain(sentence: str) -> None:
-    """Say what went wrong, on standard error."""
-    # A sentence may speak of [[fault]] or [network], which are no markup.
+    """Print an error, on standard error."""
+    # A sentence may contain [[fault]] or [network], which are not markup.
     errors.print(f"[bold red]antiphon:[/] {escape(sentence)}", soft_wrap=True)
 
 
 def warn_if_not_compiled() -> None:
-    """Say once, before long work, that it could be faster."""
+    """Say once, before long work, that compiled modules would be faster."""
     if not is_compiled():
         errors.print("antiphon: running without compiled modules (no C compiler at set-up): about 8 times slower")
 
 
 def end_with(found: dict[str, Any], as_json: bool, show: Callable[[dict[str, Any]], None], has_failed: bool) -> None:
-    """Print what was found, for programs or for people, and end with 1 if it is a failure."""
+    """Print a result, for programs or for people, and end with 1 if it is a failure."""
     if as_json:
         print_json(found)
     else:
@@ -95,7 +95,7 @@ class Steps:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Take the bar away while something else is printed."""
+        """Hide the bar while something else is printed."""
         if self._bar is not None:
             self._bar.stop()
         yield
@@ -107,7 +107,7 @@ class Steps:
         self.reach(self._done + 1, what)
 
     def reach(self, done: int, what: str) -> None:
-        """So many steps are done by now; they may be as many as before."""
+        """Set the number of finished steps; it may be the same as before."""
         finishes = done == self._total and self._done < done
         self._done = done
         if self._bar is not None and self._task is not None:

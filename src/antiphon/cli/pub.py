@@ -1,4 +1,4 @@
-"""``antiphon pub``: publish what is given, what comes on standard input, or a load."""
+"""``antiphon pub``: publishes arguments, lines of standard input, or a generated load."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from antiphon.client.client import Client
 
 GROUPS_IN_FLIGHT = 48
-"""Fewer than a client lets batches be under way, so that what waits in it stays short."""
+"""Fewer batches than a client may have in transit, so that its queue stays short."""
 
 LOAD_GROUP = 256
 PACE_SECONDS = 0.005
-"""How often a load of a given rate sends what is due."""
+"""How often a load with a rate sends the messages that are due."""
 
 DEFAULT_SIZE = 100
 
@@ -48,7 +48,7 @@ def pub(
     token_file: running.TokenFile = None,
     order: Annotated[
         Literal["none", "fifo", "causal", "total"] | None,
-        typer.Option(help="How the messages are ordered; causal unless told otherwise.", show_default=False),
+        typer.Option(help="The order of the messages; causal by default.", show_default=False),
     ] = None,
     key: Annotated[
         list[str] | None,
@@ -62,15 +62,15 @@ def pub(
     ] = None,
     ttl: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="Nobody is shown the messages after that.", show_default=False),
+        typer.Option(metavar="SECONDS", help="Messages are not shown to new readers after that.", show_default=False),
     ] = None,
     count: Annotated[
-        int | None, typer.Option(min=1, help="Publish a load: so many messages.", show_default=False)
+        int | None, typer.Option(min=1, help="Publish a generated load of this many messages.", show_default=False)
     ] = None,
     size: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="BYTES", help=f"Bytes of each message of a load; {DEFAULT_SIZE}.", show_default=False
+            min=1, metavar="BYTES", help=f"The size of each message of a load; {DEFAULT_SIZE}.", show_default=False
         ),
     ] = None,
     rate: Annotated[
@@ -79,16 +79,16 @@ def pub(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Publish messages; returns when all are accepted. What accepted means is described in docs/guarantees.md.
+    """Publish messages; returns when all are accepted. docs/guarantees.md says what that promises.
 
-    If some are not accepted it says how many and why, and ends with 1.
+    If some are not accepted it prints how many and why, and ends with 1.
 
     Examples: antiphon pub room "why?"    seq 1000 | antiphon pub numbers    antiphon pub load --count 100000
     """
     import antiphon
 
     if count is None and (size is not None or rate is not None):
-        raise UsageError("--size and --rate describe a load; say how many messages with --count")
+        raise UsageError("--size and --rate describe a load; give the number of messages with --count")
     if count is not None and values:
         raise UsageError("--count makes its own messages; give either values or --count")
     if rate is not None and not rate > 0:
@@ -109,48 +109,48 @@ def pub(
 
 @dataclass
 class Sent:
-    """What became of the messages."""
+    """The fate of the messages."""
 
     node: str = ""
     accepted: int = 0
     seconds: float = 0.0
-    # What was sent and is not known to be accepted yet, in the groups in which it was sent.
+    # Messages that are not known to be accepted yet, in the groups in which they were sent.
     _pending: deque[list[Publishing]] = field(default_factory=deque)
 
     @property
     def messages_per_second(self) -> float:
-        """From the first publication to the last acceptance."""
+        """The rate from the first publication to the last acceptance."""
         return self.accepted / self.seconds if self.seconds > 0 else 0.0
 
     def add(self, group: list[Publishing]) -> None:
-        """Some more messages."""
+        """Add more messages."""
         self._pending.append(group)
 
     async def settle(self, client: Client, groups_left: int) -> None:
-        """Wait until no more than so many groups are under way; raises if something was not accepted."""
+        """Wait until at most so many groups are in transit; raises if a message was not accepted."""
         while self._pending and (len(self._pending) > groups_left or self._pending[0][-1].done()):
             group = self._pending[0]
             for publishing in group:
                 await publishing.settled()
             if not all(publishing.is_accepted for publishing in group):
-                # It also says how many there were.
+                # The error also says how many there were.
                 await client.flush()
             self._pending.popleft()
             self.accepted += len(group)
 
     def forget(self) -> None:
-        """Nobody waits for the rest: count what was accepted."""
+        """Stop waiting: count the messages that were accepted."""
         while self._pending:
             self.accepted += sum(publishing.is_accepted for publishing in self._pending.popleft())
 
 
 async def publish_all(
-    access: running.Access,
+    access: running.ServerAccess,
     topic: str,
     options: dict[str, Any],
     source: AsyncIterator[list[bytes]],
 ) -> Sent:
-    """Publish whatever the source gives, until it ends or somebody says stop."""
+    """Publish the messages of the source, until it ends or a signal stops it."""
     stop = running.until_signal()
     sent = Sent()
     client = await running.connect_to_any(access)
@@ -171,7 +171,7 @@ async def publish_all(
 async def publish_from(
     source: AsyncIterator[list[bytes]], client: Client, topic: str, options: dict[str, Any], sent: Sent
 ) -> None:
-    """Publish with many batches under way."""
+    """Publish with many batches in transit."""
     started = 0.0
     try:
         async for values in source:
@@ -191,7 +191,7 @@ async def given(values: list[str]) -> AsyncIterator[list[bytes]]:
 
 
 async def typed_lines() -> AsyncIterator[list[bytes]]:
-    """The lines of standard input, in pieces that keep what waits short."""
+    """The lines of standard input, in pieces that keep queues short."""
     if sys.stdin.isatty():
         output.errors.print("antiphon: each line is a message; end with Ctrl-D")
     async for lines in running.StandardInput().lines():
@@ -200,7 +200,7 @@ async def typed_lines() -> AsyncIterator[list[bytes]]:
 
 
 async def load(count: int, size: int, rate: float | None) -> AsyncIterator[list[bytes]]:
-    """Numbered messages of one size, as fast as they are taken or at a rate."""
+    """Numbered messages of one size, as fast as they are accepted or at a rate."""
     made = 0
     started = time.perf_counter()
     while made < count:
@@ -228,7 +228,7 @@ def headers_from(words: list[str]) -> dict[str, bytes] | None:
 
 
 def report(sent: Sent, as_json: bool) -> None:
-    """Say how many were accepted and how fast."""
+    """Print how many were accepted and how fast."""
     if as_json:
         figures = {"accepted": sent.accepted, "seconds": sent.seconds, "messages_per_second": sent.messages_per_second}
         output.print_line({"node": sent.node, **figures})

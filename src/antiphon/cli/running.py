@@ -1,4 +1,4 @@
-"""What the live commands share: running until somebody says stop, and finding a node to talk to."""
+"""Shared by live commands: running until a signal, and finding a node to talk to."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEFAULT_RECONNECT_SECONDS = 10.0
 DEFAULT_SERVERS = f"127.0.0.1:{DEFAULT_PORT}"
 SERVERS_VARIABLE = "ANTIPHON_SERVERS"
 TOKEN_VARIABLE = "ANTIPHON_TOKEN"
-"""No option takes a token itself: everybody could read it in the list of processes."""
+"""No option takes a token itself: every user could read it in the list of processes."""
 READ_BYTES = 1 << 16
 CHUNKS_AHEAD = 4
 
@@ -38,7 +38,9 @@ Servers = Annotated[
 ]
 Reconnect = Annotated[
     float,
-    typer.Option("--reconnect", metavar="SECONDS", min=0, help="How long to look for another node when this one goes."),
+    typer.Option(
+        "--reconnect", metavar="SECONDS", min=0, help="How long to look for another node when this one is gone."
+    ),
 ]
 TlsAuthority = Annotated[
     Path | None,
@@ -69,7 +71,7 @@ TokenFile = Annotated[
     typer.Option(
         "--token-file",
         metavar="FILE",
-        help=f"Say who you are by the token in this file; without it by {TOKEN_VARIABLE}, if that is set.",
+        help=f"A file with the token of this client; by default {TOKEN_VARIABLE}, if that is set.",
         show_default=False,
     ),
 ]
@@ -77,7 +79,7 @@ ClusterName = Annotated[str, typer.Option("--cluster", metavar="NAME", help="The
 
 
 def until_signal() -> asyncio.Event:
-    """Set when the operator asks this process to stop; a second request is not answered politely any more."""
+    """An event that the first signal sets; a second signal ends the process at once."""
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
 
@@ -114,8 +116,8 @@ def addresses_in(servers: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Access:
-    """Where nodes are, and how they are to know who is asking."""
+class ServerAccess:
+    """The addresses of nodes, and the credentials."""
 
     servers: str
     cluster: str
@@ -132,8 +134,8 @@ def access_to(
     certificate: Path | None,
     key: Path | None,
     token_file: Path | None,
-) -> Access:
-    """What the options of a command say."""
+) -> ServerAccess:
+    """The access that the options of a command describe."""
     if authority is None and (certificate is not None or key is not None):
         raise UsageError("a certificate needs an authority to trust: give --tls-authority, too")
     files = {"authority": authority, "certificate": certificate, "key": key}
@@ -143,11 +145,11 @@ def access_to(
         from antiphon.node.acl import read_token
 
         token = read_token(token_file)
-    return Access(servers, cluster, reconnect_seconds, tls, token)
+    return ServerAccess(servers, cluster, reconnect_seconds, tls, token)
 
 
-async def connect_to_any(access: Access) -> Client:
-    """A client of the first node that answers; when that one goes it looks for another, for so long."""
+async def connect_to_any(access: ServerAccess) -> Client:
+    """A client of the first node that answers; when that node is gone, it looks for another one for the given time."""
     import antiphon
 
     return await antiphon.connect(
@@ -161,17 +163,17 @@ async def connect_to_any(access: Access) -> Client:
 
 
 def tell_move(address: str) -> None:
-    """Say that another node is asked from now on."""
-    print(f"antiphon: the node is gone; going on with the one at {address}", file=sys.stderr, flush=True)
+    """Report that the client has moved to another node."""
+    print(f"antiphon: the node is gone; continuing at {address}", file=sys.stderr, flush=True)
 
 
 class StandardInput:
-    """Reads standard input on a thread of its own, a few pieces ahead, whatever it is: terminal, pipe or file."""
+    """Reads standard input on a thread of its own, a few pieces ahead, from a terminal, pipe or file."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._pieces: asyncio.Queue[bytes] = asyncio.Queue(CHUNKS_AHEAD)
-        # A daemon, because a thread that waits for a terminal cannot be told to stop.
+        # A daemon, because a thread that waits for a terminal cannot be stopped.
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
@@ -181,16 +183,16 @@ class StandardInput:
                 piece = os.read(sys.stdin.fileno(), READ_BYTES)
                 asyncio.run_coroutine_threadsafe(self._pieces.put(piece), self._loop).result()
             except RuntimeError:
-                # The program has ended and taken its loop along.
+                # The program has ended, and its loop with it.
                 return
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """What comes, as it comes, until the end."""
+        """The input as it arrives, until its end."""
         while piece := await self._pieces.get():
             yield piece
 
     async def lines(self) -> AsyncIterator[list[bytes]]:
-        """Whole lines without their ends, as many at a time as have come."""
+        """Whole lines without their ends, as many at a time as have arrived."""
         rest = b""
         async for piece in self.pieces():
             *whole, rest = (rest + piece).split(b"\n")
@@ -200,10 +202,10 @@ class StandardInput:
             yield [rest]
 
     async def told(self) -> bool:
-        """Wait for something to come; false if it has ended instead."""
+        """Wait for input; false if it has ended instead."""
         return bool(await self._pieces.get())
 
     async def ended(self) -> None:
-        """Wait for the end; whatever comes before it is ignored."""
+        """Wait for the end of the input; ignore everything before it."""
         async for _ in self.pieces():
             pass

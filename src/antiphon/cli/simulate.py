@@ -1,4 +1,4 @@
-"""``antiphon simulate``: run a scenario file, say what came of it, and write a trace if asked to."""
+"""``antiphon simulate``: runs a scenario file, prints the result, and writes a trace if asked to."""
 
 from __future__ import annotations
 
@@ -33,21 +33,19 @@ def simulate(
     ] = None,
     trace: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Write what happened to this .parquet, .arrow or .txt file.", show_default=False
-        ),
+        typer.Option(metavar="FILE", help="Write the trace to this .parquet, .arrow or .txt file.", show_default=False),
     ] = None,
     level: Annotated[
         Literal["counts", "deliveries", "everything"] | None,
-        typer.Option(help="How much goes into the trace, instead of what the file says.", show_default=False),
+        typer.Option(help="The level of the trace, instead of the file's.", show_default=False),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
 ) -> None:
     """Run a scenario: nodes, network, workload, faults and one seed, in virtual time.
 
-    The same file and seed give the same run, event by event, and the same trace, byte by byte, on every machine.
-    A mistake in the file is explained before anything runs or is written. The format is described in docs/scenarios.md.
-    Unless the level of the trace is counts, an oracle judges the run; a broken promise is exit code 1.
+    The same file and seed give the same run, event by event, and the same trace, byte by byte, on every machine. A
+    mistake in the file is explained before anything runs or is written. docs/scenarios.md describes the format. Unless
+    the level of the trace is counts, an oracle judges the run; a broken promise is exit code 1.
 
     Example: [bold]antiphon simulate examples/scenarios/crash.toml --trace crash.parquet --level everything[/]
     """
@@ -69,7 +67,7 @@ def simulate(
 def with_level(
     scenario: Scenario, level: Literal["counts", "deliveries", "everything"] | None, trace: Path | None
 ) -> Scenario:
-    """The scenario with the level of the trace that was asked for on the command line."""
+    """The scenario with the trace level of the command line."""
     import msgspec
 
     from antiphon.simulator.scenario.scenario import TraceTable
@@ -77,22 +75,22 @@ def with_level(
     if level is None:
         return scenario
     if trace is None and level != "counts":
-        raise UsageError(f"--level {level} says what goes into a trace; add for example: --trace trace.parquet")
+        raise UsageError(f"--level {level} is the level of a trace; add for example: --trace trace.parquet")
     return msgspec.structs.replace(scenario, trace=TraceTable(level=level))
 
 
 @contextmanager
-def watching(name: str) -> Iterator[Watch]:
-    """Show how far a run has come: in place on a terminal, a line now and then elsewhere; on standard error."""
+def watching(name: str) -> Iterator[RunProgress]:
+    """Show the progress of a run: in place on a terminal, a line now and then elsewhere; on standard error."""
     if output.errors.is_terminal:
         with output.errors.status("") as status:
-            yield Watch(name, status)
+            yield RunProgress(name, status)
     else:
-        yield Watch(name, None)
+        yield RunProgress(name, None)
 
 
-class Watch:
-    """Hears of a run from time to time."""
+class RunProgress:
+    """Prints the progress of a run from time to time."""
 
     def __init__(self, name: str, status: Status | None) -> None:
         self._name = name
@@ -121,7 +119,7 @@ def show(scenario: Scenario, result: Result) -> None:
 
 
 def rows(scenario: Scenario, result: Result) -> Iterator[tuple[str, str]]:
-    """What a person wants to know, line by line."""
+    """The rows of the table for people."""
     yield "system", f"{result.nodes:,} nodes, {scenario.fabric}, {scenario.protocol}, order {scenario.order}"
     yield "seed", str(result.seed)
     yield "stopped", f"{reason(scenario, result)} at time {result.end_time:,} after {result.events:,} events"
@@ -141,7 +139,7 @@ def rows(scenario: Scenario, result: Result) -> Iterator[tuple[str, str]]:
 
 
 def reason(scenario: Scenario, result: Result) -> str:
-    """Why the run ended, and which limit to raise to see the rest."""
+    """Why the run ended, and the limit to raise to see the rest."""
     if result.stopped == "time limit":
         return f"time limit reached ([limits] time = {scenario.limits.time}),"
     if result.stopped == "event limit":
@@ -150,7 +148,7 @@ def reason(scenario: Scenario, result: Result) -> str:
 
 
 def waiting(result: Result) -> str:
-    """How much the order held back."""
+    """How many publications the order delayed."""
     if result.held_total == 0:
         return "nothing had to wait for others"
     return (

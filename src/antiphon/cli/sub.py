@@ -1,4 +1,4 @@
-"""``antiphon sub``: print the messages of a topic, or of all topics that match a pattern."""
+"""``antiphon sub``: prints the messages of a topic, or of all topics that match a pattern."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def sub(
     count: Annotated[int | None, typer.Option(min=1, help="Stop after so many messages.", show_default=False)] = None,
     policy: Annotated[
         Literal["block", "drop_oldest", "drop_newest", "disconnect"],
-        typer.Option(help="What happens when messages come faster than they are printed."),
+        typer.Option(help="The policy when messages arrive faster than they are printed."),
     ] = "block",
     limit: Annotated[
         int, typer.Option(min=1, help="How many messages may wait at the node before that.")
@@ -56,10 +56,10 @@ def sub(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object per message and line.")] = False,
 ) -> None:
-    """Print messages as they come, until Ctrl-C, SIGTERM or --count.
+    """Print messages as they arrive, until Ctrl-C, SIGTERM or --count.
 
-    Each message is a line with its value; with a pattern, the topic and a tab stand before it. When the subscription is
-    effective this is said on standard error: whatever is published from then on comes.
+    Each message is a line with its value; with a pattern, the topic and a tab precede it. A line on standard error
+    announces that the subscription is effective: every message published from then on arrives.
 
     Examples: antiphon sub room    antiphon sub 'orders.>' --json    antiphon sub room --start earliest --count 10
     """
@@ -72,20 +72,20 @@ def sub(
     try:
         antiphon.run(follow(access, pattern, begin, policy, limit, printer))
     except BrokenPipeError:
-        # Whoever read has seen enough; what is left in the buffer must not complain at the end either.
+        # The reader of our output has closed it; the rest of the buffer must not raise an error at the end either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     finally:
         printer.report_total()
 
 
 def start_from(word: str) -> Start:
-    """Where to start: a name, an offset or a time."""
+    """The start of a subscription: a name, an offset or a time."""
     if word in ("latest", "earliest"):
         return word
     if word.isdecimal():
         return int(word)
     try:
-        # A time without a zone is meant as the clock on the wall shows it.
+        # A time without a zone is local time.
         return datetime.fromisoformat(word).astimezone()
     except ValueError as error:
         raise UsageError(
@@ -94,7 +94,7 @@ def start_from(word: str) -> Start:
 
 
 async def follow(
-    access: running.Access,
+    access: running.ServerAccess,
     pattern: str,
     start: Start,
     policy: str,
@@ -116,7 +116,7 @@ async def follow(
 
 
 async def print_all(subscription: Subscription, printer: Printer, address: str) -> None:
-    """Print what comes until it is enough."""
+    """Print messages until there were enough."""
     await subscription.ready()
     print(f"antiphon: subscribed to {subscription.pattern} at {address}", file=sys.stderr, flush=True)
     async for messages in subscription.batches():
@@ -126,7 +126,7 @@ async def print_all(subscription: Subscription, printer: Printer, address: str) 
 
 
 def tell_gap(topic: str) -> None:
-    """Say that messages may be missing, as the node is another one."""
+    """Report that messages may be missing, because the client has moved to another node."""
     print(f"antiphon: messages on {topic} may be missing here (the node has changed)", file=sys.stderr, flush=True)
 
 
@@ -146,7 +146,7 @@ class Printer:
 
     @property
     def has_enough(self) -> bool:
-        """Whether as many have come as were wanted."""
+        """Whether as many messages have arrived as were wanted."""
         return self._left == 0
 
     def print(self, messages: list[Message]) -> None:
@@ -186,7 +186,7 @@ class Printer:
         return msgspec.json.encode(about) + b"\n"
 
     async def report(self) -> None:
-        """Say now and then how fast messages come."""
+        """Print the rate now and then."""
         while True:
             messages, size = self._messages, self._bytes
             await asyncio.sleep(SECONDS_BETWEEN_LINES)
@@ -195,7 +195,7 @@ class Printer:
             print(f"{self._messages:,} messages, {per_second:,.0f} per second, {megabytes:.1f} MB/s", file=sys.stderr)
 
     def report_total(self) -> None:
-        """Say how much came, if nothing else was printed, and whether anything was dropped."""
+        """Print the totals, if nothing else was printed, and how many messages were dropped."""
         if self.is_quiet:
             seconds = self._last - self._began
             rate = f", {self._messages / seconds:,.0f} per second" if seconds > 0 else ""

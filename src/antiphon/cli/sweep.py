@@ -1,4 +1,4 @@
-"""``antiphon sweep``: run a grid of simulations on Spark, and go on where it stopped."""
+"""``antiphon sweep``: runs a grid of simulations on Spark, and resumes an interrupted one."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from antiphon.cli import output
 from antiphon.cli.jobs import Cores, Master, run_with_progress
 
 if TYPE_CHECKING:
-    from antiphon.pipeline.cells import Record, Scalar
     from antiphon.pipeline.sweep import Sweep
+    from antiphon.pipeline.sweep_cells import CellRecord, Scalar
 
 MOST_LINES = 40
-"""A table for people has an end; the rest is in the table of results."""
+"""The most rows of the table for people; the table of results has all of them."""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a sweep, for machines."""
+class SweepOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a sweep, for programs."""
 
     experiment: str
     out: str
@@ -50,10 +50,10 @@ def sweep(
 ) -> None:
     """Run every combination of a grid of parameters, each a deterministic simulation, as tasks of Apache Spark.
 
-    A sweep that was stopped goes on where it stopped; a finished cell is not run again, unless its scenario changed.
-    Traces are in DIR/traces, one Parquet file per cell, in directories that spell the parameters: Spark reads them as
-    one table. DIR/results has a row per cell. The format of grids is described in docs/sweeps.md.
-    Exit code 1 if a cell failed or broke a promise.
+    An interrupted sweep resumes where it stopped; a finished cell is not run again, unless its scenario changed. Traces
+    are in DIR/traces, one Parquet file per cell, in directories that spell the parameters: Spark reads them as one
+    table. DIR/results has a row per cell. docs/sweeps.md describes the format of grids. Exit code 1 if a cell failed or
+    broke a promise.
 
     Example: [bold]antiphon sweep examples/sweeps/order-and-size.toml --out out/sweeps[/]
     """
@@ -84,10 +84,10 @@ def sweep(
         raise typer.Exit(1)
 
 
-def outcome_of(found: Sweep, kept: int, seconds: float) -> Outcome:
-    """What came of a sweep."""
+def outcome_of(found: Sweep, kept: int, seconds: float) -> SweepOutcome:
+    """The result of a sweep."""
     cells = found.grid.cells
-    return Outcome(
+    return SweepOutcome(
         experiment=found.grid.experiment,
         out=str(found.out),
         cells=len(cells),
@@ -100,7 +100,7 @@ def outcome_of(found: Sweep, kept: int, seconds: float) -> Outcome:
 
 
 def show_cells(found: Sweep, json: bool) -> None:
-    """The cells of a grid, and which are finished."""
+    """Print the cells of a grid, and which are finished."""
     cells = found.grid.cells
     if json:
         output.print_json(
@@ -127,7 +127,7 @@ def shown(parameters: dict[str, Scalar]) -> list[str]:
     return [escape(str(value)) for value in parameters.values()]
 
 
-def show(found: Sweep, outcome: Outcome) -> None:
+def show(found: Sweep, outcome: SweepOutcome) -> None:
     """The table for people."""
     table = Table(box=None, pad_edge=False)
     for column in found.grid.columns:
@@ -152,8 +152,8 @@ def show(found: Sweep, outcome: Outcome) -> None:
     output.console.print(f"read them with: spark.read.parquet({str(found.out / 'traces')!r})", markup=False)
 
 
-def measures(record: Record) -> list[str]:
-    """What a person wants to know about a cell first."""
+def measures(record: CellRecord) -> list[str]:
+    """The most important values of a cell, for people."""
     result = record.result
     if result.violations is None:
         judgement = "not judged"

@@ -1,4 +1,4 @@
-"""``antiphon top``: what the nodes of a cluster do, per node and per topic."""
+"""``antiphon top``: shows the activity of the nodes of a cluster, per node and per topic."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 ANSWER_SECONDS = 5.0
 TOPICS_SHOWN = 20
-"""On a terminal; the rest is summed up in the lines of the nodes, and all of it is in the JSON."""
+"""The most topics on a terminal; the lines of nodes sum up the rest, and the JSON has all of them."""
 
-# The keys are quantities; what they mean is said in docs/metrics.md and at /metrics of a node.
+# The keys are quantities; docs/metrics.md and /metrics of a node define them.
 COUNTERS = {
     "delivered_messages": "delivered_per_second",
     "published": "published_per_second",
@@ -35,7 +35,7 @@ GAUGES = ("lag", "dropped", "unsent")
 
 
 class Figures(msgspec.Struct):
-    """Of one topic at one node, or of all its topics: rates over the last interval, and how it stands."""
+    """The figures of one topic at one node, or of all its topics: rates over the last interval, and present values."""
 
     delivered_per_second: float = 0.0
     published_per_second: float = 0.0
@@ -60,7 +60,7 @@ class NodeFigures(msgspec.Struct):
 
 
 class Picture(msgspec.Struct):
-    """All nodes at one moment; ``unreachable`` are the addresses of those that did not answer."""
+    """All nodes at one moment; ``unreachable`` are the addresses of nodes that did not answer."""
 
     seconds: float
     nodes: list[NodeFigures]
@@ -74,14 +74,16 @@ def top(
     tls_certificate: running.TlsCertificate = None,
     tls_key: running.TlsKey = None,
     token_file: running.TokenFile = None,
-    interval: Annotated[float, typer.Option(metavar="SECONDS", help="Between two looks at the cluster.")] = 1.0,
+    interval: Annotated[
+        float, typer.Option(metavar="SECONDS", help="The time between two pictures of the cluster.")
+    ] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="Stop after the first picture.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object per picture and line.")] = False,
 ) -> None:
     """Watch a cluster: rates, lag, drops, waiting publishers and troubles of every node and topic, until Ctrl-C.
 
-    One node is asked who the others are. On a terminal the tables are drawn anew at every look; elsewhere each look is
-    a few lines.
+    It asks one node for the others. On a terminal it redraws the tables with every picture; elsewhere each picture is a
+    few lines.
 
     Examples: antiphon top    antiphon top --once --json
     """
@@ -93,8 +95,8 @@ def top(
     antiphon.run(watch(access, interval, once, json))
 
 
-async def watch(access: running.Access, interval: float, once: bool, as_json: bool) -> None:
-    """Look again and again."""
+async def watch(access: running.ServerAccess, interval: float, once: bool, as_json: bool) -> None:
+    """Take pictures until a signal."""
     stop = running.until_signal()
     watcher = Watcher(access)
     try:
@@ -120,9 +122,9 @@ async def look(watcher: Watcher, interval: float, once: bool, show: Any) -> None
 
 
 class Watcher:
-    """Asks all nodes for their figures, and keeps the last ones to tell rates."""
+    """Asks all nodes for their figures, and keeps the last ones to compute rates."""
 
-    def __init__(self, access: running.Access) -> None:
+    def __init__(self, access: running.ServerAccess) -> None:
         self._access = access
         self._clients: dict[str, Client] = {}
         self._unreachable: set[str] = set()
@@ -135,7 +137,7 @@ class Watcher:
             await client.abandon()
 
     async def picture(self) -> Picture:
-        """All nodes that answer now. The rates are those since the last picture; in the first there are none."""
+        """The nodes that answer now. Rates are those since the last picture; the first picture has none."""
         if not self._clients:
             first = await running.connect_to_any(self._access)
             self._clients[first.address] = first
@@ -170,7 +172,7 @@ class Watcher:
             async with asyncio.timeout(ANSWER_SECONDS):
                 return await self._clients[address].status()
         except DeniedError:
-            # That is no failure of the node.
+            # This is not a failure of the node.
             raise
         except (AntiphonError, TimeoutError):
             await self._clients.pop(address).abandon()
@@ -180,7 +182,7 @@ class Watcher:
         node = int(status["node"])
         topics = {}
         for name, now in sorted(status["topics"].items()):
-            # A topic that was not there before has all its figures from this interval.
+            # All figures of a new topic are from this interval.
             before = self._before.get((node, name), {})
             rates = {
                 rate: max(0, now[counter] - before.get(counter, 0)) / seconds if seconds > 0 else 0.0
@@ -223,7 +225,7 @@ def figure_cells(figures: Figures) -> list[str]:
 
 
 def troubles_in(picture: Picture) -> list[str]:
-    """What is wrong anywhere."""
+    """The troubles of all nodes."""
     troubles = [f"node {node.node}: {trouble}" for node in picture.nodes for trouble in node.troubles]
     return troubles + [f"{address} does not answer" for address in picture.unreachable]
 

@@ -1,4 +1,4 @@
-"""``antiphon up``: a local cluster of processes on loopback, until it is told to stop."""
+"""``antiphon up``: runs a local cluster of processes on loopback, until it is told to stop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALL_GONE = "all nodes have ended"
 
 
 def up(
-    nodes: Annotated[int, typer.Option("-n", "--nodes", min=1, max=64, help="How many.")] = 8,
+    nodes: Annotated[int, typer.Option("-n", "--nodes", min=1, max=64, help="The number of nodes.")] = 8,
     data: Annotated[
         Path | None,
         typer.Option(metavar="DIRECTORY", help="Keep logs in DIRECTORY/node-0 and so on.", show_default=False),
@@ -46,8 +46,8 @@ def up(
         typer.Option(
             min=0,
             max=65_535,
-            help=f"The port of the first node; the others follow. 0 takes any. Without it {running.DEFAULT_PORT}, or "
-            "the next that are free.",
+            help=f"The port of the first node; the others follow. 0 takes any. By default {running.DEFAULT_PORT}, or "
+            "the next free ones.",
             show_default=False,
         ),
     ] = None,
@@ -56,20 +56,22 @@ def up(
     tls_key: running.TlsKey = None,
     tls_authority: running.TlsAuthority = None,
     rights: Annotated[
-        Path | None, typer.Option(metavar="FILE.toml", help="What each client may do.", show_default=False)
+        Path | None, typer.Option(metavar="FILE.toml", help="The rights of clients.", show_default=False)
     ] = None,
     trace: Annotated[
         Path | None,
         typer.Option(metavar="DIRECTORY", help="Write traces to DIRECTORY/node-0.parquet ...", show_default=False),
     ] = None,
-    log_level: Annotated[LogLevel, typer.Option(help="What the nodes log, on standard error.")] = "warning",
+    log_level: Annotated[
+        LogLevel, typer.Option(help="The lowest level that nodes log, on standard error.")
+    ] = "warning",
     log_json: Annotated[bool, typer.Option("--log-json", help="Log one JSON object per line.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one line of JSON when all are up.")] = False,
 ) -> None:
-    """Run a cluster of local processes until Ctrl-C or SIGTERM; all nodes then leave in an orderly way.
+    """Run a cluster of local processes until Ctrl-C or SIGTERM; all nodes then leave orderly.
 
     Nodes are numbered from 0: in the table, in the names of directories and before the lines that they log. If one
-    ends, the others go on without it.
+    ends, the others continue without it.
 
     Example: antiphon up -n 4 --data ./data    and in other terminals: antiphon sub room, antiphon pub room hello
     """
@@ -97,14 +99,14 @@ def up(
 
 
 async def keep_up(plan: Plan, as_json: bool, log_json: bool) -> None:
-    """From start to the end of the last process."""
+    """Run the cluster until the end of the last process."""
     stop = running.until_signal()
     gone = asyncio.Event()
 
     def ended(member: Member) -> None:
         output.complain(
             f"node {member.index} at {member.address} ended with exit code {member.process.returncode}; "
-            "the others go on without it"
+            "the others continue without it"
         )
         if not cluster.alive:
             gone.set()
@@ -124,7 +126,7 @@ async def keep_up(plan: Plan, as_json: bool, log_json: bool) -> None:
 
 
 def announce(cluster: ProcessCluster, as_json: bool) -> None:
-    """Say where the nodes are, for people or for programs."""
+    """Announce the addresses of the nodes, for people or for programs."""
     members = cluster.members
     servers = ",".join(member.address for member in members)
     if as_json:
@@ -134,7 +136,7 @@ def announce(cluster: ProcessCluster, as_json: bool) -> None:
     table = Table(box=None, pad_edge=False)
     for heading in ("node", "address", "process"):
         table.add_column(heading)
-    # A node that comes back with its data may have got another identifier, by which the others speak of it.
+    # A node that restarts with its data may have a new identifier, which the others use.
     has_others = any(member.about["node"] != member.index for member in members)
     if has_others:
         table.add_column("identifier")
@@ -147,19 +149,19 @@ def announce(cluster: ProcessCluster, as_json: bool) -> None:
         table.add_row(str(member.index), member.address, str(member.process.pid), *identifier, *served)
     output.console.print(table)
     if members[0].address == running.DEFAULT_SERVERS:
-        print("antiphon pub, sub and top find it without more; Ctrl-C ends it.", flush=True)
+        print("antiphon pub, sub and top find it by default; Ctrl-C ends it.", flush=True)
     else:
         print(f"export {running.SERVERS_VARIABLE}={servers}", flush=True)
         print("With this line antiphon pub, sub and top find it; Ctrl-C ends it.", flush=True)
 
 
 def relay_text(index: int, line: str) -> None:
-    """What a node logs, with its number."""
+    """Print a log line of a node, with its number."""
     print(f"{index} | {line}", file=sys.stderr, flush=True)
 
 
 def relay_json(index: int, line: str) -> None:
-    """The same for programs; what is no JSON (a crash of the interpreter) becomes an event."""
+    """The same for programs; a line that is not JSON (a crash of the interpreter) becomes an event."""
     try:
         values = msgspec.json.decode(line, type=dict[str, object])
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""``antiphon watch``: judge the order of live topics while they are used."""
+"""``antiphon watch``: judges the order of live topics while they are used."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SECONDS_BETWEEN_LOOKS = 1.0
 
 
 class Watched(msgspec.Struct):
-    """What was seen until the end."""
+    """The results until the end."""
 
     topics: list[str]
     logs: int
@@ -44,20 +44,20 @@ def watch(
     tls_key: running.TlsKey = None,
     token_file: running.TokenFile = None,
     start: Annotated[
-        Literal["latest", "earliest"], typer.Option(help="Begin with what comes, or with all that the logs hold.")
+        Literal["latest", "earliest"], typer.Option(help="Begin with new messages, or with all that the logs hold.")
     ] = "latest",
-    once: Annotated[bool, typer.Option("--once", help="Judge what is there now, and stop.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Judge the present contents, and stop.")] = False,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="A directory: who watches again with it goes on where this ends.")
+        Path | None, typer.Option(help="A directory with which another watch continues where this one ends.")
     ] = None,
-    master: Annotated[str | None, typer.Option("--master", help="Let a Spark cluster watch.")] = None,
+    master: Annotated[str | None, typer.Option("--master", help="Watch on a Spark cluster.")] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object per violation and line, and one at the end.")
     ] = False,
 ) -> None:
     """Watch live topics and report violations of their order as they happen, until Ctrl-C or SIGTERM.
 
-    The durable logs of all nodes are read by Spark and compared: is anything delivered twice, before something that it
+    Spark reads the durable logs of all nodes and compares them: is anything delivered twice, before something that it
     follows, or, in total order, in different orders by different nodes? Any violation is exit code 1.
 
     Example: antiphon watch room --servers 127.0.0.1:7400    antiphon watch room --start earliest --once
@@ -72,8 +72,8 @@ def watch(
         raise typer.Exit(1)
 
 
-def options_of(access: running.Access) -> dict[str, str]:
-    """Where nodes are and who asks, as options of Spark."""
+def options_of(access: running.ServerAccess) -> dict[str, str]:
+    """The addresses and credentials, as options of Spark."""
     tls = access.tls or {}
     options = {f"tls{name.capitalize()}": value for name, value in tls.items()}
     if access.token:
@@ -90,7 +90,7 @@ def watch_topics(
     master: str | None,
     as_json: bool,
 ) -> Watched:
-    """Watch until somebody stops it, or until all that is there has been judged."""
+    """Watch until a signal, or until all present contents are judged."""
     import antiphon.spark
     from antiphon.audit.streaming.job import find_all_logs
     from antiphon.pipeline.session import SessionOptions, spark_session
@@ -121,7 +121,7 @@ def start_query(
     once: bool,
     as_json: bool,
 ) -> StreamingQuery:
-    """The job, which tells of violations as they are found."""
+    """The streaming query, which reports violations as they are found."""
     from antiphon.audit.streaming.job import violations
 
     def tell(frame: DataFrame, _: int) -> None:
@@ -138,10 +138,10 @@ def start_query(
 
 
 def follow(query: StreamingQuery, found: Watched, stop: threading.Event) -> None:
-    """Wait for the end, and count what was read."""
+    """Wait for the end, and count the rows."""
     counted = -1
     try:
-        # The wait is here and not in Spark: a request to stop must not come in the middle of a question to Java.
+        # The wait is here and not in Spark: a signal must not arrive in the middle of a call to Java.
         while query.isActive and not stop.wait(SECONDS_BETWEEN_LOOKS):
             counted = count_rows(query, found, counted)
         if stop.is_set():
@@ -154,13 +154,13 @@ def follow(query: StreamingQuery, found: Watched, stop: threading.Event) -> None
             raise
         if not stop.is_set():
             raise PeerError(f"watching has ended: {reason_in(str(error))}") from error
-        # Whoever stops this may have stopped Java at the same moment; what was seen until then counts.
+        # A signal may have stopped Java at the same moment; the results until then count.
 
 
 def count_rows(query: StreamingQuery, found: Watched, counted: int) -> int:
-    """Add the rows of micro-batches that were not counted; the last one that is.
+    """Add the rows of micro-batches that were not counted yet; returns the last counted one.
 
-    While nothing comes Spark tells now and then of the next micro-batch that it is empty, before there is one.
+    While no message arrives, Spark sometimes reports the next micro-batch as empty before it exists.
     """
     for progress in query.recentProgress:
         if progress["batchId"] > counted and progress["numInputRows"] > 0:
@@ -171,7 +171,7 @@ def count_rows(query: StreamingQuery, found: Watched, counted: int) -> int:
 
 @contextmanager
 def stopped_by_signals() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set, once this command can end well; a second time they end it at once."""
+    """An event that Ctrl-C and SIGTERM set, once this command can end orderly; a second signal ends it at once."""
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -192,13 +192,13 @@ def stopped_by_signals() -> Iterator[threading.Event]:
 
 
 def reason_in(text: str) -> str:
-    """What one of ours said in an error of Spark, which has whole stacks in it."""
+    """Our own message in an error of Spark, which contains whole stacks."""
     lines = [line.strip() for line in text.splitlines() if line.strip().startswith("antiphon.")]
     return lines[-1].partition(": ")[2] if lines else text.strip().partition("\n")[0]
 
 
 def show(found: Watched) -> None:
-    """Print the end for people."""
+    """Print the totals for people."""
     output.console.print(f"{found.deliveries:,} deliveries in {found.logs} logs")
     for kind, count in found.violations.items():
         output.console.print(f"{kind}: [bold red]{count:,} violations[/]")

@@ -1,1 +1,3 @@
-"""Maelstrom's protocol: a third host for Antiphon's processes, and a small runner with Maelstrom's measures."""
+"""Maelstrom's protocol: a third host for Antiphon's processes, and a small runner with Maelstrom's workloads and
+measures.
+"""

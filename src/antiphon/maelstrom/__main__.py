@@ -1,6 +1,6 @@
-"""``python -m antiphon.maelstrom --workload NAME``: one node, with nothing imported that it does not need.
+"""``python -m antiphon.maelstrom --workload NAME``: one node, with only the imports that it needs.
 
-It is what ``antiphon maelstrom node`` runs too; dozens of them begin together here.
+``antiphon maelstrom node`` runs the same; the runner starts dozens of these at once.
 """
 
 from __future__ import annotations

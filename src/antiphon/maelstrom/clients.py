@@ -1,6 +1,7 @@
-"""What clients do: the operations of each workload, drawn at random, and those at the end that show what is left.
+"""The clients of a run: the operations of each workload, drawn at random, and the final operations that show the
+result.
 
-As in Maelstrom each client is bound to one node, has one operation under way at a time, and waits five seconds for an
+As in Maelstrom each client is bound to one node, has one operation in progress at a time, and waits five seconds for an
 answer.
 """
 
@@ -18,20 +19,20 @@ from antiphon.maelstrom.set_checker import SetVerdict, check_set
 TIMEOUT_SECONDS: Final = 5.0
 KEYS: Final = 4
 MESSAGES_PER_KEY: Final = 256
-"""So many messages a log gets before another key takes its place."""
+"""The number of messages after which a log is replaced by another key."""
 
 FINAL_SECONDS: Final = 10.0
-"""For so long clients poll at the end, unless they have seen everything before."""
+"""How long clients poll at the end, unless they have seen everything before."""
 
 
-class Client:
+class WorkloadClient:
     """One client, at one node."""
 
     def __init__(self, number: int, node: str, network: Network, clock: Callable[[], int]) -> None:
         self.number: Final = number
         self.node: Final = node
         self.clock: Final = clock
-        # With logs: where it goes on, by key.
+        # For logs: the next offset by key.
         self.offsets: dict[str, int] = {}
         self._network = network
 
@@ -43,18 +44,18 @@ class Client:
 class Workload:
     """The operations of a workload."""
 
-    def draw(self, client: Client, random: Random) -> tuple[str, Any]:
-        """The next operation of a client: its name, and its value before it is done."""
+    def draw(self, client: WorkloadClient, random: Random) -> tuple[str, Any]:
+        """Draw the next operation of a client: its name, and its value before it is done."""
         raise NotImplementedError
 
-    async def perform(self, client: Client, name: str, value: Any) -> Any:
-        """Do an operation; the answer is its value afterwards."""
+    async def perform(self, client: WorkloadClient, name: str, value: Any) -> Any:
+        """Carry out an operation; returns its value afterwards."""
         raise NotImplementedError
 
-    async def prepare(self, client: Client, nodes: list[str]) -> None:
-        """What is said before anything is asked for."""
+    async def prepare(self, client: WorkloadClient, nodes: list[str]) -> None:
+        """Set up a node before the first operation."""
 
-    async def conclude(self, client: Client, history: History) -> None:
+    async def conclude(self, client: WorkloadClient, history: History) -> None:
         """The last operations of a client."""
         raise NotImplementedError
 
@@ -62,8 +63,8 @@ class Workload:
         """Judge the history."""
         raise NotImplementedError
 
-    async def do(self, client: Client, history: History, name: str, value: Any, is_final: bool = False) -> Any:
-        """Do an operation and write down what came of it; None if it did not succeed."""
+    async def do(self, client: WorkloadClient, history: History, name: str, value: Any, is_final: bool = False) -> Any:
+        """Carry out an operation and record its outcome; None if it did not succeed."""
         begun = history.begin(client.clock(), client.number, client.node, name, value, is_final)
         try:
             found = await self.perform(client, name, value)
@@ -74,7 +75,7 @@ class Workload:
         return found
 
     def undone(self, begun: Event, error: RpcError) -> tuple[Outcome, Any]:
-        """What is written down of an operation that did not succeed."""
+        """The recorded outcome of an operation that did not succeed."""
         return "fail" if error.is_definite else "info", begun.value
 
 
@@ -88,23 +89,23 @@ class ValuesWorkload(Workload):
         self._has_topology = has_topology
         self._next = 0
 
-    async def prepare(self, client: Client, nodes: list[str]) -> None:
+    async def prepare(self, client: WorkloadClient, nodes: list[str]) -> None:
         if self._has_topology:
             await client.call("topology", topology=grid(nodes))
 
-    def draw(self, client: Client, random: Random) -> tuple[str, Any]:
+    def draw(self, client: WorkloadClient, random: Random) -> tuple[str, Any]:
         if random.random() < 1 / 2:
             return "read", None
         self._next += 1
         return self._adds, self._next - 1
 
-    async def perform(self, client: Client, name: str, value: Any) -> Any:
+    async def perform(self, client: WorkloadClient, name: str, value: Any) -> Any:
         if name == "read":
             return (await client.call("read"))[self._shown]
         await client.call(name, **{self._added: value})
         return value
 
-    async def conclude(self, client: Client, history: History) -> None:
+    async def conclude(self, client: WorkloadClient, history: History) -> None:
         await self.do(client, history, "read", None, is_final=True)
 
     def check(self, history: History) -> SetVerdict:
@@ -116,15 +117,15 @@ class LogsWorkload(Workload):
 
     def __init__(self) -> None:
         self._next = 0
-        # By key, the highest offset that anybody was told of: final polls go that far.
+        # By key, the highest offset that any client was told of: final polls go that far.
         self._highest: dict[str, int] = {}
 
     def _keys(self) -> list[str]:
-        """The keys that are written to now."""
+        """The keys that receive messages now."""
         first = self._next // (KEYS * MESSAGES_PER_KEY) * KEYS
         return [f"k{number}" for number in range(first, first + KEYS)]
 
-    def draw(self, client: Client, random: Random) -> tuple[str, Any]:
+    def draw(self, client: WorkloadClient, random: Random) -> tuple[str, Any]:
         chance = random.random()
         keys = self._keys()
         if not client.offsets or chance < 1 / 16:
@@ -134,7 +135,7 @@ class LogsWorkload(Workload):
         self._next += 1
         return "send", {"key": random.choice(keys), "message": self._next - 1}
 
-    async def perform(self, client: Client, name: str, value: Any) -> Any:
+    async def perform(self, client: WorkloadClient, name: str, value: Any) -> Any:
         if name == "send":
             offset = (await client.call("send", key=value["key"], msg=value["message"]))["offset"]
             self._highest[value["key"]] = max(offset, self._highest.get(value["key"], 0))
@@ -145,7 +146,7 @@ class LogsWorkload(Workload):
             return {"keys": value, "listed": listed}
         return await self._poll(client)
 
-    async def _poll(self, client: Client) -> dict[str, Any]:
+    async def _poll(self, client: WorkloadClient) -> dict[str, Any]:
         asked = dict(client.offsets)
         messages = (await client.call("poll", offsets=asked))["msgs"]
         commits = {key: pairs[-1][0] for key, pairs in messages.items() if pairs}
@@ -155,7 +156,7 @@ class LogsWorkload(Workload):
             try:
                 await client.call("commit_offsets", offsets=commits)
             except RpcError as error:
-                # What was shown was shown; it is written down with the rest, and commits may have happened.
+                # Messages that were shown count; they are recorded with the rest, and commits may have happened.
                 raise PollError(error, {"from": asked, "messages": messages, "commits": commits}) from error
         return {"from": asked, "messages": messages, "commits": commits}
 
@@ -165,8 +166,8 @@ class LogsWorkload(Workload):
         outcome, value = super().undone(begun, error)
         return outcome, {"from": {}, "messages": {}} if begun.name == "poll" else value
 
-    async def conclude(self, client: Client, history: History) -> None:
-        """Poll everything from the beginning, until all is seen that anybody was told of."""
+    async def conclude(self, client: WorkloadClient, history: History) -> None:
+        """Poll all logs from the beginning, until everything is seen that any client was told of."""
         client.offsets = dict.fromkeys(self._highest, 0)
         begun = history.begin(client.clock(), client.number, client.node, "assign", list(client.offsets), True)
         history.end(begun, client.clock(), "ok", {"keys": list(client.offsets), "listed": {}})
@@ -181,7 +182,7 @@ class LogsWorkload(Workload):
 
 
 class PollError(RpcError):
-    """A poll has shown something, but what was shown could not be committed."""
+    """A poll has shown messages, but they could not be committed."""
 
     def __init__(self, error: RpcError, shown: dict[str, Any]) -> None:
         super().__init__(error.code, str(error))
@@ -189,7 +190,7 @@ class PollError(RpcError):
 
 
 def grid(nodes: list[str]) -> dict[str, list[str]]:
-    """Neighbours on a square, which is what Maelstrom proposes unless it is told otherwise."""
+    """Neighbours on a square grid, Maelstrom's default topology."""
     side = 1
     while side * side < len(nodes):
         side += 1

@@ -1,4 +1,4 @@
-"""What clients did and what came of it, in the order in which it happened: all that checkers know of a run."""
+"""The history of a run: operations of clients and their outcomes, in order. Checkers know nothing else."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 Outcome = Literal["invoke", "ok", "fail", "info"]
-"""An operation begins, succeeds, has certainly not happened, or may have happened or not."""
+"""An operation begins, succeeds, has certainly not happened, or may have happened."""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,8 +25,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     is_final: bool = False
 
 
-class Cut(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition: what kind it was, and from when to when."""
+class PartitionSpan(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition: its kind, and from when to when."""
 
     kind: str
     begin_us: int
@@ -34,14 +34,14 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class History:
-    """Grows while a run goes on."""
+    """Grows during a run."""
 
     def __init__(self) -> None:
         self.events: Final[list[Event]] = []
-        self.cuts: Final[list[Cut]] = []
+        self.cuts: Final[list[PartitionSpan]] = []
 
     def begin(self, time_us: int, client: int, node: str, name: str, value: Any, is_final: bool = False) -> Event:
-        """An operation begins."""
+        """Record the beginning of an operation."""
         event = Event(
             index=len(self.events),
             time_us=time_us,
@@ -56,14 +56,14 @@ class History:
         return event
 
     def end(self, begun: Event, time_us: int, outcome: Outcome, value: Any) -> None:
-        """An operation ends, or nobody waits for it any longer."""
+        """Record the end of an operation, or the end of waiting for it."""
         event = msgspec.structs.replace(
             begun, index=len(self.events), time_us=time_us, outcome=outcome, value=value, begun=begun.index
         )
         self.events.append(event)
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """How many operations of each name ended how."""
+        """The number of operations by name and outcome."""
         found: dict[str, dict[str, int]] = {}
         for event in self.events:
             outcomes = found.setdefault(event.name, {"invoke": 0, "ok": 0, "fail": 0, "info": 0})
@@ -71,10 +71,10 @@ class History:
         return found
 
     def operations(self) -> int:
-        """How many operations were begun."""
+        """The number of operations that were begun."""
         return sum(event.outcome == "invoke" for event in self.events)
 
     def write(self, path: Path) -> None:
-        """Write all events as lines of JSON, cuts first."""
+        """Write all events as lines of JSON, partitions first."""
         lines = [msgspec.json.encode(entry) for entry in (*self.cuts, *self.events)]
         path.write_bytes(b"\n".join(lines) + b"\n")

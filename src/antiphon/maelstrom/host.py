@@ -1,15 +1,16 @@
 """The third host: a broker of the tree, driven by lines of JSON and by real timers.
 
-The simulator drives processes in virtual time and live nodes drive them over sockets; here one is driven over standard
-input and output, by the same contract (:mod:`antiphon.kernel.process`). The host reads no input and no clock by itself:
-:mod:`antiphon.maelstrom.loop` hands it lines and calls it when something is due, so that tests can do the same.
+The simulator drives processes in virtual time and live nodes drive them over sockets; this host drives one over
+standard input and output, by the same contract (:mod:`antiphon.kernel.process`). It reads no input and no clock by
+itself: :mod:`antiphon.maelstrom.loop` passes lines to it and calls it when a timer is due, so that tests can do the
+same.
 
-Why the tree. A tree of ``n`` nodes needs ``n - 1`` messages for each that is broadcast, and no fabric can do with less
-without gathering several in one. With all nodes below one root nobody is more than two links from anybody, so the time
-that links need to gather is affordable. The cube's trees have as many edges, but are ``log n`` links deep and answer
-every copy; gossip is made for systems in which nobody knows all others, as Maelstrom's nodes do. The tree also repairs
-itself through partitions: each part of it goes on, and what the parts missed of each other comes when they meet. Total
-order, which the workload ``kafka`` needs, comes with it.
+Why the tree. A tree of ``n`` nodes needs ``n - 1`` messages per broadcast, and no fabric needs fewer without batching.
+With all nodes below one root no two nodes are more than two links apart, so links can afford to wait for a batch. The
+cube's trees have as many edges, but are ``log n`` links deep and acknowledge every copy; gossip is made for systems in
+which nodes do not know all others, while Maelstrom's nodes do. The tree also repairs itself through partitions: each
+part continues, and the parts exchange what they missed when they meet. It has total order too, which the workload
+``kafka`` needs.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from antiphon.kernel.errors import PeerError
 from antiphon.kernel.message import Message, Publication
 from antiphon.kernel.process import Environment
 from antiphon.kernel.randomness import RandomStream
-from antiphon.maelstrom.links import LinkOptions, Links
+from antiphon.maelstrom.links import FrameLinks, LinkOptions
 from antiphon.maelstrom.protocol import (
     FRAME,
     MALFORMED_REQUEST,
@@ -48,32 +49,32 @@ from antiphon.transport.codec import Codec
 from antiphon.transport.schema import FABRIC_KINDS
 
 TOPIC: Final = 0
-"""All that is published is on one topic, which has all nodes as members."""
+"""The one topic of all publications; all nodes are members."""
 
 
 class HostOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How nodes behave; the same for all of a system."""
+    """The behaviour of nodes; the same for all of a system."""
 
     fan_out: int = 24
-    """How many children the root has, and each below it: with up to 25 nodes all are children of the root."""
+    """The number of children of each broker: with up to 25 nodes all are children of the root."""
 
     window: int = 100_000
-    """So many publications of a node may be on their way to somebody; further ones are refused for the time being."""
+    """The most publications of a node in transit; further ones are refused for the time being."""
 
     patience_us: int = 1_000_000
-    """After how long a broker that was asked for a place and does not answer counts as refusing."""
+    """How long a broker may take to answer a request for a place before it counts as refusing."""
 
     collect_us: int = 1_000_000
-    """How often the root finds out what all have got and nobody needs to keep."""
+    """The interval at which the root learns which publications all brokers have."""
 
     council_us: int = 2_000_000
     absence_us: int = 3_600_000_000
-    """Who is away is waited for: with Maelstrom nobody goes for good."""
+    """A disconnected broker is waited for: with Maelstrom no node leaves for good."""
 
     links: LinkOptions = LinkOptions()
 
 
-class Request:
+class ClientRequest:
     """A request of a client, to be answered once, now or later."""
 
     def __init__(self, host: Host, client: str, body: dict[str, Any]) -> None:
@@ -84,11 +85,11 @@ class Request:
         self.number: Final = body.get("msg_id")
 
     def field(self, name: str, kind: type[Any] = object) -> Any:
-        """What it says under a name."""
+        """The value of a field."""
         return field(self.body, name, kind)
 
     def answer(self, **fields: Any) -> None:
-        """Answer with fields, under the type that belongs to the request's."""
+        """Answer with fields, under the type that matches the request."""
         self._reply({"type": f"{self.type}_ok", **fields})
 
     def refuse(self, error: RequestError) -> None:
@@ -102,30 +103,30 @@ class Request:
 
 
 class Service:
-    """What a workload asks for, above one process."""
+    """The requests of a workload, served above one process."""
 
     process: TreeBroker
 
-    def handle(self, request: Request) -> bool:
-        """Do what a client asks; False if this workload does not know such requests."""
+    def handle(self, request: ClientRequest) -> bool:
+        """Serve a request of a client; False if this workload does not know it."""
         raise NotImplementedError
 
     def delivered(self, publication: Publication) -> None:
-        """The process delivers."""
+        """The process delivers a publication."""
         raise NotImplementedError
 
     def publish(self, payload: bytes, order: int, keys: list[int] | None = None) -> int:
-        """Hand something to the process; the client is told if it cannot be taken now."""
+        """Publish through the process; the client is told if it refuses now."""
         refusal = self.process.refusal(order)
         if refusal is None and self.process.room(TOPIC) < 1:
-            refusal = "too much is on its way to nodes that cannot be reached; try again later"
+            refusal = "too many messages wait for unreachable nodes; try again later"
         if refusal is not None:
             raise RequestError(TEMPORARILY_UNAVAILABLE, refusal)
         return int(self.process.publish_about(keys or [], payload, TOPIC, order))
 
 
 class MaelstromEnvironment(Environment):
-    """Ticks are microseconds of the host's clock."""
+    """The environment of the process; ticks are microseconds of the host's clock."""
 
     def __init__(self, identifier: int, host: Host) -> None:
         super().__init__(identifier)
@@ -158,7 +159,7 @@ class MaelstromEnvironment(Environment):
 
 
 class Host:
-    """One node: it takes lines and gives lines."""
+    """One node: it takes lines of input and writes lines of output."""
 
     def __init__(
         self, service: Service, write: Callable[[bytes], None], clock: Callable[[], int], options: HostOptions
@@ -166,7 +167,7 @@ class Host:
         self.service: Final = service
         self.timers: Final = Timers(clock)
         self.codec: Final = Codec(kinds=FABRIC_KINDS["tree"])
-        self.links: Links
+        self.links: FrameLinks
         self.process: TreeBroker
         self.name = ""
         self._options = options
@@ -174,10 +175,10 @@ class Host:
         self._names: list[str] = []
         self._places: dict[str, int] = {}
 
-    # What comes in.
+    # Input.
 
     def take(self, line: bytes) -> None:
-        """A line of input."""
+        """Handle a line of input."""
         envelope = read_line(line)
         place = self._places.get(envelope.src)
         if place is None:
@@ -187,7 +188,7 @@ class Host:
         self.settle()
 
     def wake(self) -> None:
-        """Some time has passed."""
+        """Handle timers that are due."""
         self.timers.run_due()
         self.settle()
 
@@ -197,20 +198,20 @@ class Host:
             self.links.settle()
 
     def _take_request(self, envelope: Envelope) -> None:
-        request = Request(self, envelope.src, read_body(envelope))
+        request = ClientRequest(self, envelope.src, read_body(envelope))
         try:
             if request.type == "init":
                 self._begin(request)
             elif not self.name:
-                raise RequestError(TEMPORARILY_UNAVAILABLE, "this node has not been told yet who it is; send init")
+                raise RequestError(TEMPORARILY_UNAVAILABLE, "this node has no identity yet; send init")
             elif request.type == FRAME:
-                raise PeerError(f"{envelope.src} speaks like a node and is none of {', '.join(self._names)}")
+                raise PeerError(f"{envelope.src} sends frames and is none of {', '.join(self._names)}")
             elif not self.service.handle(request):
                 raise RequestError(NOT_SUPPORTED, f"this workload has no requests of type {request.type!r}")
         except RequestError as error:
             request.refuse(error)
 
-    def _begin(self, request: Request) -> None:
+    def _begin(self, request: ClientRequest) -> None:
         """Become one of the nodes of a system that all begin together."""
         name, names = request.field("node_id", str), request.field("node_ids", list)
         if name not in names or self.name:
@@ -219,7 +220,7 @@ class Host:
             )
         self.name, self._names = name, names
         self._places = {other: place for place, other in enumerate(names)}
-        self.links = Links(
+        self.links = FrameLinks(
             self.timers,
             self._options.links,
             self._write_frame,
@@ -262,10 +263,10 @@ class Host:
     def _found(self, peer: int) -> None:
         self.process.peer_found(peer)
 
-    # What goes out.
+    # Output.
 
     def say(self, destination: str, body: dict[str, Any]) -> None:
-        """Say something to a client."""
+        """Send a message to a client."""
         self._write(write_line(self.name, destination, body))
 
     def _write_frame(self, peer: int, frame: Frame) -> None:
@@ -273,5 +274,5 @@ class Host:
 
 
 def number_of_key(key: str) -> int:
-    """The number by which processes know a key of a log."""
+    """The number of a log's key in processes."""
     return key_number(key.encode())

@@ -1,15 +1,15 @@
-"""Judges histories of ``kafka``: offsets mean the same for everybody, grow, and nothing acknowledged is lost.
+"""Judges histories of ``kafka``: offsets mean the same for all clients, grow, and no acknowledged message is lost.
 
-It knows nothing but the history, and shares no code with the nodes. The kinds of violations are those that Maelstrom's
-documentation of the workload names:
+It knows only the history, and shares no code with the nodes. The kinds of violations are those of Maelstrom's
+documentation of the workload:
 
 * ``divergent``: one offset of a key holds two messages, or a message has two offsets.
-* ``lost``: a message that is known is missing in a poll that began at or before it and went beyond it; or no final poll
-  of some client shows an acknowledged one, although these poll everything from the beginning, long after all faults.
-* ``nonmonotonic``: offsets in one poll do not grow; a client is shown again what it was shown, though it did not go
-  back; of two messages that one client sent to a key one after the other, the second has no greater offset.
-* ``unasked``: a poll shows what is before the offset that was asked for.
-* ``invented``: a poll shows a message that nobody has tried to send.
+* ``lost``: a known message is missing in a poll that began at or before it and went beyond it; or no final poll of some
+  client shows an acknowledged one, although these poll everything from the beginning, long after all faults.
+* ``nonmonotonic``: offsets in one poll do not grow; a client is shown a message again though it did not seek back; of
+  two messages that one client sent to a key in sequence, the second has no greater offset.
+* ``unasked``: a poll shows a message before the requested offset.
+* ``invented``: a poll shows a message that no client has tried to send.
 * ``committed``: a listed offset is higher than any that a client has tried to commit, or lower than one that the same
   node has acknowledged or listed before.
 """
@@ -31,14 +31,14 @@ EXAMPLES: Final = 8
 
 
 class KafkaVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What came out."""
+    """The verdict on one history."""
 
     is_valid: bool
     keys: int
     attempts: int
     acknowledged: int
     polled: int
-    """Messages shown by polls, each time they were."""
+    """Messages shown by polls, counted each time."""
     violations: dict[str, int]
     examples: dict[str, list[str]]
 
@@ -60,13 +60,13 @@ class Judge:
         self._node_commits: dict[tuple[str, str], int] = {}
 
     def complain(self, kind: str, text: str) -> None:
-        """Note a violation."""
+        """Record a violation."""
         self.violations[kind] += 1
         if len(self.examples[kind]) < EXAMPLES:
             self.examples[kind].append(text)
 
     def learn(self, key: str, offset: int, message: Any) -> None:
-        """Somebody was told that an offset holds a message."""
+        """A client was told that an offset holds a message."""
         name = name_of(message)
         held = self.messages.setdefault((key, offset), name)
         if held != name:
@@ -78,7 +78,7 @@ class Judge:
     # Operations.
 
     def look_at(self, event: Event) -> None:
-        """An event, whatever it is."""
+        """Check one event."""
         if event.name == "send":
             key, message = event.value["key"], event.value["message"]
             if event.outcome == "invoke":
@@ -136,10 +136,10 @@ class Judge:
             if event.outcome == "ok":
                 self._note_commit(event, key, offset, "acknowledges")
 
-    # At the end, when all offsets that exist are known.
+    # At the end, when all existing offsets are known.
 
     def look_for_lost(self, events: Sequence[Event]) -> None:
-        """See whether polls leave out what is known to exist."""
+        """Check whether polls leave out messages that are known to exist."""
         known: dict[str, list[int]] = {}
         for key, offset in sorted(self.messages):
             known.setdefault(key, []).append(offset)
@@ -161,7 +161,7 @@ class Judge:
                     self.complain("lost", f"client {client} never sees {key}:{missing[:5]}")
 
     def _look_for_gaps(self, event: Event, key: str, shown: set[int], known: list[int]) -> None:
-        """``known`` are the offsets of the key that exist, in order."""
+        """Check one poll; ``known`` are the existing offsets of the key, in order."""
         first, last = event.value["from"].get(key, 0), max(shown, default=0)
         between = known[bisect_left(known, first) : bisect_left(known, last)]
         missing = [offset for offset in between if offset not in shown]

@@ -1,22 +1,22 @@
-"""Links between nodes over a network that loses, delays and reorders: nothing lost, in order, in few messages.
+"""Links between nodes over a network that loses, delays and reorders: reliable, in order, with few messages.
 
-The processes of the tree want what a connection gives: what is sent over a link comes, once and in order, until both
+The processes of the tree need the promises of a connection: a message over a link arrives once and in order, until both
 ends are told that the link is broken. Maelstrom's network promises none of that, and counts each message. So:
 
-* **Few messages.** What is sent within ``gather_us`` of the last frame waits for the rest of that time and leaves in
-  one frame. After a rest the first leaves at once. Acknowledgements ride on frames the other way, and leave alone only
-  after ``acknowledge_us``.
-* **Nothing lost.** Frames are numbered and kept until they are acknowledged. Who gets a later one before an earlier one
-  asks for the earlier one after ``gap_us``. When nothing was acknowledged for longer than answers take (as TCP reckons
-  that, RFC 6298) the link is *stalled*: it sends nothing new, and only its first frame again, every ``probe_us``, until
-  something is heard; then all. So it is after a silence.
+* **Few messages.** A message sent within ``gather_us`` of the last frame waits for the rest of that time and leaves in
+  one frame with others. After a pause the first message leaves at once. Acknowledgements travel in frames of the other
+  direction, and leave alone only after ``acknowledge_us``.
+* **Nothing lost.** Frames are numbered and kept until they are acknowledged. A receiver that gets a later frame before
+  an earlier one asks for the earlier one after ``gap_us``. When nothing was acknowledged for longer than answers take
+  (estimated as in TCP, RFC 6298) the link is *stalled*: it sends nothing new, and only its first frame again, every
+  ``probe_us``, until something arrives; then it sends everything. The same holds after a silence.
 * **Both ends agree that a link has broken.** Each end counts how often it has begun anew, and every frame names both
-  counts. An end that hears nothing for ``patience_us`` begins anew; the other end finds a higher count in the next
+  counts. An end that receives nothing for ``patience_us`` begins anew; the other end finds a higher count in the next
   frame that reaches it, and knows that what it sent before is lost. Frames that name another count than the current one
-  are not read.
-* **Silence is asked about.** A link whose breaking somebody wants to know of is asked for an answer when it was silent
-  for ``beat_us``, and then every ``probe_us``; one that is in use needs no such questions. Who loses one link asks
-  about all others, because partitions seldom cut only one.
+  are ignored.
+* **Silence is probed.** A watched link is asked for an answer when it was silent for ``beat_us``, and then every
+  ``probe_us``; a link in use needs no probes. A node that loses one link probes all others, because partitions seldom
+  cut only one.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from antiphon.maelstrom.protocol import Frame
 from antiphon.maelstrom.timers import Timers
 
 FRAMES_UNDER_WAY: Final = 64
-"""So many frames may be unacknowledged; what is sent beyond that waits."""
+"""The most unacknowledged frames; further messages wait."""
 
 FRAMES_BEFORE_ACKNOWLEDGEMENT: Final = 16
-"""So many frames are acknowledged at once, however little time has passed."""
+"""So many frames are acknowledged at once, even if little time has passed."""
 
 MESSAGES_IN_FRAME: Final = 512
 FRAMES_HELD: Final = 256
-"""So many frames that came too early are held; others are sent again."""
+"""The most early frames to hold; others are sent again."""
 
 NEVER: Final = 1 << 62
 
@@ -50,7 +50,7 @@ class LinkOptions(msgspec.Struct, frozen=True, kw_only=True):
     acknowledge_us: int = 100_000
     gap_us: int = 25_000
     first_resend_us: int = 1_000_000
-    """Until it is known how long answers take, and at most: after losses all answers seem to take long."""
+    """The resend time until the answer time is known, and its upper bound: after losses all answers seem slow."""
     least_resend_us: int = 250_000
     probe_us: int = 150_000
     beat_us: int = 700_000
@@ -58,7 +58,7 @@ class LinkOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnswerTime:
-    """How long an answer takes, and from when on one is late (RFC 6298)."""
+    """Estimates how long an answer takes, and from when on one is late (RFC 6298)."""
 
     def __init__(self, options: LinkOptions) -> None:
         self._least_us = options.least_resend_us
@@ -68,7 +68,7 @@ class AnswerTime:
         self.late_after_us = options.first_resend_us
 
     def measured(self, answer_us: int) -> None:
-        """An answer has taken so long."""
+        """Add a measured answer time."""
         if self._mean_us == 0:
             self._mean_us, self._deviation_us = answer_us, answer_us / 2
         else:
@@ -78,23 +78,23 @@ class AnswerTime:
         self.late_after_us = min(self._most_us, max(self._least_us, reckoned_us))
 
 
-class Link:
+class FrameLink:
     """One end of the link to a peer."""
 
-    def __init__(self, links: Links, peer: int) -> None:
+    def __init__(self, links: FrameLinks, peer: int) -> None:
         self.peer: Final = peer
         self.is_watched = False
-        # Whether frames get through, as far as is known, and whether somebody was told that they do not.
+        # Whether frames get through, as far as known, and whether the host was told that they do not.
         self.is_up = True
         self.is_told_lost = False
         self._links = links
         self._options = links.options
         self._mine = 1
         self._yours = 1
-        # What is to be sent, what was sent and not acknowledged, what came too early.
+        # Messages to send, sent and unacknowledged frames, and frames that arrived early.
         self._queue: list[bytes] = []
         self._unacknowledged: deque[Frame] = deque()
-        # When each of them was sent, 0 if more than once: then nobody knows which one is answered.
+        # When each frame was sent; 0 if more than once, because the answer is then ambiguous.
         self._times: deque[int] = deque()
         self._answers = AnswerTime(links.options)
         self._early: dict[int, list[bytes]] = {}
@@ -104,7 +104,7 @@ class Link:
         self._said_got = 0
         self._sent_us = -NEVER
         self._heard_us = links.timers.now()
-        # Since when the link is in doubt, since when no more frames were acknowledged, and when the next steps are due.
+        # Since when the link is in doubt, since when no frame was acknowledged, and when the next steps are due.
         self._doubted_us = NEVER
         self._stalled_us = NEVER
         self._send_us = NEVER
@@ -114,10 +114,10 @@ class Link:
         self._ask_us = NEVER
         self._give_up_us = NEVER
 
-    # What the host does.
+    # Calls of the host.
 
     def send(self, message: bytes) -> None:
-        """Send a message; if the link is broken, when it is whole again, unless that takes too long."""
+        """Send a message; on a broken link it waits until the link is whole again, unless that takes too long."""
         now = self._links.timers.now()
         if not self._queue:
             self._send_us = max(now, self._sent_us + self._options.gather_us)
@@ -128,7 +128,7 @@ class Link:
         self._links.changed(self)
 
     def watch(self) -> None:
-        """Say from now on when the link breaks and when it is whole again."""
+        """Report from now on when the link breaks and when it is whole again."""
         if self.is_watched:
             return
         now = self._links.timers.now()
@@ -136,35 +136,35 @@ class Link:
         self.is_told_lost = False
         self._heard_us = max(self._heard_us, now - self._options.beat_us)
         if not self.is_up:
-            # It may be whole again unnoticed: it gets a little time to show that.
+            # It may have become whole unnoticed: it gets a little time to show that.
             self._give_up_us = now + self._options.beat_us
             self._ask_us = now
         self._ask_us = min(self._ask_us, self._heard_us + self._options.beat_us)
         self._links.changed(self)
 
     def unwatch(self) -> None:
-        """Say nothing about the link any more."""
+        """Report nothing about the link any more."""
         self.is_watched = False
         self.is_told_lost = False
 
     def doubt(self) -> None:
-        """Find out whether the link is whole, although nobody has asked."""
+        """Find out whether the link is whole, although the host has not asked."""
         now = self._links.timers.now()
         if self.is_up and self._doubted_us == NEVER and now - self._heard_us >= self._options.beat_us // 2:
             self._doubted_us = now
             self._ask_us = now
             self._links.changed(self)
 
-    # What is due.
+    # Timers.
 
     def due_us(self) -> int:
-        """When something is to be done."""
+        """The time of the next step."""
         send_us = self._send_us if self._may_send() else NEVER
         answers_us = min(self._acknowledge_us, self._gap_us)
         return min(send_us, answers_us, self._resend_us, self._ask_us, self._give_up_us, self._break_us())
 
     def act(self) -> None:
-        """Do what is due."""
+        """Carry out the steps that are due."""
         now = self._links.timers.now()
         if now >= self._break_us():
             self._begin_anew(now)
@@ -185,14 +185,14 @@ class Link:
         return self.is_up and not self._is_stalled and len(self._unacknowledged) < FRAMES_UNDER_WAY
 
     def _break_us(self) -> int:
-        """When the link is to be given up unless something is heard."""
+        """When the link must be given up unless something arrives."""
         if not self.is_up:
             return NEVER
         since = self._doubted_us
         if self.is_watched:
             since = min(since, self._heard_us)
         if self._unacknowledged:
-            # While anything is heard frames will get through, sooner or later.
+            # While anything arrives, frames will get through sooner or later.
             since = min(since, max(self._heard_us, self._stalled_us))
         return since + self._options.patience_us
 
@@ -216,7 +216,7 @@ class Link:
         self._links.write(self.peer, frame)
 
     def _resend(self, now: int) -> None:
-        """Nothing has been acknowledged for too long: send one frame again, to find out when others get through."""
+        """Nothing was acknowledged for too long: send one frame again, to find out when others get through."""
         self._is_stalled = True
         self._resend_us = now + self._options.probe_us
         self._put_again(self._unacknowledged[0], now, True)
@@ -226,7 +226,7 @@ class Link:
         self._put(Frame(self._mine, self._yours, frame.number, self._got, frame.messages, asks), now)
 
     def _put_all_again(self, before: int, now: int) -> None:
-        """Send again what is not acknowledged, up to a number; what was lately said to be missing may be on its way."""
+        """Send unacknowledged frames again, up to a number, except those that were requested recently."""
         self._is_stalled = False
         if self._unacknowledged:
             self._resend_us = now + self._answers.late_after_us
@@ -235,13 +235,13 @@ class Link:
                 self._put_again(frame, now, False)
 
     def _tell_gap(self, now: int) -> None:
-        """Ask for what has not come though later frames have, until it comes."""
+        """Ask for frames that are missing before later ones, until they arrive."""
         self._gap_us = now + self._options.probe_us if self._early else NEVER
         if self._early:
             self._put(Frame(self._mine, self._yours, got=self._got, gap=min(self._early)), now)
 
     def _ask(self, now: int) -> None:
-        """Ask for an answer, and plan the next question."""
+        """Ask for an answer, and plan the next probe."""
         needed = self.is_watched or self._doubted_us != NEVER or bool(self._queue and not self.is_up)
         if not needed:
             self._ask_us = NEVER
@@ -254,7 +254,7 @@ class Link:
         self._ask_us = now + (self._options.probe_us if self.is_up else self._options.beat_us)
 
     def _begin_anew(self, now: int) -> None:
-        """Nothing has been heard for too long: what is under way is lost."""
+        """Nothing has arrived for too long: frames in transit are lost."""
         self._mine += 1
         self._forget()
         self._queue.clear()
@@ -279,7 +279,7 @@ class Link:
         self._acknowledge_us = NEVER
 
     def _give_up(self) -> None:
-        """Nobody has answered: what waits for the link is lost, and who watches it is told."""
+        """The peer has not answered: waiting messages are lost, and the watcher is told."""
         self._give_up_us = NEVER
         if not self.is_up:
             self._queue.clear()
@@ -290,10 +290,10 @@ class Link:
             self.is_told_lost = True
             self._links.lost(self.peer)
 
-    # What comes.
+    # Frames from the peer.
 
     def receive(self, frame: Frame) -> None:
-        """A frame has come from the peer."""
+        """Handle a frame from the peer."""
         now = self._links.timers.now()
         if frame.mine < self._yours:
             return
@@ -303,14 +303,14 @@ class Link:
         if frame.mine > self._yours:
             self._peer_began_anew(frame)
         if frame.yours != self._mine:
-            # The peer has not heard yet that this end has begun anew.
+            # The peer does not know yet that this end has begun anew.
             self._put(Frame(self._mine, self._yours, got=self._got), now)
             return
         if not self.is_up:
             self._is_whole(now)
         self._acknowledged(frame.got, now)
         if self._is_stalled or was_silent:
-            # What was sent into the silence is lost, most likely.
+            # Frames sent into the silence are most likely lost.
             self._put_all_again(NEVER, now)
         elif frame.gap > 0:
             self._put_all_again(frame.gap, now)
@@ -323,7 +323,7 @@ class Link:
         self._links.changed(self)
 
     def _peer_began_anew(self, frame: Frame) -> None:
-        """What was sent before is lost, and so is what the peer sent before."""
+        """The peer has begun anew: earlier frames of both directions are lost."""
         self._yours = frame.mine
         self._forget()
         if self.is_up:
@@ -359,7 +359,7 @@ class Link:
 
     def _take(self, frame: Frame, now: int) -> None:
         if frame.number <= self._got:
-            # It was sent again because the acknowledgement has not come.
+            # It was sent again because the acknowledgement did not arrive.
             self._acknowledge_us = now
             return
         if frame.number > self._got + 1:
@@ -382,8 +382,8 @@ class Link:
         self._acknowledge_us = min(self._acknowledge_us, now if at_once else now + self._options.acknowledge_us)
 
 
-class Links:
-    """The links of a node; those that have something to do are called when it is due."""
+class FrameLinks:
+    """The links of a node; each is called when a step of it is due."""
 
     def __init__(
         self,
@@ -400,30 +400,30 @@ class Links:
         self.received: Final = received
         self.lost: Final = lost
         self.found: Final = found
-        self._links: dict[int, Link] = {}
+        self._links: dict[int, FrameLink] = {}
         self._planned_us: dict[int, int] = {}
-        self._changed: dict[int, Link] = {}
+        self._changed: dict[int, FrameLink] = {}
 
-    def to(self, peer: int) -> Link:
+    def to(self, peer: int) -> FrameLink:
         """The link to a peer, made at its first use."""
         link = self._links.get(peer)
         if link is None:
-            link = Link(self, peer)
+            link = FrameLink(self, peer)
             self._links[peer] = link
         return link
 
-    def changed(self, link: Link) -> None:
-        """Something may be due earlier at a link."""
+    def changed(self, link: FrameLink) -> None:
+        """A step of a link may be due earlier."""
         self._changed[link.peer] = link
 
-    def doubt_others(self, lost: Link) -> None:
-        """One link has broken: find out about all others."""
+    def doubt_others(self, lost: FrameLink) -> None:
+        """One link has broken: probe all others."""
         for link in list(self._links.values()):
             if link is not lost:
                 link.doubt()
 
     def settle(self) -> None:
-        """Do what is due at links where something has changed, and plan the rest."""
+        """Carry out due steps of changed links, and plan the rest."""
         while self._changed:
             changed, self._changed = self._changed, {}
             for link in changed.values():
@@ -436,7 +436,7 @@ class Links:
                     self._planned_us[link.peer] = due
                     self.timers.at(due, lambda link=link, due=due: self._wake(link, due))  # type: ignore[misc]
 
-    def _wake(self, link: Link, due: int) -> None:
+    def _wake(self, link: FrameLink, due: int) -> None:
         if self._planned_us.get(link.peer) == due:
             del self._planned_us[link.peer]
         self.changed(link)

@@ -22,7 +22,7 @@ def run_node(workload: str, options: HostOptions) -> None:
 
 
 def run(host: Host, written: list[bytes], write: Callable[[bytes], None], source: int) -> None:
-    """Hand lines of a file descriptor to a host, and call it when something is due."""
+    """Pass lines of a file descriptor to a host, and call it when a timer is due."""
     rest = b""
     while True:
         due = host.timers.next_us()

@@ -1,4 +1,4 @@
-"""Partitions: who does not hear whom, drawn as Jepsen draws them."""
+"""Partitions, drawn as Jepsen draws them."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ from random import Random
 from typing import Final
 
 Cuts = dict[str, frozenset[str]]
-"""By node, those whose messages do not reach it."""
+"""By node, the nodes whose messages do not reach it."""
 
 
 def separated(parts: Sequence[Sequence[str]]) -> Cuts:
-    """Nobody hears anybody of another part."""
+    """No message passes between parts."""
     everybody = {node for part in parts for node in part}
     return {node: frozenset(everybody - set(part)) for part in parts for node in part}
 
 
 def shuffled(nodes: Sequence[str], random: Random) -> list[str]:
-    """The nodes in any order."""
+    """The nodes in random order."""
     return random.sample(list(nodes), len(nodes))
 
 
 def one(nodes: Sequence[str], random: Random) -> Cuts:
-    """One node is alone."""
+    """Isolate one node."""
     alone = random.choice(list(nodes))
     return separated([[alone], [node for node in nodes if node != alone]])
 
 
 def minority_third(nodes: Sequence[str], random: Random) -> Cuts:
-    """Less than a third of all are apart, and at least one if there are three."""
+    """Isolate less than a third of the nodes, but at least one of three."""
     mixed = shuffled(nodes, random)
     size = max(0, (len(nodes) - 1) // 3)
     return separated([mixed[:size], mixed[size:]])
 
 
 def halves(nodes: Sequence[str], random: Random) -> Cuts:
-    """Two parts, of which one has a majority unless they are equal."""
+    """Split the nodes into two halves."""
     mixed = shuffled(nodes, random)
     return separated([mixed[: len(nodes) // 2], mixed[len(nodes) // 2 :]])
 
 
 def majorities_ring(nodes: Sequence[str], random: Random) -> Cuts:
-    """Everybody hears a majority, and no two the same one: on a ring, those that are near."""
+    """Every node hears a different majority: its neighbourhood on a ring."""
     ring = shuffled(nodes, random)
     count = len(ring)
     reach = (count // 2 + 1) // 2

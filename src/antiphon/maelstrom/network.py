@@ -1,7 +1,7 @@
-"""The network between node processes: latency, partitions, and a count of what is sent.
+"""The network between node processes: latency, partitions, and message counts.
 
-Node processes are any programs that speak Maelstrom's protocol. As there, messages between nodes take some time and are
-lost if a partition separates the two when they arrive; messages of clients and to them take none and are never lost.
+Node processes are any programs that speak Maelstrom's protocol. As in Maelstrom, messages between nodes take some time
+and are lost if a partition separates the two on arrival; messages from and to clients are immediate and never lost.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DISTRIBUTIONS: Final[dict[str, Callable[[Random], float]]] = {
     "uniform": lambda random: 2.0 * random.random(),
     "exponential": lambda random: -log(1.0 - random.random()),
 }
-"""How latencies are spread; each has mean 1."""
+"""The distributions of latencies; each has mean 1."""
 
 
 class RpcError(Exception):
@@ -44,8 +44,8 @@ class RpcError(Exception):
         return self.code in DEFINITE
 
 
-class Counts(msgspec.Struct):
-    """What was sent: between nodes, and with clients; and what was lost on the way between nodes."""
+class MessageCounts(msgspec.Struct):
+    """The number of messages between nodes and with clients, and of lost ones between nodes."""
 
     servers: int = 0
     clients: int = 0
@@ -53,13 +53,15 @@ class Counts(msgspec.Struct):
 
 
 class Network:
-    """The nodes of a run and everything between them."""
+    """The nodes of a run and all messages between them."""
 
     def __init__(self, nodes: Sequence[str], latency_ms: float, distribution: str, random: Random) -> None:
         if distribution not in DISTRIBUTIONS:
-            raise UsageError(f"latencies are {', '.join(DISTRIBUTIONS)}, not {distribution!r}; choose one of these")
+            raise UsageError(
+                f"there is no latency distribution {distribution!r}; choose one of {', '.join(DISTRIBUTIONS)}"
+            )
         self.nodes: Final = list(nodes)
-        self.counts: Final = Counts()
+        self.counts: Final = MessageCounts()
         self._latency_seconds = latency_ms / 1000
         self._spread = DISTRIBUTIONS[distribution]
         self._random = random
@@ -116,7 +118,7 @@ class Network:
             while line := await process.stdout.readline():
                 self._route(node, line)
             if not self._is_stopping:
-                raise PeerError(f"node {node} has ended by itself; what it said is on its standard error")
+                raise PeerError(f"node {node} ended unexpectedly; see its standard error")
         except (PeerError, ValueError) as error:
             if not self.failed.done():
                 self.failed.set_exception(PeerError(f"node {node}: {error}"))
@@ -126,7 +128,7 @@ class Network:
     def _route(self, node: str, line: bytes) -> None:
         envelope = read_line(line)
         if envelope.src != node:
-            raise PeerError(f"it sends in the name of {envelope.src!r}")
+            raise PeerError(f"it sends under the name {envelope.src!r}")
         if envelope.dest in self._processes:
             self.counts.servers += 1
             delay = self._latency_seconds * self._spread(self._random)
@@ -145,11 +147,11 @@ class Network:
         stdin = self._processes[node].stdin
         assert stdin is not None, "it was started with a pipe"
         with suppress(ConnectionError, RuntimeError):
-            # Who has ended is found out by its reader.
+            # The reader of an ended process reports it.
             stdin.write(line)
 
     def cut(self, cuts: Cuts) -> None:
-        """From now on some nodes do not hear others."""
+        """Let some nodes not receive from others from now on."""
         self._cuts = cuts
 
     # Clients.

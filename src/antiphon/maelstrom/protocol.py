@@ -1,8 +1,7 @@
 """Maelstrom's messages: JSON objects on lines, with a source, a destination and a body.
 
 Requests of clients have a ``type`` and a ``msg_id``, and are answered with ``in_reply_to``; errors have a code that
-says whether the operation can have happened. What nodes say to each other is their own business, and is a
-:class:`Frame` here.
+says whether the operation can have happened. Nodes exchange bodies of their own, a :class:`Frame` here.
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ MALFORMED_REQUEST: Final = 12
 """Codes of errors, as Maelstrom's documentation numbers them."""
 
 INDEFINITE: Final = frozenset({TIMEOUT, 13})
-"""After these, and after codes that nobody has defined, an operation may have happened, or may still happen."""
+"""After these codes, and after undefined ones, an operation may have happened, or may still happen."""
 
 DEFINITE: Final = frozenset({1, NOT_SUPPORTED, TEMPORARILY_UNAVAILABLE, MALFORMED_REQUEST, 14, 20, 21, 22, 30})
-"""After these it never has, and never will."""
+"""After these codes it never has, and never will."""
 
 FRAME: Final = "antiphon"
-"""The type of what nodes of ours say to each other."""
+"""The type of frames between our nodes."""
 
 
 class Frame(msgspec.Struct, frozen=True, tag_field="type", tag=FRAME, omit_defaults=True):
-    """Some messages of processes, and what a link needs to lose none of them and to keep their order.
+    """Some messages of processes, and the fields that a link needs to lose none of them and to keep their order.
 
-    ``mine`` and ``yours`` are how often each end has begun anew, as far as the sender knows; frames of other beginnings
-    do not count. ``number`` counts frames that hold messages, from 1; a frame without messages has number 0. All up to
-    ``got`` have come. Who ``asks`` wants an answer now. With a ``gap`` the frame of that number has come and some
-    before it have not: they are to be sent again.
+    ``mine`` and ``yours`` count how often each end has begun anew, as far as the sender knows; frames with other counts
+    are ignored. ``number`` counts frames with messages, from 1; a frame without messages has number 0. All frames up to
+    ``got`` have arrived. ``asks`` requests an answer now. With a ``gap`` the frame of that number has arrived and some
+    before it have not: they must be sent again.
     """
 
     mine: int
@@ -48,7 +47,7 @@ class Frame(msgspec.Struct, frozen=True, tag_field="type", tag=FRAME, omit_defau
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """A line, as far as who it is from and for; the body is read when it is known what it should be."""
+    """A line with its source and destination; the body is decoded when its kind is known."""
 
     src: str
     dest: str
@@ -64,7 +63,7 @@ class Outgoing(msgspec.Struct, frozen=True):
 
 
 class RequestError(Exception):
-    """A request cannot be answered as its client hopes; the client is told with a code."""
+    """A request that cannot be served; the client is told with a code."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -79,11 +78,11 @@ _write = msgspec.json.Encoder().encode
 
 
 def read_line(line: bytes) -> Envelope:
-    """A line of standard input; :class:`PeerError` if it is no message."""
+    """Parse a line of standard input; :class:`PeerError` if it is not a message."""
     try:
         return _read_envelope(line)
     except msgspec.DecodeError as error:
-        raise PeerError(f"a line is no message of Maelstrom: {error}; it needs src, dest and body") from error
+        raise PeerError(f"a line is not a message of Maelstrom: {error}; it needs src, dest and body") from error
 
 
 def read_body(envelope: Envelope) -> dict[str, Any]:
@@ -91,15 +90,17 @@ def read_body(envelope: Envelope) -> dict[str, Any]:
     try:
         return _read_body(envelope.body)
     except msgspec.DecodeError as error:
-        raise PeerError(f"the body of a message from {envelope.src} is no object: {error}") from error
+        raise PeerError(f"the body of a message from {envelope.src} is not an object: {error}") from error
 
 
 def read_frame(envelope: Envelope) -> Frame:
-    """The body of a message of another node of ours."""
+    """The body of a frame of another node of ours."""
     try:
         return _read_frame(envelope.body)
     except msgspec.DecodeError as error:
-        raise PeerError(f"{envelope.src} does not speak as nodes of Antiphon do: {error}; run one kind only") from error
+        raise PeerError(
+            f"{envelope.src} does not send frames of Antiphon: {error}; run only one kind of node"
+        ) from error
 
 
 def write_line(source: str, destination: str, body: object) -> bytes:
@@ -108,7 +109,7 @@ def write_line(source: str, destination: str, body: object) -> bytes:
 
 
 def field(body: dict[str, Any], name: str, kind: type[Any]) -> Any:
-    """A field of a request; its client is told if it is missing or of another kind."""
+    """A field of a request; the client is told if it is missing or has another type."""
     if name not in body:
         raise RequestError(MALFORMED_REQUEST, f"a request of type {body.get('type')!r} needs {name!r}")
     value = body[name]

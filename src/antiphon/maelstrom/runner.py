@@ -1,9 +1,10 @@
 """Runs a workload against node processes, and measures what Maelstrom measures.
 
-Operations begin at random times, ``rate`` a second in all, at clients that have none under way. Partitions come and go
-at random times, ``nemesis_interval`` seconds apart on average. When the time is over the network is made whole, some
-time is given to recover, and final reads show what everybody has. *Messages per operation* are all messages between
-nodes, from the first to the last, divided by all operations, reads and final reads too: these are Maelstrom's rules.
+Operations begin at random times, ``rate`` a second in all, at clients without an operation in progress. Partitions
+start and end at random times, ``nemesis_interval`` seconds apart on average. When the time is over the network is
+healed, nodes get some time to recover, and final reads show what every node has. *Messages per operation* are all
+messages between nodes, from the first to the last, divided by all operations, including reads and final reads, as in
+Maelstrom.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from typing import Any, Final
 import msgspec
 
 from antiphon.kernel.errors import PeerError, UsageError
-from antiphon.maelstrom.clients import Client, Workload, workload_for
-from antiphon.maelstrom.history import Cut, History
+from antiphon.maelstrom.clients import Workload, WorkloadClient, workload_for
+from antiphon.maelstrom.history import History, PartitionSpan
 from antiphon.maelstrom.nemesis import PARTITIONS
 from antiphon.maelstrom.network import Network, RpcError
 from antiphon.maelstrom.services import WORKLOADS
@@ -28,13 +29,13 @@ INIT_SECONDS: Final = 60.0
 PROGRESS_SECONDS: Final = 1.0
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be run; names and defaults are Maelstrom's, where it has them."""
+class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Describes a run; names and defaults are Maelstrom's, where it has them."""
 
     workload: str = "broadcast"
     node_count: int = 5
     concurrency: int | None = None
-    """How many clients; one per node if not given."""
+    """The number of clients; by default one per node."""
     latency_ms: float = 0.0
     latency_dist: str = "constant"
     rate: float = 5.0
@@ -45,27 +46,29 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     recovery_seconds: float = 10.0
     seed: int = 1
 
-    def checked(self) -> Plan:
-        """The same; an error says what is wrong with it."""
+    def checked(self) -> RunPlan:
+        """The plan itself, after checks."""
         if self.workload not in WORKLOADS:
             raise UsageError(f"there is no workload {self.workload!r} here; choose one of {', '.join(WORKLOADS)}")
         if self.node_count < 1 or (self.concurrency is not None and self.concurrency < 1):
-            raise UsageError("there is at least one node and one client; correct --node-count or --concurrency")
+            raise UsageError("a run needs at least one node and one client; correct --node-count or --concurrency")
         if self.rate <= 0 or self.nemesis_interval_seconds <= 0 or self.latency_ms < 0:
-            raise UsageError("rates and intervals are greater than 0, and no latency is negative; correct the options")
+            raise UsageError(
+                "rates and intervals must be greater than 0, and latencies at least 0; correct the options"
+            )
         for fault in self.nemesis:
             if fault != "partition":
                 raise UsageError(f"there is no nemesis {fault!r}; the only one is partition")
         for kind in self.partitions:
             if kind not in PARTITIONS:
-                raise UsageError(f"there are no partitions {kind!r}; choose from {', '.join(PARTITIONS)}")
+                raise UsageError(f"there is no kind of partition {kind!r}; choose from {', '.join(PARTITIONS)}")
         return self
 
 
-class Run:
+class WorkloadRun:
     """One run."""
 
-    def __init__(self, plan: Plan, network: Network, step: Callable[[str], None]) -> None:
+    def __init__(self, plan: RunPlan, network: Network, step: Callable[[str], None]) -> None:
         self.history: Final = History()
         self.workload: Final[Workload] = workload_for(plan.workload)
         self._plan = plan
@@ -75,7 +78,9 @@ class Run:
         self._random = Random(f"operations {plan.seed}")
         count = plan.concurrency or plan.node_count
         nodes = network.nodes
-        self._clients = [Client(number, nodes[number % len(nodes)], network, self.clock) for number in range(count)]
+        self._clients = [
+            WorkloadClient(number, nodes[number % len(nodes)], network, self.clock) for number in range(count)
+        ]
         self._free = list(self._clients)
         self._is_free = asyncio.Event()
 
@@ -84,7 +89,7 @@ class Run:
         return (time.monotonic_ns() - self._begun_ns) // 1000
 
     async def all(self) -> None:
-        """Everything from the first word to the last."""
+        """Run everything from start to end."""
         await asyncio.gather(*(self._initialise(node) for node in self._network.nodes))
         await asyncio.gather(*(self._prepare(node) for node in self._network.nodes))
         self._begun_ns = time.monotonic_ns()
@@ -104,14 +109,14 @@ class Run:
         try:
             await self._network.call(f"s{node}", node, init, INIT_SECONDS)
         except RpcError as error:
-            raise PeerError(f"{node} does not begin: {error}") from error
+            raise PeerError(f"{node} does not start: {error}") from error
 
     async def _prepare(self, node: str) -> None:
-        client = Client(-1, node, self._network, self.clock)
+        client = WorkloadClient(-1, node, self._network, self.clock)
         try:
             await self.workload.prepare(client, self._network.nodes)
         except RpcError as error:
-            raise PeerError(f"{node} does not take a topology: {error}") from error
+            raise PeerError(f"{node} does not accept a topology: {error}") from error
 
     async def _operate(self) -> None:
         """Begin operations at random times until the time is over, and wait for the last ones."""
@@ -127,7 +132,7 @@ class Run:
             while not self._free:
                 self._is_free.clear()
                 await self._is_free.wait()
-                # What could not begin is not made up for.
+                # An operation that could not begin is skipped.
                 due_us = max(due_us, self.clock())
             if self.clock() >= until_us:
                 break
@@ -144,7 +149,7 @@ class Run:
         if self._network.failed.done():
             self._network.failed.result()
 
-    async def _one(self, client: Client) -> None:
+    async def _one(self, client: WorkloadClient) -> None:
         try:
             name, value = self.workload.draw(client, self._random)
             await self.workload.do(client, self.history, name, value)
@@ -153,7 +158,7 @@ class Run:
             self._is_free.set()
 
     async def _disturb(self) -> None:
-        """Partitions that come and go."""
+        """Start and end partitions at random times."""
         if "partition" not in self._plan.nemesis:
             return
         random = Random(f"nemesis {self._plan.seed}")
@@ -167,18 +172,18 @@ class Run:
                 self._step(f"partition: {kind}")
                 await asyncio.sleep(random.random() * 2 * self._plan.nemesis_interval_seconds)
                 self._network.cut({})
-                self.history.cuts.append(Cut(kind=kind, begin_us=begin_us, end_us=self.clock()))
+                self.history.cuts.append(PartitionSpan(kind=kind, begin_us=begin_us, end_us=self.clock()))
                 begin_us = -1
                 self._step("partition: over")
         finally:
             if begin_us >= 0:
-                self.history.cuts.append(Cut(kind=kind, begin_us=begin_us, end_us=self.clock()))
+                self.history.cuts.append(PartitionSpan(kind=kind, begin_us=begin_us, end_us=self.clock()))
 
 
 async def run_plan(
-    plan: Plan, command: Sequence[str], out: Path | None = None, step: Callable[[str], None] = lambda _: None
+    plan: RunPlan, command: Sequence[str], out: Path | None = None, step: Callable[[str], None] = lambda _: None
 ) -> dict[str, Any]:
-    """Run nodes and clients, judge what happened; ``out`` is a folder for the history and what nodes log."""
+    """Run nodes and clients, and judge the history; ``out`` gets the history and the logs of nodes."""
     plan.checked()
     nodes = [f"n{number}" for number in range(plan.node_count)]
     network = Network(nodes, plan.latency_ms, plan.latency_dist, Random(f"network {plan.seed}"))
@@ -186,7 +191,7 @@ async def run_plan(
         out.mkdir(parents=True, exist_ok=True)
     try:
         await network.start(command, out)
-        run = Run(plan, network, step)
+        run = WorkloadRun(plan, network, step)
         await run.all()
     finally:
         await network.stop()
@@ -195,8 +200,8 @@ async def run_plan(
     return result(plan, network, run)
 
 
-def result(plan: Plan, network: Network, run: Run) -> dict[str, Any]:
-    """What was measured."""
+def result(plan: RunPlan, network: Network, run: WorkloadRun) -> dict[str, Any]:
+    """The measurements."""
     counts = network.counts
     operations = max(1, run.history.operations())
     verdict = run.workload.check(run.history)

@@ -1,9 +1,9 @@
 """The workloads ``broadcast``, ``g-set`` and ``kafka``, each as a service above one process.
 
-A broadcast value and an element of a set is a publication in causal order; a node has it when its process has delivered
-it, at the node that was asked at once. A message of a log is a publication in total order about its key: all nodes
-deliver those of one key in the same order, so that each counts the same offsets, and who was asked answers when its own
-process has delivered. Committed offsets are publications without an order; of two for a key the higher one counts.
+A broadcast value or an element of a set is a publication in causal order; a node has it when its process has delivered
+it, which is at once at the node that was asked. A message of a log is a publication in total order about its key: all
+nodes deliver those of one key in the same order, so that each counts the same offsets, and the asked node answers when
+its own process has delivered. Committed offsets are publications without an order; for each key the highest one counts.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ import msgspec
 
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import CAUSAL, NONE, TOTAL, Publication
-from antiphon.maelstrom.host import HostOptions, Request, Service, number_of_key
+from antiphon.maelstrom.host import ClientRequest, HostOptions, Service, number_of_key
 from antiphon.maelstrom.links import LinkOptions
 from antiphon.maelstrom.protocol import MALFORMED_REQUEST, RequestError
 
 MESSAGES_IN_POLL: Final = 256
-"""So many messages of a key are shown at once; who wants more asks again."""
+"""The most messages of a key in one answer; a client asks again for more."""
 
 
 class ValuesService(Service):
-    """A set that grows: ``broadcast`` and ``g-set`` differ in words only."""
+    """A set that grows: ``broadcast`` and ``g-set`` differ only in the names of messages."""
 
     def __init__(self, adds: str, added: str, shown: str) -> None:
         self._adds = adds
         self._added = added
         self._shown = shown
-        # By their JSON, in which order of keys does not matter: values may be anything.
+        # By canonical JSON, independent of the order of keys, because values may be anything.
         self._values: dict[bytes, Any] = {}
-        self._unanswered: dict[bytes, list[Request]] = {}
+        self._unanswered: dict[bytes, list[ClientRequest]] = {}
 
-    def handle(self, request: Request) -> bool:
-        """Requests to add, to read, and about a topology."""
+    def handle(self, request: ClientRequest) -> bool:
+        """Serve requests to add, to read, and about a topology."""
         if request.type == self._adds:
             self._add(request, canonical(request.field(self._added)))
         elif request.type == "read":
@@ -48,8 +48,8 @@ class ValuesService(Service):
             return False
         return True
 
-    def _add(self, request: Request, value: bytes) -> None:
-        """Publish a value; it is acknowledged when it has been delivered here, which is mostly at once."""
+    def _add(self, request: ClientRequest, value: bytes) -> None:
+        """Publish a value; it is acknowledged when it is delivered here, mostly at once."""
         waiting = self._unanswered.setdefault(value, [])
         waiting.append(request)
         try:
@@ -59,7 +59,7 @@ class ValuesService(Service):
             raise
 
     def delivered(self, publication: Publication) -> None:
-        """A value has come."""
+        """Add a delivered value."""
         self._values.setdefault(publication.payload, msgspec.json.decode(publication.payload))
         if publication.source == self.process.me:
             for request in self._unanswered.pop(publication.payload, []):
@@ -67,14 +67,14 @@ class ValuesService(Service):
 
 
 class Appended(msgspec.Struct, frozen=True, tag=True):
-    """Messages that one node was asked to append to a log, together."""
+    """Messages that one node was asked to append to a log together."""
 
     key: str
     messages: list[Any]
 
 
 class Committed(msgspec.Struct, frozen=True, tag=True):
-    """How far some logs have been processed, by key."""
+    """Processed offsets of some logs, by key."""
 
     offsets: dict[str, int]
 
@@ -83,18 +83,18 @@ _read = msgspec.json.Decoder(Appended | Committed).decode
 
 
 class LogsService(Service):
-    """Logs by key, which only grow, and how far they have been processed."""
+    """Logs by key, which only grow, and their committed offsets."""
 
     def __init__(self) -> None:
         self._logs: dict[str, list[Any]] = {}
         self._committed: dict[str, int] = {}
-        # By key: requests whose messages are on their way to be ordered, and those that wait for these.
-        self._under_way: dict[str, list[Request]] = {}
-        self._waiting: dict[str, list[Request]] = {}
-        self._committing: deque[Request] = deque()
+        # By key: requests whose messages wait to be ordered, and requests that wait for those.
+        self._under_way: dict[str, list[ClientRequest]] = {}
+        self._waiting: dict[str, list[ClientRequest]] = {}
+        self._committing: deque[ClientRequest] = deque()
 
-    def handle(self, request: Request) -> bool:
-        """Requests to send, poll, commit, and to list what is committed."""
+    def handle(self, request: ClientRequest) -> bool:
+        """Serve requests to send, poll, commit, and to list committed offsets."""
         if request.type == "send":
             self._send(request)
         elif request.type == "poll":
@@ -108,8 +108,8 @@ class LogsService(Service):
             return False
         return True
 
-    def _send(self, request: Request) -> None:
-        """Messages for one key leave together, while others of it are on their way: its order is made one by one."""
+    def _send(self, request: ClientRequest) -> None:
+        """Send messages of one key in one batch after the previous one: total order takes one at a time."""
         key = request.field("key", str)
         request.field("msg")
         if key in self._under_way:
@@ -117,7 +117,7 @@ class LogsService(Service):
         else:
             self._append(key, [request])
 
-    def _append(self, key: str, requests: list[Request]) -> None:
+    def _append(self, key: str, requests: list[ClientRequest]) -> None:
         messages = [request.field("msg") for request in requests]
         self._under_way[key] = requests
         try:
@@ -127,8 +127,8 @@ class LogsService(Service):
             for request in requests:
                 request.refuse(error)
 
-    def _commit(self, request: Request) -> None:
-        """Without an order it waits for no message of a log that is still to be ordered."""
+    def _commit(self, request: ClientRequest) -> None:
+        """Publish without an order, so that a commit waits for no unordered message."""
         self._committing.append(request)
         try:
             self.publish(msgspec.json.encode(Committed(offsets_of(request))), int(NONE))
@@ -136,7 +136,7 @@ class LogsService(Service):
             self._committing.remove(request)
             raise
 
-    def _poll(self, request: Request) -> None:
+    def _poll(self, request: ClientRequest) -> None:
         found: dict[str, list[tuple[int, Any]]] = {}
         for key, first in offsets_of(request).items():
             messages = self._logs.get(key, [])[first : first + MESSAGES_IN_POLL]
@@ -145,13 +145,13 @@ class LogsService(Service):
         request.answer(msgs=found)
 
     def delivered(self, publication: Publication) -> None:
-        """Some messages have their places in a log, or some offsets are committed."""
+        """Append ordered messages to a log, or commit offsets."""
         news = _read(publication.payload)
         if isinstance(news, Committed):
             for key, offset in news.offsets.items():
                 self._committed[key] = max(offset, self._committed.get(key, offset))
             if publication.source == self.process.me:
-                # Those of one node are delivered there as they are published.
+                # A node delivers its own messages in the order of publication.
                 self._committing.popleft().answer()
             return
         log = self._logs.setdefault(news.key, [])
@@ -165,7 +165,7 @@ class LogsService(Service):
                 self._append(news.key, waiting)
 
 
-def offsets_of(request: Request) -> dict[str, int]:
+def offsets_of(request: ClientRequest) -> dict[str, int]:
     """The offsets by key in a request."""
     offsets: dict[str, Any] = request.field("offsets", dict)
     for key, offset in offsets.items():
@@ -175,31 +175,30 @@ def offsets_of(request: Request) -> dict[str, int]:
 
 
 def canonical(value: object) -> bytes:
-    """A value as JSON that is the same for the same value."""
+    """A value as JSON that is the same for equal values."""
     return msgspec.json.encode(value, order="deterministic")
 
 
 WORKLOADS: Final = ("broadcast", "g-set", "kafka")
 
 PATIENCE_MS: Final = {"broadcast": 60_000, "g-set": 60_000, "kafka": 2_000}
-"""After how long a silent node counts as lost, and the tree is repaired without it.
+"""How long a node may be silent before it counts as lost and the tree is repaired without it.
 
-A value of a set is stable when all nodes have it. A part of the tree that is cut off gains nothing for that by
-repairing itself, but has to be brought back when the partition is over, which takes longer than sending again what did
-not get through. So sets outlast most partitions. Logs need a majority for their order, which is to go on without the
-others.
+A value of a set is stable when all nodes have it. An isolated part of the tree gains nothing by repairing itself, but
+has to be reattached when the partition is over, which takes longer than sending the lost frames again. So sets outlast
+most partitions. Logs need a majority for their order, which must continue without the others.
 """
 
 
 def options_for(workload: str, fan_out: int, gather_ms: int, patience_ms: int | None) -> HostOptions:
-    """How the nodes of a workload behave."""
+    """The options of the nodes of a workload."""
     if patience_ms is None:
         patience_ms = PATIENCE_MS.get(workload, 2_000)
     return HostOptions(fan_out=fan_out, links=LinkOptions(gather_us=gather_ms * 1000, patience_us=patience_ms * 1000))
 
 
 def service_for(workload: str) -> Service:
-    """What serves a workload."""
+    """The service of a workload."""
     if workload == "broadcast":
         return ValuesService("broadcast", "message", "messages")
     if workload == "g-set":

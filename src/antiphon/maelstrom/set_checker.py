@@ -1,14 +1,14 @@
-"""Judges histories of ``broadcast`` and ``g-set``: nothing acknowledged is lost, and how soon everybody had it.
+"""Judges histories of ``broadcast`` and ``g-set``: no acknowledged value is lost, and how soon all nodes had it.
 
-It knows nothing but the history, and shares no code with the nodes. The definitions are those of the checker that
-Maelstrom uses for these workloads (``set-full`` of Jepsen):
+It knows only the history, and shares no code with the nodes. The definitions are those of the checker that Maelstrom
+uses for these workloads (``set-full`` of Jepsen):
 
 * A value is *known* from when its addition was acknowledged, or a read that shows it ended, whichever is first.
-* It is *lost* if it is known and the last read that began afterwards and could say anything about it did not show it.
-* It is *stable* if some read shows it and no later one does not; from then on it is in every read. Its *stable latency*
-  is from when it was known until the beginning of the last read that did not show it; 0 if there was none afterwards.
+* It is *lost* if it is known and the last read that began afterwards and could show it did not.
+* It is *stable* if some read shows it and all later ones do. Its *stable latency* is from when it was known until the
+  beginning of the last read that did not show it; 0 if there was none afterwards.
 
-Beyond that: a read shows only what somebody has tried to add, each once.
+In addition, a read must show only values that a client has tried to add, each once.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any, Final
 
 import msgspec
 
-from antiphon.maelstrom.history import Cut, Event
+from antiphon.maelstrom.history import Event, PartitionSpan
 
 QUANTILES: Final = (0.0, 0.5, 0.95, 0.99, 1.0)
 
 
 class Element:
-    """What the history says about one value."""
+    """The facts in the history about one value."""
 
     def __init__(self) -> None:
         self.known: Event | None = None
@@ -32,11 +32,11 @@ class Element:
         self.last_absent: Event | None = None
 
     def is_stable(self) -> bool:
-        """Whether the last word about it is that it is there."""
+        """Whether the last read that could show it did."""
         return self.last_present is not None and index_of(self.last_absent) < self.last_present.index
 
     def is_lost(self) -> bool:
-        """Whether it is known, and the last word about it, said afterwards, is that it is not there."""
+        """Whether it is known, and the last read that began afterwards does not show it."""
         return (
             self.known is not None
             and self.last_absent is not None
@@ -45,12 +45,12 @@ class Element:
         )
 
     def stable_us(self) -> int:
-        """From when on all reads show it."""
+        """The time from which on all reads show it."""
         return 0 if self.last_absent is None else self.last_absent.time_us + 1
 
 
 class SetVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What came out."""
+    """The verdict on one history."""
 
     is_valid: bool
     attempts: int
@@ -62,14 +62,14 @@ class SetVerdict(msgspec.Struct, frozen=True, kw_only=True):
     doubled: list[Any]
     invented: list[Any]
     stable_latencies_ms: dict[str, int]
-    """Of all stable values, by quantile."""
+    """Latencies of all stable values, by quantile."""
     calm_latencies_ms: dict[str, int]
-    """Of those that became known while no partition was there, and stable before the next one began."""
+    """Latencies of values that became known outside of partitions, and stable before the next one began."""
     caught_latencies_ms: dict[str, int]
-    """Of all others: from when the last partition that they met was over."""
+    """Latencies of all other values, from the end of the last partition that they met."""
 
 
-def check_set(events: Sequence[Event], adds: str, cuts: Sequence[Cut] = ()) -> SetVerdict:
+def check_set(events: Sequence[Event], adds: str, cuts: Sequence[PartitionSpan] = ()) -> SetVerdict:
     """Judge a history in which ``adds`` is the name of the operation that adds a value."""
     elements: dict[bytes, Element] = {}
     values: dict[bytes, Any] = {}
@@ -111,7 +111,7 @@ def check_set(events: Sequence[Event], adds: str, cuts: Sequence[Cut] = ()) -> S
 
 
 def look_at_read(read: Event, begun: Event, shown: set[bytes], elements: dict[bytes, Element]) -> None:
-    """Note of each value whether a read shows it; later reads, by their beginnings, count more."""
+    """Record for each value whether a read shows it; reads that begin later take precedence."""
     for name, element in elements.items():
         if name in shown:
             element.known = element.known or read
@@ -121,7 +121,7 @@ def look_at_read(read: Event, begun: Event, shown: set[bytes], elements: dict[by
             element.last_absent = begun
 
 
-def apart(stable: Iterable[Element], cuts: Sequence[Cut]) -> tuple[list[int], list[int]]:
+def apart(stable: Iterable[Element], cuts: Sequence[PartitionSpan]) -> tuple[list[int], list[int]]:
     """The latencies of values that met no partition, and of the others from the end of the last one that they met."""
     calm: list[int] = []
     caught: list[int] = []
@@ -132,19 +132,19 @@ def apart(stable: Iterable[Element], cuts: Sequence[Cut]) -> tuple[list[int], li
         if not met:
             calm.append(latency_ms(element))
         else:
-            # A value that was everywhere before the partition ended did not have to wait for that.
+            # A value that was everywhere before the partition ended did not wait for that.
             caught.append(max(0, stable_us - max(known_us, *(cut.end_us for cut in met))) // 1000)
     return calm, caught
 
 
 def latency_ms(element: Element) -> int:
-    """How long after it was known a value was not in all reads."""
+    """How long after it was known a value was missing in some read."""
     assert element.known is not None, "what a read shows is known"
     return max(0, element.stable_us() - element.known.time_us) // 1000
 
 
 def quantiles(latencies: Iterable[int]) -> dict[str, int]:
-    """Some quantiles, as Jepsen takes them; none of nothing."""
+    """Some quantiles, as Jepsen computes them; empty without values."""
     ordered = sorted(latencies)
     if not ordered:
         return {}
@@ -153,10 +153,10 @@ def quantiles(latencies: Iterable[int]) -> dict[str, int]:
 
 
 def index_of(event: Event | None) -> int:
-    """The place of an event in the history; before everything if there is none."""
+    """The index of an event in the history; before everything for None."""
     return -1 if event is None else event.index
 
 
 def name_of(value: Any) -> bytes:
-    """A value as something that can be looked up."""
+    """A value as a key of a dictionary."""
     return msgspec.json.encode(value, order="deterministic")

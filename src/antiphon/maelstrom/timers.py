@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 
 
 class Timers:
-    """Calls that are due later, in microseconds of some clock."""
+    """Calls that are due later, in microseconds of a clock."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self.now = clock
@@ -16,22 +16,22 @@ class Timers:
         self._last = 0
 
     def after(self, delay_us: int, call: Callable[[], None]) -> int:
-        """Call something after a while; the answer is a handle."""
+        """Schedule a call after a delay; returns a handle."""
         return self.at(self.now() + delay_us, call)
 
     def at(self, due_us: int, call: Callable[[], None]) -> int:
-        """Call something at a time."""
+        """Schedule a call at a time."""
         self._last += 1
         self._calls[self._last] = call
         heappush(self._heap, (due_us, self._last))
         return self._last
 
     def cancel(self, handle: int) -> None:
-        """Forget a call; nothing happens if it was made or cancelled before."""
+        """Cancel a call; a call that was made or cancelled before is ignored."""
         self._calls.pop(handle, None)
 
     def next_us(self) -> int | None:
-        """When the next call is due; None if there is none."""
+        """The time of the next call; None if there is none."""
         while self._heap and self._heap[0][1] not in self._calls:
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None

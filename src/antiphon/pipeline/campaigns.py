@@ -1,9 +1,9 @@
-"""Campaigns of torture as jobs: portions of seeds are units, and what came of them is kept until all are done.
+"""Torture campaigns as jobs: portions of seeds are units, and their results are kept until all are done.
 
-A night's worth of schedules is one command: Spark shares the portions out, and who was cut off gives the same command
-again. The record of a portion says by which product it was made, so that a campaign after a change begins anew. Seeds
-do not depend on each other and tallies are added up in the order of the portions: the result is the same as that of one
-process, to the last digit.
+One command runs a night's worth of schedules: Spark distributes the portions, and the same command resumes after an
+interruption. The record of a portion names the version of the product, so that a campaign starts over after a change.
+Seeds are independent and tallies are added up in the order of the portions: the result equals that of one process, to
+the last digit.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ from pathlib import Path
 import msgspec
 
 import antiphon
-from antiphon.pipeline.attempts import attempt_in
+from antiphon.pipeline.atomic_output import attempt_in
 from antiphon.pipeline.jobs import Job
-from antiphon.torture.campaign import Tally, run_seeds, tasks
-from antiphon.torture.results import Journal, Plan
+from antiphon.torture.campaign import run_seeds, tasks
+from antiphon.torture.results import CampaignJournal, SeedPlan
+from antiphon.torture.tally import Tally
 
 MICROSECONDS_PER_SEED = 20_000
-"""About; portions take as long as each other, so it only says that none shares a task."""
+"""An approximate value. Portions take equally long; it only has to be large enough that no two share a task."""
 
 PACKAGES = ("kernel", "orders", "fabrics", "simulator", "trace", "audit", "torture")
-"""What decides about the outcome of a schedule."""
+"""The packages that determine the outcome of a schedule."""
 
 
 class Portion(msgspec.Struct, frozen=True, kw_only=True):
-    """Some seeds, one after the other."""
+    """Consecutive seeds."""
 
     number: int
     first_seed: int
@@ -37,7 +38,7 @@ class Portion(msgspec.Struct, frozen=True, kw_only=True):
     fabric: str
     order: str | None
     product: str
-    """Which product runs them."""
+    """The version of the product that runs them."""
 
     @property
     def work(self) -> int:
@@ -51,7 +52,7 @@ class Portion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PortionRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a portion."""
+    """The result of a portion."""
 
     portion: Portion
     tally: Tally
@@ -59,10 +60,10 @@ class PortionRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(kw_only=True)
 class CampaignJob(Job[Portion, PortionRecord]):
-    """A campaign, as far as it has come."""
+    """A campaign, and its finished portions."""
 
     def tally(self) -> Tally:
-        """What came of the portions that are finished."""
+        """The result of the finished portions."""
         total = Tally()
         for portion in self.units:
             if portion.number in self.records:
@@ -72,7 +73,7 @@ class CampaignJob(Job[Portion, PortionRecord]):
 
 @cache
 def product_digest() -> str:
-    """Changes whenever the protocols do, the simulator or the judge."""
+    """A digest that changes with the protocols, the simulator or the judge."""
     root = Path(antiphon.__file__).parent
     digest = hashlib.sha256(antiphon.__version__.encode())
     for package in PACKAGES:
@@ -83,11 +84,11 @@ def product_digest() -> str:
 
 
 def campaign_job(
-    first_seed: int, count: int, order: str | None, fabric: str, out: Path, journal: Journal | None = None
+    first_seed: int, count: int, order: str | None, fabric: str, out: Path, journal: CampaignJournal | None = None
 ) -> CampaignJob:
-    """A campaign over some seeds; what was finished before, in the same directory, is part of it.
+    """A campaign over some seeds, with the portions that were finished before in the same directory.
 
-    In a ``journal`` each schedule that fails is written down at once, by whoever runs it.
+    Each failing schedule is appended to the ``journal`` at once, by the process that runs it.
     """
     portions = [
         Portion(
@@ -109,7 +110,7 @@ def campaign_job(
 
 
 def read_portion(portion: Portion, out: Path) -> PortionRecord | None:
-    """The record of a finished portion; none if it must be run."""
+    """The record of a finished portion; None if it must be run."""
     try:
         record = msgspec.json.decode(portion.place(out).read_bytes(), type=PortionRecord)
     except (OSError, msgspec.DecodeError):
@@ -118,8 +119,10 @@ def read_portion(portion: Portion, out: Path) -> PortionRecord | None:
     return record if same else None
 
 
-def run_portion(portion: Portion, out: Path, results: Path | None = None, plan: Plan | None = None) -> PortionRecord:
-    """Run a portion and put its record into place; a finished one is left alone."""
+def run_portion(
+    portion: Portion, out: Path, results: Path | None = None, plan: SeedPlan | None = None
+) -> PortionRecord:
+    """Run a portion and put its record into place; do nothing if it is finished."""
     record = read_portion(portion, out)
     if record is not None:
         return record

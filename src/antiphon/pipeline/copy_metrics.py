@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 GROUPS = 64
-"""Publications are looked at in so many groups where SQL cannot follow their ways."""
+"""The number of groups of publications where SQL cannot follow their paths."""
 
 
 def first_receptions(rows: DataFrame) -> DataFrame:
-    """The first copy of each publication at each node but the publisher: when it came, and from whom."""
+    """The first copy of each publication at each node but the publisher: its time and its sender."""
     from pyspark.sql import functions as f
 
     first = f.min(f.struct(POSITION, "time", "peer")).alias("first")
@@ -36,7 +36,7 @@ def reception_latencies(rows: DataFrame) -> DataFrame:
 
 @metric
 def reception_latency(rows: DataFrame) -> DataFrame:
-    """Over first receptions."""
+    """Statistics over first receptions."""
     return reception_latencies(rows).agg(*described("value"))
 
 
@@ -47,7 +47,7 @@ def reception_latency_distribution(rows: DataFrame) -> DataFrame:
 
 
 def stays(rows: DataFrame) -> DataFrame:
-    """What was received and then delivered, with the times and positions of both."""
+    """Publications that were received and then delivered, with the times and positions of both."""
     from pyspark.sql import functions as f
 
     deliveries = rows.where("event = 'deliver' and node != source").groupBy(*PUBLICATION, "node")
@@ -58,7 +58,7 @@ def stays(rows: DataFrame) -> DataFrame:
 
 @metric
 def delivery_wait(rows: DataFrame) -> DataFrame:
-    """Over what was received and delivered."""
+    """Statistics over publications that were received and delivered."""
     from pyspark.sql import functions as f
 
     return (
@@ -68,14 +68,14 @@ def delivery_wait(rows: DataFrame) -> DataFrame:
 
 @metric
 def pending_buffer(rows: DataFrame) -> DataFrame:
-    """One more at each reception and one less at each delivery, added up along the rows of a node."""
+    """One more at each reception and one less at each delivery, summed along the rows of a node."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
     found = stays(rows)
     comes = found.select("node", f.col(f"received.{POSITION}").alias(POSITION), f.lit(1).alias("change"))
     goes = found.select("node", f.col(f"delivered.{POSITION}").alias(POSITION), f.lit(-1).alias("change"))
-    # Those that came in one bundle share a position: what came with a publication waits with it.
+    # Publications that arrived in one bundle share a position: they wait together.
     here = Window.partitionBy("node").orderBy(POSITION)
     waiting = comes.unionAll(goes).withColumn("waiting", f.sum("change").over(here) - 1)
     return waiting.where("change = 1").agg(*described("waiting"))
@@ -83,7 +83,7 @@ def pending_buffer(rows: DataFrame) -> DataFrame:
 
 @metric
 def hops(rows: DataFrame) -> DataFrame:
-    """Ways are followed for many publications at once: as often as it takes, each node looks one step further back."""
+    """Follows the paths of many publications at once: in each pass, every node looks one step further back."""
     from pyspark.sql import functions as f
 
     def look(table: pa.Table) -> pa.Table:
@@ -94,7 +94,7 @@ def hops(rows: DataFrame) -> DataFrame:
         here, there = publication * span + node, publication * span + peer
         order = np.argsort(here)
         place = np.minimum(np.searchsorted(here[order], there), len(order) - 1)
-        # Who was sent nothing itself is where a way begins; one more place, at the end, stands for it.
+        # A node that was sent nothing is the start of a path; one extra index, at the end, stands for it.
         parent = np.append(np.where(here[order][place] == there, order[place], len(order)), len(order))
         depth = np.append(np.ones(len(order), np.int64), 0)
         for _ in range(len(order).bit_length()):
@@ -118,7 +118,7 @@ def messages_by_kind(rows: DataFrame) -> DataFrame:
 
 @metric
 def bytes_by_kind(rows: DataFrame) -> DataFrame:
-    """Sums over what was sent."""
+    """Sums over sent messages."""
     from pyspark.sql import functions as f
 
     return (
@@ -147,7 +147,7 @@ def aggregation(rows: DataFrame) -> DataFrame:
 
 @metric
 def causal_information(rows: DataFrame) -> DataFrame:
-    """One value for each publication that is sent alone, whatever the number of its copies."""
+    """One value for each publication that is sent alone, independent of the number of its copies."""
     from pyspark.sql import functions as f
 
     alone = packets(rows, "send").where("carried = 1")
@@ -165,20 +165,20 @@ def losses(rows: DataFrame) -> DataFrame:
 
 @metric
 def output_queue(rows: DataFrame) -> DataFrame:
-    """The trace has the time in each row of a send."""
+    """The trace has the waiting time in each row of a send."""
     return rows.where("event = 'send'").agg(*described("value"))
 
 
 @metric
 def queue_length(rows: DataFrame) -> DataFrame:
-    """One more when a message is sent and one less when it has left, added up along the time of a node."""
+    """One more when a message is sent and one less when it has left, summed along the time of a node."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
     sent = packets(rows, "send")
     comes = sent.select("node", "time", f.lit(1).alias("change"), POSITION)
     goes = sent.select("node", (f.col("time") + f.col("value")).alias("time"), f.lit(-1).alias("change"), POSITION)
-    # What has left in a tick is gone for those that come in it.
+    # A message that leaves in a tick is gone for messages that are sent in the same tick.
     here = Window.partitionBy("node").orderBy("time", "change", POSITION)
     return (
         comes.unionAll(goes)
@@ -239,7 +239,7 @@ def links(rows: DataFrame) -> DataFrame:
 
 @metric
 def bandwidth_by_role(rows: DataFrame) -> DataFrame:
-    """Join what was sent and received with what its nodes are in the topic."""
+    """Join sent and received messages with the roles of their nodes in the topic."""
     from pyspark.sql import functions as f
 
     seen = rows.where(f.col("event").isin("publish", "deliver")).groupBy("topic", "node")

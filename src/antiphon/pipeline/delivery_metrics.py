@@ -1,4 +1,4 @@
-"""Metrics that every trace can feed, of what applications saw; defined in :mod:`antiphon.trace.quantities`."""
+"""Metrics of what applications saw, for every trace; defined in :mod:`antiphon.trace.quantities`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 INTERVALS = 100
-"""Into how many intervals of equal length a run is divided where something is measured over time."""
+"""The number of equal intervals of a run for measurements over time."""
 
 EFFECTS = {"subscribed": "subscribe", "unsubscribed": "unsubscribe"}
-"""Changes that take effect, and what asks for them."""
+"""Changes that become effective, and the requests for them."""
 
 RETURNS = ("restart", "join", "resume")
-"""Changes after which a node has to find its way back."""
+"""Changes after which a node has to recover."""
 
 
 @metric
@@ -55,7 +55,7 @@ def delivery_latency_distribution(rows: DataFrame) -> DataFrame:
 
 @metric
 def reconfiguration_time(rows: DataFrame) -> DataFrame:
-    """Look at successive rows about one node, or about one node and topic."""
+    """Compare successive rows about one node, or about one node and topic."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -83,7 +83,7 @@ def reconfiguration_time(rows: DataFrame) -> DataFrame:
 
 @metric
 def ordering_similarity(rows: DataFrame) -> DataFrame:
-    """SQL cannot say what a longest subsequence is: each node's deliveries of a topic are looked at as columns."""
+    """SQL cannot find a longest subsequence, so the deliveries of each node on a topic are processed as columns."""
     from pyspark.sql import functions as f
 
     def look(table: pa.Table) -> pa.Table:

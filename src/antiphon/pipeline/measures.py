@@ -1,6 +1,6 @@
 """Metrics: quantities of traces, each with the Spark job that measures it, from DataFrame to DataFrame.
 
-What a metric means stands in :mod:`antiphon.trace.quantities`. Rows have the columns of :mod:`antiphon.trace.store` and
+:mod:`antiphon.trace.quantities` defines each metric. Rows have the columns of :mod:`antiphon.trace.store` and
 ``position``.
 """
 
@@ -23,27 +23,27 @@ ACCURACY = 10_000
 """Percentiles are off by at most one rank in this many; up to that many values they are exact."""
 
 WRAPPERS = ("LeafCopy",)
-"""Kinds of messages that carry one publication and are not delivered themselves, where a trace does not say it."""
+"""Kinds of messages that wrap one publication, for traces that do not record the contents of messages."""
 
 MIXED = ("Packet",)
-"""Kinds of messages that carry publications of several sources; the rest carry successive ones of one source."""
+"""Kinds of messages that carry publications of several sources; other kinds carry successive ones of one source."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A quantity and how it is measured."""
+    """A quantity and the job that measures it."""
 
     quantity: Quantity
     measure: Measure
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name."""
         return self.quantity.name
 
     @property
     def unit(self) -> str:
-        """In what it is measured."""
+        """Its unit."""
         return self.quantity.unit
 
     @property
@@ -53,7 +53,7 @@ class Metric:
 
     @property
     def definition(self) -> str:
-        """What it means, in one paragraph."""
+        """Its definition, in one paragraph."""
         return self.quantity.definition
 
 
@@ -61,7 +61,7 @@ MEASURES: dict[str, Measure] = {}
 
 
 def metric(measure: Measure) -> Measure:
-    """Register a function as the one that measures the quantity of its name."""
+    """Register a function as the measure of the quantity with its name."""
     MEASURES[quantity(measure.__name__).name] = measure
     return measure
 
@@ -75,7 +75,7 @@ def described(column: str) -> list[Column]:
 
 
 def in_classes(values: DataFrame, column: str, count: str) -> DataFrame:
-    """How many values are 0, and how many are from each power of two to before the next."""
+    """The number of values that are 0, and of values in each range between two powers of two."""
     from pyspark.sql import functions as f
 
     value = f.col(column)
@@ -88,8 +88,7 @@ def in_classes(values: DataFrame, column: str, count: str) -> DataFrame:
 def packets(rows: DataFrame, event: str) -> DataFrame:
     """The rows in which messages with publications are sent or received.
 
-    Where an older trace does not say what a message carries, those count that are of a kind that is delivered, or that
-    wraps one.
+    An older trace does not record the contents of messages; there, messages count whose kind is delivered or wraps one.
     """
     from pyspark.sql import functions as f
 
@@ -100,7 +99,7 @@ def packets(rows: DataFrame, event: str) -> DataFrame:
 
 
 def copies(rows: DataFrame, event: str) -> DataFrame:
-    """The same with a row for each publication in them, as far as these can be told."""
+    """The same with one row per publication, as far as publications can be told apart."""
     from pyspark.sql import functions as f
 
     last = f.when(f.col("message").isin(*MIXED), f.col("sequence")).otherwise(
@@ -111,7 +110,7 @@ def copies(rows: DataFrame, event: str) -> DataFrame:
 
 
 def message_bytes() -> Column:
-    """The bytes of a message; null where a trace does not say what it carries."""
+    """The bytes of a message; null where the trace does not record its contents."""
     from pyspark.sql import functions as f
 
     names = f.greatest(f.col("carried"), f.lit(1)) * NAME_BYTES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# These two register what they measure.
+# These two modules register their metrics.
 import antiphon.pipeline.copy_metrics
 import antiphon.pipeline.delivery_metrics  # noqa: F401
 from antiphon.kernel.errors import UsageError
@@ -22,15 +22,15 @@ def metric_named(name: str) -> Metric:
 SECTIONS = {
     "Traces": (
         (DELIVERIES, EVERYTHING),
-        "What `antiphon metrics TRACE` measures in a trace, live or simulated. Times are in ticks of the clock of a "
-        "simulated run, which mean what the scenario means by them; of live nodes they are shown in milliseconds and "
-        "seconds, and topics by their names. What a trace of an older version does not say is null.",
+        "`antiphon metrics TRACE` measures these in a trace, live or simulated. Times of a simulated run are in "
+        "ticks; the scenario defines a tick. Times of live nodes are in milliseconds and seconds, and topics are shown "
+        "by name. A value that an older trace does not record is null.",
     ),
-    "Audits": ((AUDIT,), "What `antiphon audit TRACE` counts."),
-    "Nodes": ((NODE,), "What a running node says of itself: `antiphon_...` at `/metrics`, and in `antiphon top`."),
+    "Audits": ((AUDIT,), "`antiphon audit TRACE` counts these."),
+    "Nodes": ((NODE,), "A running node reports these: `antiphon_...` at `/metrics`, and in `antiphon top`."),
     "Topics": (
         (TOPIC,),
-        "The same of a topic at a node: `antiphon_topic_...` at `/metrics`, and in `antiphon top`.",
+        "A running node reports these for each topic: `antiphon_topic_...` at `/metrics`, and in `antiphon top`.",
     ),
 }
 
@@ -39,7 +39,7 @@ def as_document() -> str:
     """The page about all quantities."""
     parts = [
         "# Metrics",
-        "Everything that is measured, by name. This page is made of the definitions in "
+        "Every measured quantity, by name. This page is generated from the definitions in"
         "`src/antiphon/trace/quantities.py`; a test compares the two.",
     ]
     for title, (sources, text) in SECTIONS.items():
@@ -49,6 +49,6 @@ def as_document() -> str:
 
 
 def paragraph(each: Quantity) -> str:
-    """What the page says about one."""
+    """The paragraph of the page about one quantity."""
     needs = f" Needs {SOURCES[each.source]}." if each.source in (DELIVERIES, EVERYTHING) else ""
     return f"### {each.name}\n\nUnit: {each.unit}.{needs}\n\n{each.definition}"

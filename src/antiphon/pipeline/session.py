@@ -1,8 +1,8 @@
 """The one place where a Spark session is made.
 
-Without a word from the user Spark is embedded: it runs inside this command, on all cores, and talks to nobody. A master
-(``--master`` or the environment variable ``ANTIPHON_SPARK_MASTER``) sends the same jobs to a cluster: ``spark://``,
-``yarn``, ``k8s://``, or a Spark Connect server at ``sc://``. A command makes one session and keeps it to its end.
+By default Spark is embedded: it runs inside this command, on all cores, without a network. A master (``--master`` or
+the environment variable ``ANTIPHON_SPARK_MASTER``) sends the same jobs to a cluster: ``spark://``, ``yarn``,
+``k8s://``, or a Spark Connect server at ``sc://``. A command makes one session and keeps it to its end.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MASTER_VARIABLE = "ANTIPHON_SPARK_MASTER"
 MEMORY_VARIABLE = "ANTIPHON_SPARK_MEMORY"
 
 ATTEMPTS = 4
-"""How often a task is tried before the job fails; an embedded Spark would try once if it were not told."""
+"""The number of attempts at a task before the job fails; by default an embedded Spark would try once."""
 
 SECONDS_TO_CONNECT = 5.0
 SMALLEST_MEMORY = 1 << 30
@@ -45,21 +45,21 @@ LINES_OF_LOG = 400
 
 
 class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a command may ask of its session."""
+    """The options of a session."""
 
     master: str | None = None
-    """Where the work is done; by default here."""
+    """The master; by default embedded."""
     cores: int | None = None
-    """How many cores an embedded Spark uses, or the job on a cluster; by default all."""
+    """The number of cores of an embedded Spark, or of the job on a cluster; by default all."""
     memory: str | None = None
-    """What the driver may use, such as ``2g``; an embedded Spark has its executor in there too."""
+    """The memory of the driver, such as ``2g``; it includes the executor of an embedded Spark."""
     brief: bool = False
     """For work of seconds: compile less, start sooner."""
     settings: Mapping[str, str] = {}
     """Further settings of Spark."""
 
     def chosen_master(self) -> str:
-        """The master, from the option or the environment; embedded if neither names one."""
+        """The master, from the option or the environment; embedded by default."""
         named = self.master or os.environ.get(MASTER_VARIABLE, "")
         if not named or named == "local":
             cores = "*" if self.cores is None else str(self.cores)
@@ -76,14 +76,14 @@ def is_local(master: str) -> bool:
 
 
 def local_cores(master: str) -> int:
-    """How many tasks an embedded Spark runs at a time."""
+    """The number of parallel tasks of an embedded Spark."""
     match = re.match(r"local\[(\d+)", master)
     return int(match[1]) if match is not None else len(os.sched_getaffinity(0))
 
 
 @contextmanager
 def spark_session(application: str, options: SessionOptions | None = None) -> Iterator[SparkSession]:
-    """A session for the length of a block; one that is there already, as in a notebook, is used and not stopped."""
+    """A session for the length of a block; an existing one, as in a notebook, is used and not stopped."""
     present = active_session()
     if present is not None:
         if options is not None and options.master is not None:
@@ -97,17 +97,18 @@ def spark_session(application: str, options: SessionOptions | None = None) -> It
         yield session
     finally:
         if session is not None:
-            # Whoever stops a command may have stopped its Java process at the same moment, which then cannot be asked.
+            # A signal that stops the command may have stopped its Java process at the same moment; then it does not
+            # answer.
             with interrupts_deferred(), suppress(Exception):
                 session.stop()
 
 
 @contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """Let a request to stop (Ctrl-C, SIGTERM) wait for the end of a block.
+    """Defer a request to stop (Ctrl-C, SIGTERM) to the end of a block.
 
-    In the middle of a question to Java it would be answered with the stack of whatever was asked. Spark answers Ctrl-C
-    in a way of its own as soon as it runs, which asks Java something more; that is taken back here.
+    In the middle of a call to Java it would end in a stack trace. Spark installs its own handler of Ctrl-C as soon as
+    it runs, which calls Java again; this block restores ours.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -127,12 +128,12 @@ def interrupts_deferred() -> Iterator[None]:
 
 
 def is_no_stack_of_py4j(record: logging.LogRecord) -> bool:
-    """Whether a record is for people: the connection to Java logs the stack of each error that it raises as well."""
+    """Whether a record is for people: the connection to Java also logs the stack of each error that it raises."""
     return "py4j" not in Path(record.pathname).parts
 
 
 def active_session() -> SparkSession | None:
-    """The session that this process has, if any; does not load Spark to find out."""
+    """The session of this process, if any; does not load Spark to find out."""
     if "pyspark.sql" not in sys.modules:
         return None
     from pyspark.sql import SparkSession
@@ -141,7 +142,7 @@ def active_session() -> SparkSession | None:
 
 
 def start_session(application: str, options: SessionOptions) -> SparkSession:
-    """Start a session; any failure is one sentence. Whoever calls this stops it."""
+    """Start a session; any failure becomes one sentence. The caller stops the session."""
     master = options.chosen_master()
     check_options(options, master)
     pyspark = import_pyspark()
@@ -162,14 +163,14 @@ def start_session(application: str, options: SessionOptions) -> SparkSession:
         with standard_error_into(log):
             session = builder.getOrCreate()
     except Exception as error:
-        # Py4J hands on whatever Java threw.
+        # Py4J passes on any exception of Java.
         raise PeerError(f"Spark does not start at {master}: {reason(error, log)}") from error
     session.sparkContext.setLogLevel("OFF" if is_local(master) else "ERROR")
     return session
 
 
 def check_present(session: SparkSession, master: str) -> None:
-    """Complain if a cluster is named that is not there, or that is not the one of the session that is there."""
+    """Refuse a cluster that does not answer, or that differs from the existing session's."""
     if is_local(master):
         return
     check_master(master)
@@ -179,7 +180,7 @@ def check_present(session: SparkSession, master: str) -> None:
 
 
 def import_pyspark() -> ModuleType:
-    """The module, or a sentence what to install."""
+    """The module, or a sentence about what to install."""
     try:
         import pyspark
     except ImportError as error:
@@ -188,7 +189,7 @@ def import_pyspark() -> ModuleType:
 
 
 def check_options(options: SessionOptions, master: str) -> None:
-    """Complain about what cannot be meant."""
+    """Refuse invalid options."""
     if options.cores is not None and options.cores < 1:
         raise UsageError(f"expected a number of cores, 1 or more, not {options.cores}; for example: --cores 2")
     memory = chosen_memory(options)
@@ -200,7 +201,7 @@ def check_options(options: SessionOptions, master: str) -> None:
 
 
 def check_master(master: str) -> None:
-    """Find out in a few seconds that nobody is there, instead of after Spark's minutes."""
+    """Check in a few seconds that a master answers, instead of after Spark's minutes."""
     if master == "yarn":
         if not (os.environ.get("HADOOP_CONF_DIR") or os.environ.get("YARN_CONF_DIR")):
             raise UsageError("master yarn needs HADOOP_CONF_DIR to name the directory of the cluster's configuration")
@@ -217,7 +218,7 @@ def check_master(master: str) -> None:
 
 
 def addresses_of(master: str) -> list[tuple[str, int]]:
-    """Where a master listens; standalone ones may name several places. None if Spark is embedded."""
+    """The addresses of a master; a standalone one may have several. None if Spark is embedded."""
     if is_local(master):
         return []
     scheme, _, rest = master.partition("://")
@@ -256,23 +257,23 @@ QUERY_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # A trace is one file: it is read in pieces small enough that no core has nothing to do at the end.
+    # A trace is one file: it is read in pieces small enough that no core is idle at the end.
     "spark.sql.files.maxPartitionBytes": "16m",
-    # Six times Spark's: fewer batches to pack and unpack, and still a few megabytes.
+    # Six times Spark's default: fewer batches to pack and unpack, and still a few megabytes.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.python.filterPushdown.enabled": "true",
 }
-"""What every query of ours expects, wherever it runs."""
+"""The settings that all our queries expect, wherever they run."""
 
 
 def settings_for(master: str, options: SessionOptions, scratch: Path, version: str, spark_home: Path) -> dict[str, str]:
-    """The settings of a session; those that a command asked for win."""
+    """The settings of a session; those of the command override the defaults."""
     from antiphon.pipeline.java import archive_options, find_java_home
 
     java_home = find_java_home()
     os.environ["JAVA_HOME"] = str(java_home)
     java_options = [f"-Djava.io.tmpdir={scratch}", *archive_options(java_home, spark_home, version)]
-    # Spark makes one method of a whole stage; above 8000 bytes Java would interpret it row by row.
+    # Spark compiles a whole stage into one method; above 8000 bytes Java would interpret it row by row.
     java_options.append("-XX:-DontCompileHugeMethods")
     if options.brief:
         java_options.append("-XX:TieredStopAtLevel=1")
@@ -291,7 +292,7 @@ def settings_for(master: str, options: SessionOptions, scratch: Path, version: s
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.local.dir": str(scratch),
             "spark.python.daemon.module": "antiphon.pipeline.worker_daemon",
-            # There is no network in between; only a machine that slept would find its own executor silent for long.
+            # There is no network in between; only after a sleep of the machine would the executor seem silent for long.
             "spark.network.timeout": "30d",
             # Two per core keep both busy; Spark's 200 are for clusters.
             "spark.sql.shuffle.partitions": str(2 * local_cores(master)),
@@ -305,19 +306,19 @@ def settings_for(master: str, options: SessionOptions, scratch: Path, version: s
 
 
 def prepare_environment(master: str) -> None:
-    """Let the workers be of the same interpreter as this process, which is where the compiled simulator is."""
+    """Let workers use the interpreter of this process, which has the compiled simulator."""
     if is_local(master):
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     else:
-        # Other machines may have it in another place, which the operator then has named.
+        # Other machines may have it in another place, which the operator has configured then.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # A Spark elsewhere on the machine, or one of another version, must not be mixed with the installed package.
+    # Another Spark on the machine, or one of another version, must not be mixed with the installed package.
     os.environ.pop("SPARK_HOME", None)
 
 
 def chosen_memory(options: SessionOptions) -> str:
-    """The memory of the driver: as asked for, or a quarter of the machine's within reason."""
+    """The memory of the driver: as requested, or a quarter of the machine's within bounds."""
     asked = options.memory or os.environ.get(MEMORY_VARIABLE)
     if asked:
         return asked
@@ -326,7 +327,7 @@ def chosen_memory(options: SessionOptions) -> str:
 
 
 def machine_memory() -> int:
-    """How many bytes this process may use at most: the machine's, or the limit of its container."""
+    """The most bytes that this process may use: the machine's memory, or the limit of its container."""
     whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = Path("/sys/fs/cgroup/memory.max")
     try:
@@ -337,7 +338,7 @@ def machine_memory() -> int:
 
 @contextmanager
 def standard_error_into(log: Path) -> Iterator[None]:
-    """Let what is started in the block write its standard error into a file; Java's chatter is for nobody."""
+    """Redirect the standard error of processes started in the block to a file, because Java writes much of no use."""
     sys.stderr.flush()
     kept = os.dup(2)
     try:
@@ -350,7 +351,7 @@ def standard_error_into(log: Path) -> Iterator[None]:
 
 
 def reason(error: BaseException, log: Path) -> str:
-    """Why Spark did not start: what Java said if it did not get far, else what was thrown."""
+    """Why Spark did not start: the output of Java if it did not get far, else the exception."""
     said = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LINES_OF_LOG:] if log.is_file() else []
     for line in said:
         if line.startswith(("Error", "Exception in thread", "Caused by:")):
@@ -359,7 +360,7 @@ def reason(error: BaseException, log: Path) -> str:
 
 
 def first_line(text: str) -> str:
-    """The first line of a message that may be pages long; that Py4J called Java is not worth one."""
+    """The first line of a message that may be pages long, without the remark that Py4J called Java."""
     first, _, rest = text.strip().partition("\n")
     if first.startswith("An error occurred while calling") and rest:
         return first_line(rest.lstrip(": "))

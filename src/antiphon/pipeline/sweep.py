@@ -14,18 +14,18 @@ import pyarrow.parquet as pq
 
 from antiphon.kernel.errors import UsageError
 from antiphon.pipeline import session
-from antiphon.pipeline.attempts import directory_held, write_failed
-from antiphon.pipeline.cells import TRACES, Cell, Record, read_record, run_cell
+from antiphon.pipeline.atomic_output import directory_held, write_failed
 from antiphon.pipeline.grid import Grid
 from antiphon.pipeline.jobs import Job, Watcher, run_job
+from antiphon.pipeline.sweep_cells import TRACES, Cell, CellRecord, read_record, run_cell
 
 RESULTS = "results"
 COLUMNS = "_columns.json"
 
 
 @dataclass(kw_only=True)
-class Sweep(Job[Cell, Record]):
-    """What is there and what is still to do."""
+class Sweep(Job[Cell, CellRecord]):
+    """The cells of a grid, and the finished ones."""
 
     grid: Grid
 
@@ -47,7 +47,7 @@ def look(grid: Grid, out: Path) -> Sweep:
 
 @contextmanager
 def held(grid: Grid, out: Path) -> Iterator[None]:
-    """Keep other sweeps out of a directory, and grids with other parameters."""
+    """Lock a directory against other sweeps, and against grids with other parameters."""
     with directory_held(out):
         try:
             check_columns(grid, out)
@@ -57,7 +57,9 @@ def held(grid: Grid, out: Path) -> Iterator[None]:
 
 
 def check_columns(grid: Grid, out: Path) -> None:
-    """One experiment has one set of parameters: directories that differ in them cannot be read as one table."""
+    """Check that an experiment has one set of parameters: directories with other parameters cannot be read as one
+    table.
+    """
     place = out / TRACES / f"experiment={grid.experiment}"
     try:
         known = msgspec.json.decode((place / COLUMNS).read_bytes(), type=list[str])
@@ -75,13 +77,13 @@ def check_columns(grid: Grid, out: Path) -> None:
 
 
 def run_sweep(sweep: Sweep, options: session.SessionOptions, watch: Watcher) -> None:
-    """Run what is left and write the results. Call it while the directory is held."""
+    """Run the unfinished cells and write the results. Call it while the directory is locked."""
     run_job(sweep, options, watch)
     write_results(sweep)
 
 
 def write_results(sweep: Sweep) -> Path:
-    """Write the table of results: a row per finished cell, with its parameters and what came of it."""
+    """Write the table of results: a row per finished cell, with its parameters and its result."""
     directory = sweep.out / RESULTS / f"experiment={sweep.grid.experiment}"
     beside = directory / f".{RESULTS}.partial"
     try:
@@ -110,8 +112,8 @@ def results_table(sweep: Sweep) -> pa.Table:
     return pa.table(columns)
 
 
-def values(column: str, records: list[Record]) -> list[Any]:
-    """The values of a parameter; numbers of both kinds become one kind."""
+def values(column: str, records: list[CellRecord]) -> list[Any]:
+    """The values of a parameter; integers and floats become one kind."""
     found = [record.parameters[column] for record in records]
     kinds = {type(value) for value in found}
     if kinds == {int, float}:

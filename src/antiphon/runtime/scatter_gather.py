@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from antiphon.kernel.pending_replies import PendingReplies
+
 AGAIN_SECONDS: Final = (1.0, 16.0)
 """After how long those who have not answered are asked again: at first, and at most.
 
@@ -30,12 +32,12 @@ class Others(Protocol):
 
 
 class Question(Generic[Answer]):
-    """Who has still to answer, and what the others have said."""
+    """The nodes that have still to answer, and what the others have said."""
 
     def __init__(
         self, others: set[int], answered: asyncio.Future[None], is_enough: Callable[[Answer], bool] | None
     ) -> None:
-        self.others = others
+        self.pending = PendingReplies(sorted(others))
         self.answered = answered
         self.is_enough = is_enough
         self.answers: dict[int, Answer] = {}
@@ -76,13 +78,15 @@ class Questions(Generic[Answer]):
         wait_seconds, longest_seconds = AGAIN_SECONDS
         try:
             while not question.answered.done():
-                for identifier in sorted(others):
+                for identifier in question.pending.peers():
                     self._others.tell(identifier, make(number))
                 self._settle()
                 await asyncio.wait([question.answered], timeout=wait_seconds)
                 wait_seconds = min(2 * wait_seconds, longest_seconds)
-                for gone in others - self._others.identifiers():
-                    self._heard(question, gone)
+                there = self._others.identifiers()
+                for identifier in question.pending.peers():
+                    if identifier not in there:
+                        self._heard(question, identifier)
         finally:
             del self._open[number]
         return question.answers
@@ -90,10 +94,10 @@ class Questions(Generic[Answer]):
     def answered(self, sender: int, number: int, answer: Answer) -> None:
         """Another node has answered."""
         question = self._open.get(number)
-        if question is not None and sender in question.others:
+        if question is not None and question.pending.waits_for(sender):
             question.answers[sender] = answer
             if question.is_enough is not None and question.is_enough(answer):
-                question.others.clear()
+                question.pending.clear()
             self._heard(question, sender)
 
     def peer_gone(self, identifier: int) -> None:
@@ -102,6 +106,6 @@ class Questions(Generic[Answer]):
             self._heard(question, identifier)
 
     def _heard(self, question: Question[Answer], identifier: int) -> None:
-        question.others.discard(identifier)
-        if not question.others and not question.answered.done():
+        question.pending.settle(identifier)
+        if not question.pending and not question.answered.done():
             question.answered.set_result(None)

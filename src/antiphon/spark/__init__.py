@@ -5,8 +5,8 @@ import antiphon.spark
 antiphon.spark.register(session)
 rows = session.readStream.format("antiphon").option("servers", "127.0.0.1:7400").option("subscribe", "room").load()
 
-The options and columns are those of Kafka's connector, with ``servers`` for the list of nodes. What holds, and what
-does not, is in ``docs/spark.md``.
+The options and columns are those of Kafka's connector, with ``servers`` for the list of nodes. ``docs/spark.md``
+describes its guarantees and limits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(session: SparkSession) -> None:
-    """Make ``format("antiphon")`` known to a session, and let Spark hand filters to it."""
+    """Make ``format("antiphon")`` known to a session, and let Spark push filters down to it."""
     try:
         from antiphon.spark.source import AntiphonDataSource
     except ImportError as error:
@@ -32,5 +32,5 @@ def register(session: SparkSession) -> None:
             f"this needs Apache Spark 4.2 or later ({error}); run: pip install 'antiphon[spark]'"
         ) from error
     session.dataSource.register(AntiphonDataSource)
-    # Spark refuses sources that understand filters while this is off.
+    # Spark refuses sources with filter pushdown while this is off.
     session.conf.set(PUSHDOWN_SETTING, "true")

@@ -1,9 +1,9 @@
-"""Which logs there are: nodes are asked what they hold, and those that do not answer are skipped.
+"""Finds logs: asks nodes for their logs, and skips nodes that do not answer.
 
-The nodes in ``servers`` are asked first, all at once. What none of them has (a topic, or a log of which an earlier plan
-speaks) is looked for at all nodes that they know of. Everything here is done by Spark's driver, a few times per query
-or once per micro-batch; connections last as long as a question. A stream remembers who had what and who did not answer
-(:class:`Memory`), so that a micro-batch waits for nobody who is gone, and asks no more nodes than it needs.
+The nodes in ``servers`` are asked first, all at once. A topic or log that none of them has is looked for at all nodes
+that they know. Spark's driver does all this, a few times per query or once per micro-batch; a connection lasts for one
+question. A stream remembers the answers and the silent nodes (:class:`LogMemory`), so that a micro-batch waits for no
+dead node, and asks no more nodes than it needs.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from antiphon.storage.log_server import NO_LOG
 from antiphon.transport.client_messages import LogRange, LogsResponse
 
 ANSWER_SECONDS: Final = 5.0
-"""How long a node may take to say what it holds."""
+"""The longest time for a node to list its logs."""
 
 ASKED_AT_A_TIME: Final = 32
 
 SHUNNED_SECONDS: Final = 30.0
-"""For how long a node that took that long is not asked, if there are others."""
+"""For how long a node that exceeded that time is not asked, if there are others."""
 
 SEARCH_SECONDS: Final = 10.0
-"""How often all nodes are asked for topics that have been heard of and that nobody has who was asked."""
+"""The interval at which all nodes are asked for known topics that none of the asked nodes has."""
 
 log = logger("spark")
 
@@ -48,13 +48,13 @@ def new_runner() -> asyncio.Runner:
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
-    """Do something that waits for nodes."""
+    """Run a coroutine that waits for nodes."""
     with new_runner() as runner:
         return runner.run(work)
 
 
 async def connect(access: Access, address: str) -> Client:
-    """A client of one node, which does not look for another: that one would have another log."""
+    """A client of one node. It does not move to another node, which would have another log."""
     client = Client(address, access.cluster, reconnect_seconds=0.0, tls=access.tls, token=access.token)
     try:
         return await client.start()
@@ -64,7 +64,7 @@ async def connect(access: Access, address: str) -> Client:
 
 
 class HeldLog(NamedTuple):
-    """The log of one node, with what it holds of the topics that were asked for."""
+    """The log of one node, with its ranges of the requested topics."""
 
     number: int
     address: str
@@ -73,7 +73,7 @@ class HeldLog(NamedTuple):
 
 
 class Logs:
-    """What nodes have said; and why those that said nothing did not."""
+    """The answers of nodes, and the reasons of those that did not answer."""
 
     def __init__(self) -> None:
         self.by_number: dict[int, HeldLog] = {}
@@ -85,7 +85,7 @@ class Logs:
         self.without_log: list[str] = []
 
     def add(self, address: str, answer: LogsResponse) -> None:
-        """A node has answered."""
+        """Add the answer of a node."""
         self.peers.update(answer.peers)
         self.elsewhere.update(answer.elsewhere)
         if answer.log == NO_LOG:
@@ -95,7 +95,7 @@ class Logs:
         self.by_number.setdefault(answer.log, held)
 
     def names(self) -> set[str]:
-        """All topics that are held somewhere."""
+        """All topics in any log."""
         return {name for held in self.by_number.values() for name in held.topics}
 
     def holding(self, topic: str) -> list[HeldLog]:
@@ -103,12 +103,12 @@ class Logs:
         return [held for held in self.by_number.values() if topic in held.topics]
 
     def range(self, topic: str, number: int) -> LogRange | None:
-        """What a log holds of a topic; None if nobody was found who has it."""
+        """The range of a topic in a log; None if no node with that log was found."""
         held = self.by_number.get(number)
         return None if held is None else held.topics.get(topic)
 
     def fullest(self, topic: str) -> HeldLog | None:
-        """The log that holds most of a topic; of several that hold the same, each topic has another.
+        """The log with the most messages of a topic; among equal logs the choice depends on the topic.
 
         So topics that all nodes hold are read from all of them.
         """
@@ -123,19 +123,19 @@ class Logs:
         return max(holding, key=fullness)
 
     def silence(self) -> str:
-        """Who did not answer, for a message; empty if all did."""
+        """The nodes that did not answer, for a message; empty if all did."""
         return "; ".join(self.silent.values())
 
 
 def scattered(topic: str, number: int) -> int:
-    """A number that looks random and is always the same: which of equal logs serves a topic."""
+    """A pseudo-random but fixed number, to choose among equal logs of a topic."""
     from hashlib import blake2b
 
     return int.from_bytes(blake2b(f"{topic}/{number}".encode(), digest_size=8).digest(), "big")
 
 
-class Memory:
-    """What a stream remembers from one micro-batch to the next."""
+class LogMemory:
+    """The knowledge of a stream about nodes, from one micro-batch to the next."""
 
     def __init__(self) -> None:
         self._homes: dict[int, str] = {}
@@ -143,20 +143,20 @@ class Memory:
         self._search_at = 0.0
 
     def learn(self, logs: Logs) -> None:
-        """Remember what nodes have said, and which said nothing."""
+        """Remember the answers, and the nodes that did not answer."""
         self._homes.update({number: held.address for number, held in logs.by_number.items()})
         until = time.monotonic() + SHUNNED_SECONDS
         self._shunned_until.update(dict.fromkeys(logs.timed_out, until))
 
     def first(self, servers: Sequence[str], numbers: Iterable[int]) -> list[str]:
-        """Whom to ask first: the servers, and those who had these logs; but not who took too long."""
+        """The nodes to ask first: the servers and the holders of these logs, without nodes that took too long."""
         now = time.monotonic()
         wanted = [*servers, *(self._homes[number] for number in numbers if number in self._homes)]
         lively = [address for address in wanted if self._shunned_until.get(address, 0.0) <= now]
         return list(dict.fromkeys(lively or wanted))
 
     def may_search(self) -> bool:
-        """Whether it is time to ask all nodes for topics that nobody has."""
+        """Whether it is time to ask all nodes for topics that none of the asked nodes has."""
         now = time.monotonic()
         if now < self._search_at:
             return False
@@ -174,7 +174,9 @@ async def find_logs(
     lacks: Lacks,
     first: Sequence[str] | None = None,
 ) -> Logs:
-    """Ask the servers what they hold, or those who are to be asked first; if something lacks then, all they know of."""
+    """Ask the servers, or the nodes in ``first``, for their logs; if something is missing then, ask all nodes they
+    know.
+    """
     found = Logs()
     await ask(found, access, first or access.servers, topics, times_us)
     if not found.peers and not found.by_number and not found.without_log:
@@ -187,7 +189,7 @@ async def find_logs(
 async def ask(
     found: Logs, access: Access, addresses: Iterable[str], topics: Sequence[str] | None, times_us: Sequence[int]
 ) -> None:
-    """Ask some nodes, many at a time; those that were asked before are not asked again."""
+    """Ask some nodes, many at a time; nodes that were asked before are not asked again."""
     room = asyncio.Semaphore(ASKED_AT_A_TIME)
 
     async def ask_one(address: str) -> None:
@@ -200,7 +202,7 @@ async def ask(
                     finally:
                         await client.abandon()
             except DeniedError:
-                # Others would say the same.
+                # Other nodes would refuse as well.
                 raise
             except TimeoutError:
                 found.timed_out.add(address)

@@ -1,9 +1,9 @@
-"""Which messages have been read, told by publisher and sequence number: that means the same in every log.
+"""Sets of messages that were read, by publisher and sequence number, which mean the same in every log.
 
-An offset means something in one log only. A stream that is to survive the loss of a node therefore writes down, beside
-its offsets, the set of messages that it has read; nearly all of it is one range per publisher. Another log then has
-everything that is not in the set, and what was read from the first one comes before it in every order that was
-promised: what a node has delivered is closed under all that it follows.
+An offset is valid in one log only. So a stream that must survive the loss of a node records, beside its offsets, the
+set of messages that it has read; nearly all of it is one range per publisher. Another log then serves every message
+outside of the set. Messages from the first log precede them in every promised order, because the deliveries of a node
+are closed under everything they follow.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Range = tuple[int, int]
 
 
 MOVED: Final = ""
-"""Where it is written that not all of it was read from one log; no publisher is called so."""
+"""The key of the flag that not all messages were read from one log; no publisher has this name."""
 
 
 class Marks:
-    """A set of messages that were read; ``is_moved`` if it was not from one log alone."""
+    """A set of messages that were read; ``is_moved`` if they are not from one log alone."""
 
     def __init__(self, is_moved: bool = False) -> None:
         self._numbers: dict[int, IntervalSet] = {}
@@ -48,7 +48,7 @@ class Marks:
         self._of(publisher).add_range(first, last)
 
     def with_all(self, other: Marks) -> Marks:
-        """The messages of both, as this one has come about."""
+        """The union of both, with the origin of this one."""
         both = Marks(self.is_moved)
         for marks in (self, other):
             for publisher, numbers in marks._numbers.items():
@@ -56,12 +56,12 @@ class Marks:
         return both
 
     def within(self, publisher: int, first: int, last: int) -> list[Range]:
-        """Which of the messages of a publisher between two numbers are in the set."""
+        """The messages of a publisher between two numbers that are in the set."""
         found = self._numbers.get(publisher)
         return [] if found is None else found.inside(first, last)
 
     def without(self, publisher: int, first: int, last: int) -> list[Range]:
-        """Which of the messages of a publisher between two numbers are not in the set."""
+        """The messages of a publisher between two numbers that are not in the set."""
         found = self._numbers.get(publisher)
         return [(first, last)] if found is None else found.outside(first, last)
 
@@ -85,7 +85,7 @@ class Marks:
         return sum(last - first + 1 for ranges in self.ranges().values() for first, last in ranges)
 
     def as_texts(self) -> dict[str, str]:
-        """In the form that Spark keeps: by publisher, ``1-500,502-510``."""
+        """The form that Spark stores: by publisher, ``1-500,502-510``."""
         texts = {
             str(publisher): ",".join(f"{first}-{last}" for first, last in ranges)
             for publisher, ranges in self.ranges().items()
@@ -94,7 +94,7 @@ class Marks:
 
 
 def marks_from(texts: Mapping[str, str]) -> Marks:
-    """A set from the form that Spark keeps."""
+    """A set from the form that Spark stores."""
     marks = Marks(is_moved=MOVED in texts)
     for publisher, text in texts.items():
         if publisher == MOVED:
@@ -105,15 +105,15 @@ def marks_from(texts: Mapping[str, str]) -> Marks:
     return marks
 
 
-class Wanted:
-    """Which rows of a log are wanted: those that were not read before and, if that is said, belong to a batch."""
+class WantedRows:
+    """The wanted rows of a log: those that were not read before and, if ``batch`` is given, belong to it."""
 
     def __init__(self, read: Marks, batch: Marks | None = None) -> None:
         self.read = read
         self.batch = batch
 
     def places(self, publisher: int, sequence: int, count: int) -> list[Range]:
-        """Of messages of a publisher with numbers from ``sequence`` on, those that are wanted, by place from 0."""
+        """The wanted messages of a publisher with numbers from ``sequence`` on, by index from 0."""
         last = sequence + count - 1
         inside = [(sequence, last)] if self.batch is None else self.batch.within(publisher, sequence, last)
         wanted = [part for first, end in inside for part in self.read.without(publisher, first, end)]

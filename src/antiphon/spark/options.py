@@ -1,8 +1,8 @@
-"""What reading and writing topics in Spark can be told: names, defaults, and what is wrong with what was given.
+"""The options for reading and writing topics in Spark: names, defaults and checks.
 
-Names and meanings are those of Kafka's connector where it has them. Spark does not tell upper from lower case in them.
-A name that is not known is refused together with the nearest one that is: a misspelt option would otherwise change
-nothing, silently. Tokens are never shown, neither here nor by Spark, which hides options with ``token`` in their names.
+Names and meanings are those of Kafka's connector where it has them. Spark ignores upper and lower case in them. An
+unknown name is refused with the nearest known one, because a misspelt option would otherwise change nothing, silently.
+Tokens are never shown, neither here nor by Spark, which hides options with ``token`` in their names.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from antiphon.transport.tls import Tls
 
 EARLIEST: Final = -2
 LATEST: Final = -1
-"""As in Kafka's JSON of offsets."""
+"""The values in Kafka's JSON of offsets."""
 
 ACCESS_OPTIONS: Final = ("servers", "cluster", "tlsAuthority", "tlsCertificate", "tlsKey", "token", "tokenFile")
-"""Where the nodes are and who is asking: for reading and writing."""
+"""The addresses and the credentials, for reading and writing."""
 
 READ_OPTIONS: Final = (
     "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp",
@@ -36,10 +36,10 @@ READ_OPTIONS: Final = (
 )  # fmt: skip
 
 SPARK_OPTIONS: Final = frozenset({"checkpointlocation"})
-"""What Spark hands on though it is meant for itself."""
+"""Options that Spark passes on though they are its own."""
 
 PATIENCE_SECONDS: Final = 30
-"""How long a node may be away whose log is being read, unless somebody says otherwise."""
+"""How long the node of a log may be away, by default."""
 
 DEFAULT_CLUSTER: Final = "antiphon"
 WHICH_TOPICS: Final = ("subscribe", "subscribePattern", "assign")
@@ -48,17 +48,17 @@ BATCH_ONLY: Final = ("endingOffsets", "endingTimestamp")
 log = logger("spark")
 
 PartitionOffsets = dict[str, dict[int, int]]
-"""By topic and partition."""
+"""Offsets by topic and partition."""
 
 Shape = TypeVar("Shape")
 
 
 class DataLossError(PeerError):
-    """What was to be read is not there any more, or cannot be reached."""
+    """Data to be read does not exist any more, or cannot be reached."""
 
 
 class Access(msgspec.Struct, frozen=True):
-    """Where the nodes are, and how they are to know who is asking."""
+    """The addresses of nodes, and the credentials."""
 
     servers: tuple[str, ...]
     cluster: str = DEFAULT_CLUSTER
@@ -66,12 +66,12 @@ class Access(msgspec.Struct, frozen=True):
     token: str = ""
 
     def __repr__(self) -> str:
-        # The token is nobody's business.
+        # The token must not appear in logs.
         return f"Access({self.servers!r}, {self.cluster!r}, {self.tls!r})"
 
 
 class Given:
-    """The options that somebody has given, by any spelling of their names."""
+    """The given options, by any spelling of their names."""
 
     def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
         self._values = {name.lower(): value for name, value in options.items()}
@@ -91,7 +91,7 @@ class Given:
         return value.strip().lower() == "true"
 
     def number(self, name: str, at_least: int) -> int | None:
-        """The value of an option that is a whole number; None if it was not given."""
+        """The value of an option that is an integer; None if it was not given."""
         value = self.text(name)
         if value is None:
             return None
@@ -101,7 +101,7 @@ class Given:
 
 
 def refuse_unknown(options: Mapping[str, str], known: tuple[str, ...]) -> None:
-    """Name an option that is not known, and the one that was probably meant."""
+    """Refuse an unknown option, and name the one that was probably meant."""
     by_small = {name.lower(): name for name in known}
     for name in options:
         if name.lower() in by_small or name.lower() in SPARK_OPTIONS:
@@ -113,7 +113,7 @@ def refuse_unknown(options: Mapping[str, str], known: tuple[str, ...]) -> None:
 
 
 def access_from(given: Given) -> Access:
-    """Where the nodes are and who is asking."""
+    """The addresses and the credentials."""
     servers = given.text("servers")
     if servers is None:
         raise UsageError(
@@ -134,7 +134,7 @@ def access_from(given: Given) -> Access:
 
 
 class Bound(NamedTuple):
-    """Where reading starts or ends: at these offsets, or at this time; else at one end of each log."""
+    """Where reading starts or ends: at these offsets, at this time, or at one end of each log."""
 
     name: str
     offsets: PartitionOffsets | None = None
@@ -143,7 +143,7 @@ class Bound(NamedTuple):
 
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be read, in the words of Kafka's connector."""
+    """Options of a read, with the names of Kafka's connector."""
 
     access: Access
     topics: tuple[str, ...] = ()
@@ -160,20 +160,20 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     failover: bool = False
 
     def lost(self, what: str) -> None:
-        """Something cannot be read: that is the end, or, if somebody has said so, the rest is read."""
+        """Data cannot be read: fail or, if the options accept data loss, warn and read the rest."""
         if self.fail_on_data_loss:
-            raise DataLossError(f"{what}; option failOnDataLoss=false goes on with what is there")
+            raise DataLossError(f"{what}; option failOnDataLoss=false reads the remaining data")
         log.warning("rows are left out", reason=what)
 
     def wants(self, topic: str) -> bool:
-        """Whether a topic that a node has is to be read."""
+        """Whether a topic of a node is to be read."""
         if self.pattern is not None:
             return re.fullmatch(self.pattern, topic) is not None
         return topic in self.topics
 
 
 def read_options(options: Mapping[str, str], is_stream: bool) -> ReadOptions:
-    """All options for reading, checked as far as that is possible without asking a node."""
+    """All options for reading, checked as far as possible without a node."""
     given = Given(options, (*ACCESS_OPTIONS, *READ_OPTIONS))
     for name in BATCH_ONLY:
         if is_stream and given.text(name) is not None:
@@ -198,17 +198,17 @@ def read_options(options: Mapping[str, str], is_stream: bool) -> ReadOptions:
 
 
 def failover_from(given: Given, is_stream: bool) -> bool:
-    """Whether a stream may go on with another log."""
+    """Whether a stream may continue with another log."""
     failover = given.truth("failover", False)
     if failover and not is_stream:
         raise UsageError("option 'failover' is for streams: a batch query reads from nodes that answer; leave it out")
     if failover and given.text("assign") is not None:
-        raise UsageError("options 'failover' and 'assign' exclude each other: who assigns logs wants these")
+        raise UsageError("options 'failover' and 'assign' exclude each other: assigned logs cannot be replaced")
     return failover
 
 
 def which_topics(given: Given) -> tuple[tuple[str, ...], str | None, dict[str, tuple[int, ...]] | None]:
-    """The topics that are named, or the pattern, or topics with their partitions."""
+    """The named topics, or the pattern, or topics with their partitions."""
     named = [name for name in WHICH_TOPICS if given.text(name) is not None]
     if len(named) != 1:
         what = "none of them" if not named else " and ".join(map(repr, named))
@@ -233,7 +233,7 @@ def which_topics(given: Given) -> tuple[tuple[str, ...], str | None, dict[str, t
 
 
 def start_from(given: Given, is_stream: bool) -> Bound:
-    """Where reading starts: a stream with what comes, a batch with what is there, unless somebody says otherwise."""
+    """Where reading starts: by default a stream at the latest offset, a batch query at the earliest."""
     bound = bound_from(given, "startingOffsets", "startingTimestamp", LATEST if is_stream else EARLIEST)
     if not is_stream and bound.offsets is None and bound.everywhere == LATEST:
         raise UsageError("option 'startingOffsets' of a batch query cannot be 'latest': there would be nothing to read")
@@ -253,7 +253,7 @@ def end_from(given: Given) -> Bound:
 
 
 def bound_from(given: Given, offsets_name: str, time_name: str, default: int) -> Bound:
-    """A bound from its two options; a time counts more than offsets."""
+    """A bound from its two options; a time takes precedence over offsets."""
     time_ms = given.number(time_name, 0)
     if time_ms is not None:
         return Bound(time_name, time_us=time_ms * 1000, everywhere=EARLIEST)
@@ -271,7 +271,7 @@ def bound_from(given: Given, offsets_name: str, time_name: str, default: int) ->
 
 
 def from_json(name: str, value: str, shape: type[Shape], example: str) -> Shape:
-    """An option that is written in JSON."""
+    """The value of an option that is written in JSON."""
     try:
         return msgspec.json.decode(value, type=shape)
     except msgspec.MsgspecError as error:

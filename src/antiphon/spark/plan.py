@@ -1,7 +1,7 @@
-"""From options to ranges of logs: which log serves a topic, where reading starts and ends, and how that is divided.
+"""Plans a query: which log serves a topic, where reading starts and ends, and how the work is divided.
 
 A *partition* is one topic in one log, and has the number of the log. With ``subscribe`` and ``subscribePattern`` each
-topic is read from one log: the one that ``startingOffsets`` names, or else the one that holds most of it. ``assign``
+topic is read from one log: the one that ``startingOffsets`` names, or else the one with the most messages. ``assign``
 names the logs.
 """
 
@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 from pyspark.sql.datasource import InputPartition
 
 from antiphon.kernel.errors import UsageError
-from antiphon.spark.logs import Logs, Memory, find_logs, run
-from antiphon.spark.marks import Wanted
+from antiphon.spark.logs import LogMemory, Logs, find_logs, run
+from antiphon.spark.marks import WantedRows
 from antiphon.spark.options import EARLIEST, LATEST, Bound, PartitionOffsets, ReadOptions
 from antiphon.transport.client_messages import LogRange
 
@@ -34,27 +34,27 @@ class Partition(NamedTuple):
 Positions = dict[Partition, int]
 
 MARKS_KEY: Final = ""
-"""Where a stream that survives its node keeps what it has read; no topic has such a name."""
+"""The key under which a stream with failover stores the messages it has read; no topic has this name."""
 
 
 @dataclass
 class Piece(InputPartition):
-    """What one task of Spark reads: offsets of one partition, from the start to below the end, at one node."""
+    """The work of one task: offsets of one partition, from the start to below the end, at one node."""
 
     partition: Partition
     address: str
     start: int
     end: int
-    wanted: Wanted | None = None
-    """Which rows of these are wanted, if not all."""
+    wanted: WantedRows | None = None
+    """The wanted rows of these, if not all."""
 
     def between(self, start: int, end: int) -> Piece:
-        """The same at other offsets."""
+        """The same partition at other offsets."""
         return Piece(self.partition, self.address, start, end, self.wanted)
 
 
 def positions_from(offsets: PartitionOffsets) -> Positions:
-    """Positions from the form that Spark keeps, in which keys are texts."""
+    """Positions from the form that Spark stores, in which keys are strings."""
     return {
         Partition(topic, int(number)): offset
         for topic, partitions in offsets.items()
@@ -64,7 +64,7 @@ def positions_from(offsets: PartitionOffsets) -> Positions:
 
 
 def offsets_from(positions: Positions) -> dict[str, dict[str, int]]:
-    """Positions in the form of Kafka's JSON, which Spark keeps."""
+    """Positions in the form of Kafka's JSON, which Spark stores."""
     offsets: dict[str, dict[str, int]] = {}
     for partition, offset in sorted(positions.items()):
         offsets.setdefault(partition.topic, {})[str(partition.number)] = offset
@@ -74,9 +74,9 @@ def offsets_from(positions: Positions) -> dict[str, dict[str, int]]:
 # Which logs.
 
 
-def logs_for(options: ReadOptions, wanted: Iterable[Partition] = (), memory: Memory | None = None) -> Logs:
-    """What nodes hold of the topics that are to be read; ``wanted`` is read already."""
-    memory = memory or Memory()
+def logs_for(options: ReadOptions, wanted: Iterable[Partition] = (), memory: LogMemory | None = None) -> Logs:
+    """The logs of the topics to read; ``wanted`` partitions are read already."""
+    memory = memory or LogMemory()
     bounds = (options.start, options.end)
     times_us = [bound.time_us for bound in bounds if bound.time_us is not None]
     named = {*named_partitions(options), *wanted}
@@ -102,7 +102,7 @@ def named_partitions(options: ReadOptions) -> list[Partition]:
 
 
 def chosen_partitions(options: ReadOptions, logs: Logs) -> list[Partition]:
-    """The partitions that a query reads from its beginning."""
+    """The partitions that a new query reads."""
     named = named_partitions(options)
     topics = sorted(name for name in logs.names() if options.wants(name)) if options.pattern else options.topics
     for topic in topics:
@@ -120,12 +120,14 @@ def chosen_partitions(options: ReadOptions, logs: Logs) -> list[Partition]:
             )
     unnamed = set(topics) - {topic for topic, _ in named}
     if unnamed:
-        raise UsageError(f"option 'startingOffsets' says nothing of topic {min(unnamed)!r}: name all that are read")
+        raise UsageError(
+            f"option 'startingOffsets' does not name topic {min(unnamed)!r}; name all topics that are read"
+        )
     return named
 
 
 def no_such_topic(topic: str, logs: Logs) -> str:
-    """What to say when nobody has a topic."""
+    """The complaint about a topic that no node has."""
     if not logs.by_number:
         return (
             f"no node that answers keeps a log{answers_lacking(logs)}; start nodes with a data directory (data, --data)"
@@ -137,31 +139,31 @@ def no_such_topic(topic: str, logs: Logs) -> str:
 
 
 def answers_lacking(logs: Logs) -> str:
-    """Who could not be asked, as a part of a sentence."""
+    """The nodes that could not be asked, as a part of a sentence."""
     return f" ({logs.silence()})" if logs.silent else ""
 
 
-# Where to start and end.
+# Start and end.
 
 
 def resolved(options: ReadOptions, bound: Bound, partitions: Sequence[Partition], logs: Logs) -> Positions:
-    """The offsets at which a bound lies in each partition."""
+    """The offsets of a bound in each partition."""
     explicit = positions_from(bound.offsets) if bound.offsets is not None else {}
     for partition in explicit:
         if partition not in partitions:
             raise UsageError(
-                f"option {bound.name!r} names {partition}, which is not read; read are {listed(partitions)}"
+                f"option {bound.name!r} names {partition}, which is not read; the query reads {listed(partitions)}"
             )
     positions: Positions = {}
     for partition in partitions:
         found = logs.range(*partition)
         assert found is not None, "only partitions are chosen that somebody has"
         if bound.time_us is not None:
-            # The times that were asked for: first that of the start, if it has one.
+            # The requested times: first the start, if it has one.
             positions[partition] = found.at_times[0 if bound is options.start else -1]
             continue
         if bound.offsets is not None and partition not in explicit:
-            raise UsageError(f"option {bound.name!r} says nothing of {partition}: name all that are read")
+            raise UsageError(f"option {bound.name!r} does not name {partition}; name all partitions that are read")
         offset = explicit.get(partition, bound.everywhere)
         positions[partition] = {EARLIEST: found.first, LATEST: found.end}.get(offset, offset)
     return positions
@@ -173,22 +175,22 @@ def listed(partitions: Sequence[Partition]) -> str:
 
 
 def start_within(options: ReadOptions, partition: Partition, offset: int, found: LogRange) -> int:
-    """Where to start: at an offset, unless that has been removed or never was."""
+    """The offset to start at, moved into the range of the log if retention removed it or it never existed."""
     if offset < found.first:
         options.lost(
-            f"offset {offset} of {partition} was removed by retention; the earliest one still there is {found.first}"
+            f"offset {offset} of {partition} was removed by retention; the earliest remaining one is {found.first}"
         )
         return found.first
     if offset > found.end:
         options.lost(
-            f"offset {offset} of {partition} is not there: it ends at {found.end}; was the node's data replaced?"
+            f"offset {offset} of {partition} does not exist: the log ends at {found.end}; was the node's data replaced?"
         )
         return found.end
     return offset
 
 
 def end_within(partition: Partition, offset: int, found: LogRange) -> int:
-    """Where to end: at an offset that is there."""
+    """The offset to end at, which must exist."""
     if offset > found.end:
         raise UsageError(f"offset {offset} of {partition} does not exist yet; the latest is {found.end}: end there")
     return max(offset, found.first)
@@ -198,7 +200,7 @@ def end_within(partition: Partition, offset: int, found: LogRange) -> int:
 
 
 def divided(pieces: Sequence[Piece], minimal: int | None) -> list[Piece]:
-    """At least so many pieces, if there are so many offsets: long ranges are cut more often, as Kafka's connector does.
+    """At least so many pieces, if there are so many offsets: long ranges are cut more often, as in Kafka's connector.
 
     Pieces of one partition follow each other in the order of its offsets.
     """
@@ -216,13 +218,13 @@ def divided(pieces: Sequence[Piece], minimal: int | None) -> list[Piece]:
 
 
 def piece_of(options: ReadOptions, logs: Logs, partition: Partition, start: int, end: int) -> Piece | None:
-    """A piece of a partition at the node that has it now; None if nobody has and that is to be passed over."""
+    """A piece of a partition at its present node; None if no node has it and data loss is accepted."""
     found = logs.range(*partition)
     if found is None:
         options.lost(unreachable(partition, logs))
         return None
     if end > found.end:
-        # It was there when the plan was made.
+        # It existed when the plan was made.
         options.lost(f"offsets {found.end} to {end - 1} of {partition} are gone; was the node's data replaced?")
         end = found.end
     start = start_within(options, partition, start, found)
@@ -230,8 +232,8 @@ def piece_of(options: ReadOptions, logs: Logs, partition: Partition, start: int,
 
 
 def unreachable(partition: Partition, logs: Logs) -> str:
-    """What to say when the log of a query is not to be found."""
+    """The complaint about a log that no node has."""
     return (
-        f"no node that answers has {partition}{answers_lacking(logs)}; start that node again, with its data, and this "
-        "goes on where it was"
+        f"no node that answers has {partition}{answers_lacking(logs)}; restart that node with its data, and the query "
+        "continues where it was"
     )

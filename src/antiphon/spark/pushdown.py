@@ -1,7 +1,7 @@
-"""Filters that a batch query need not leave to Spark: on topics, partitions, offsets and times.
+"""Filters that the source applies itself in a batch query: on topics, partitions, offsets and times.
 
-Of what a filter says, ranges of logs and names of topics are cut down before anything is read, and batches of other
-times are passed over by the nodes. A filter that is kept exactly in this way is not looked at by Spark again.
+They narrow topics and ranges of logs before anything is read, and nodes skip batches of other times. Spark does not
+check a filter again that is applied exactly in this way.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ NAME_TESTS: Final[dict[type[Filter], Callable[[str, Any], bool]]] = {
 
 
 @dataclass
-class Interval:
-    """Whole numbers from the first to below the end."""
+class NumberRange:
+    """Integers from the first to below the end."""
 
     first: int = 0
     end: int | None = None
 
     def narrow(self, wanted: Filter, number_of: Callable[[Any], int | None]) -> bool:
-        """Take a comparison into account; whether nothing of it is left to be checked."""
+        """Apply a comparison; whether it is applied completely."""
         value = None if isinstance(wanted, In) else number_of(getattr(wanted, "value", None))
         if isinstance(wanted, In):
             values = [number_of(each) for each in wanted.value]
@@ -82,15 +82,15 @@ class Interval:
 
 @dataclass
 class Pushed:
-    """What filters leave to be read."""
+    """The topics, partitions, offsets and times that the filters leave to be read."""
 
     names: list[Filter] = field(default_factory=list)
     partitions: list[Filter] = field(default_factory=list)
-    offsets: Interval = field(default_factory=Interval)
-    times_us: Interval = field(default_factory=Interval)
+    offsets: NumberRange = field(default_factory=NumberRange)
+    times_us: NumberRange = field(default_factory=NumberRange)
 
     def take(self, wanted: Filter) -> bool:
-        """Take a filter into account; whether Spark need not check it any more."""
+        """Apply a filter; whether Spark need not check it any more."""
         attribute: tuple[str, ...] = getattr(wanted, "attribute", ())
         column = attribute[0] if len(attribute) == 1 else None
         if isinstance(wanted, IsNotNull):
@@ -116,13 +116,13 @@ class Pushed:
         )
 
     def cut(self, piece: Piece) -> Piece:
-        """What is left of a piece; its end may be before its start."""
+        """The remaining part of a piece; its end may be before its start."""
         end = piece.end if self.offsets.end is None else min(piece.end, self.offsets.end)
         return piece.between(max(piece.start, self.offsets.first), end)
 
 
 def microseconds_of(value: object) -> int | None:
-    """A time as microseconds since 1970; None if it is none. Times without a zone are those of UTC."""
+    """A time as microseconds since 1970; None for another type. Times without a zone count as UTC."""
     if not isinstance(value, datetime):
         return None
     aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)

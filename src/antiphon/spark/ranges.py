@@ -1,9 +1,8 @@
-"""Reading a range of a log over a connection to its node, chunk by chunk, in a task of Spark.
+"""Reads a range of a log over a connection to its node, chunk by chunk, in a task of Spark.
 
-The next chunk is asked for before the last one is taken apart, so that node and task work at the same time; no more
-than one is on its way, whatever the range. What a node says is checked: every offset of the range comes once and in
-order, or the task fails. A connection that breaks is opened again, as long as the option ``patienceSeconds`` says, and
-reading goes on with the next offset.
+The next chunk is requested before the last one is decoded, so that node and task work at the same time; at most one is
+in transit. The answers of a node are checked: every offset of the range must arrive once and in order, or the task
+fails. A broken connection is opened again, within ``patienceSeconds``, and reading continues with the next offset.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from antiphon.spark.plan import Piece
 from antiphon.transport.client_messages import RangeResponse, StoredBatch
 
 CHUNK_BYTES: Final = 1 << 20
-"""How much a node reads and sends for one question."""
+"""The most bytes that a node reads and sends for one request."""
 
 CHUNK_SECONDS: Final = 30.0
-"""How long a node may take for that."""
+"""The longest time for that."""
 
 RETRY_SECONDS: Final = 0.25
-"""How long to wait before a connection that broke is opened again."""
+"""The pause before a broken connection is opened again."""
 
 log = logger("spark")
 
@@ -50,14 +49,14 @@ class RangeReader:
         """The batches of the range; the first and the last one may hold messages outside of it."""
         give_up_at = time.monotonic() + self._options.patience_seconds
         with new_runner() as runner:
-            # Not through the runner: it writes the whole answer out as a text, in vain, each time.
+            # Not through the runner: on each call it would format the whole answer as text, for nothing.
             wait = runner.get_loop().run_until_complete
             try:
                 while self._position < self._piece.end:
                     try:
                         answer = wait(self._next())
                     except (DeniedError, DataLossError):
-                        # Trying again would change nothing.
+                        # A retry would change nothing.
                         raise
                     except (PeerError, TimeoutError) as error:
                         wait(self._leave())
@@ -77,11 +76,11 @@ class RangeReader:
         reason = str(error) or f"no answer in {CHUNK_SECONDS:g} seconds"
         return (
             f"offsets {self._position} to {piece.end - 1} of {piece.partition} cannot be read at {piece.address}: "
-            f"{reason}; nothing is lost: once the node answers, run the query again"
+            f"{reason}; nothing is lost; run the query again when the node answers"
         )
 
     async def _next(self) -> RangeResponse:
-        """The next chunk; the one after it is asked for already."""
+        """The next chunk; the one after it is already requested."""
         async with asyncio.timeout(CHUNK_SECONDS):
             if self._client is None:
                 self._client = await connect(self._options.access, self._piece.address)
@@ -95,7 +94,7 @@ class RangeReader:
         self._position = answer.next_offset
         if self._position < self._piece.end:
             self._asked = self._ask(self._client)
-            # Let it be sent before this loop stands still.
+            # Let the request be sent before this loop stops.
             await asyncio.sleep(0)
         return answer
 
@@ -108,14 +107,14 @@ class RangeReader:
         )
 
     def _removed(self, answer: RangeResponse) -> None:
-        """Retention was quicker than this query."""
+        """Report messages that retention removed during the query."""
         piece = self._piece
         end = min(answer.removed_below, piece.end)
         self._options.lost(f"offsets {self._position} to {end - 1} of {piece.partition} were removed by retention")
         self._position = end
 
     def _check(self, answer: RangeResponse) -> None:
-        """Refuse what no node says that is right."""
+        """Refuse an invalid answer."""
         position, is_timed = self._position, self._times_us != (0, None)
         for first, count, _ in answer.batches:
             if first + count <= position or (first > position and not is_timed) or first >= self._piece.end:
@@ -125,7 +124,7 @@ class RangeReader:
         expected = range(reached, self._piece.end + 1) if is_timed else range(reached, reached + 1)
         if answer.next_offset <= self._position or answer.next_offset not in expected:
             raise ProtocolError(
-                f"the node says that {answer.next_offset} follows, after {reached}; does its log end before "
+                f"the node continues with {answer.next_offset} after {reached}; does its log end before "
                 f"{self._piece.end}?"
             )
 

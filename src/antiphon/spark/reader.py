@@ -1,4 +1,4 @@
-"""Reading topics in a batch query."""
+"""Reads topics in a batch query."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class TopicReader(DataSourceReader):
         self._pushed = Pushed()
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 (Spark's name)
-        """Keep what can be kept here; the rest is for Spark."""
+        """Take the filters that the source can apply; the rest is for Spark."""
         return [each for each in filters if not self._pushed.take(each)]
 
     def partitions(self) -> list[Piece]:
-        """The pieces to read: what there is now, between the bounds that options and filters set."""
+        """The pieces to read: the present content, between the bounds of options and filters."""
         options = self._options
         logs = logs_for(options)
         partitions = chosen_partitions(options, logs)
@@ -55,7 +55,7 @@ class TopicReader(DataSourceReader):
         return divided(pieces, options.minimal_partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a piece; Spark asks for one without anything where there are none."""
+        """The rows of a piece; Spark asks for an empty one where there are none."""
         if not isinstance(partition, Piece):
             return iter(())
         times = self._pushed.times_us

@@ -1,6 +1,6 @@
-"""Rows: the messages of stored batches as columns of Spark.
+"""Turns the messages of stored batches into columns of Spark.
 
-Batches are columns already, and become Arrow record batches without a Python object per row but the values themselves.
+Batches are columnar already, and become Arrow record batches without a Python object per row except the values.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ HEADER: Final = StructType([StructField("key", StringType()), StructField("value
 
 ROWS_AT_MOST: Final = 1 << 16
 BYTES_AT_MOST: Final = 16 << 20
-"""A record batch is not made longer than this by one more stored batch."""
+"""A record batch of this length gets no further stored batch."""
 
 
 def schema_of_rows(with_headers: bool, with_keys: bool) -> StructType:
-    """The columns of a row: Kafka's, and what Antiphon knows besides."""
+    """The columns of a row: Kafka's, and those that Antiphon adds."""
     columns = [
         StructField("key", BinaryType()),
         StructField("value", BinaryType()),
@@ -61,12 +61,12 @@ def schema_of_rows(with_headers: bool, with_keys: bool) -> StructType:
 
 @cache
 def codec() -> Codec:
-    """Reads publications as nodes of any fabric record them."""
+    """Decodes publications as nodes of any fabric log them."""
     return Codec()
 
 
-class Run(NamedTuple):
-    """What the rows of one stored batch have in common, and where they begin."""
+class RowRun(NamedTuple):
+    """The values that the rows of one stored batch share, and where they begin."""
 
     rows: int
     offset: int
@@ -87,16 +87,16 @@ class RowBuilder:
         self._clear()
 
     def _clear(self) -> None:
-        self._runs: list[Run] = []
+        self._runs: list[RowRun] = []
         self._values: list[bytes] = []
         self._bytes = 0
-        # Batches that have something, with where their rows begin.
+        # The batches with this column, and where their rows begin.
         self._keys: list[tuple[int, Sequence[bytes | None]]] = []
         self._headers: list[tuple[int, Sequence[dict[str, bytes] | None]]] = []
         self._about: list[tuple[int, Sequence[list[bytes] | None]]] = []
 
     def batches(self, chunks: Iterable[Sequence[StoredBatch]]) -> Iterator[pa.RecordBatch]:
-        """All rows of what was read."""
+        """All rows of the chunks."""
         for chunk in chunks:
             for first, count, recorded in chunk:
                 if len(self._values) + count > ROWS_AT_MOST or self._bytes + len(recorded) > BYTES_AT_MOST:
@@ -120,13 +120,13 @@ class RowBuilder:
             self._add_rows(first, low + start, low + last + 1, publication, columns)
 
     def _add_rows(self, first: int, low: int, high: int, publication: Publication, columns: Columns) -> None:
-        """Add the messages of a batch from one place to below another."""
+        """Add the messages of a batch from one index to below another."""
         count = len(columns.values)
         row = len(self._values)
         self._values += columns.values if high - low == count else columns.values[low:high]
         sequence = columns.first_sequence + low
         self._runs.append(
-            Run(high - low, first + low, columns.timestamp_us, publication.source, sequence, publication.order)
+            RowRun(high - low, first + low, columns.timestamp_us, publication.source, sequence, publication.order)
         )
         if columns.keys is not None:
             self._keys.append((row, columns.keys[low:high]))
@@ -147,7 +147,7 @@ class RowBuilder:
             return
         total = len(self._values)
         counts, offsets, times, publishers, sequences, orders = np.array(self._runs, np.int64).T
-        # How far each row is from the first one of its batch.
+        # The distance of each row from the first one of its batch.
         within = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
         names = pa.DictionaryArray.from_arrays(pa.array(np.repeat(orders, counts)), list(ORDER_NAMES))
         columns: dict[str, Any] = {
@@ -176,7 +176,7 @@ def listed(headers: dict[str, bytes] | None) -> list[dict[str, Any]] | None:
 
 
 def spread(total: int, parts: Sequence[tuple[int, Sequence[Any]]], kind: Any) -> Any:
-    """A column that only some batches have; nothing elsewhere."""
+    """A column that only some batches have; null elsewhere."""
     if not parts:
         return pa.nulls(total, kind)
     values: list[Any] = [None] * total

@@ -1,11 +1,12 @@
 """The sink: rows of Spark become messages of topics, each exactly once.
 
 A partition of a batch is written by a lane of a writer (:mod:`antiphon.sessions.writers`): the writer is the query,
-known by its checkpoint, the lane is the partition, and the series is the batch. So whatever Spark does again, after a
-task, a worker, the driver or a node has died, has the same numbers, and every node drops what its log holds already.
+identified by its checkpoint, the lane is the partition, and the series is the batch. So everything that Spark repeats
+after the death of a task, a worker, the driver or a node has the same numbers, and every node drops what its log has
+already.
 
-A task has succeeded when all members of the topics have all its rows. When all tasks have, the driver looks whether
-anything else has been written in the batch, by partitions that do not exist this time.
+A task has succeeded when all members of the topics have all its rows. When all tasks have, the driver checks whether
+partitions that do not exist this time have written anything in the batch.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ if TYPE_CHECKING:
 
 QUERY_PROPERTY: Final = "sql.streaming.queryId"
 BATCH_PROPERTY: Final = "streaming.sql.batchId"
-"""Where Spark says to tasks which batch of which query they work for."""
+"""The property in which Spark names the query and the batch to its tasks."""
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What a task has written: how many pieces on each topic, with their digests."""
+    """The output of a task: the number of pieces on each topic, with their digests."""
 
     writer: str
     lane: int
@@ -52,7 +53,7 @@ class Written(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class Work:
-    """What a task works for, however often it is tried."""
+    """The identity of a task's work, the same for all attempts."""
 
     writer: str
     lane: int
@@ -74,7 +75,7 @@ class TopicWriter(DataSourceArrowWriter):
         task = task_context()
         query, batch = task.getLocalProperty(QUERY_PROPERTY), task.getLocalProperty(BATCH_PROPERTY)
         if self._options.write_id is not None and query is not None and batch is not None:
-            # Inside foreachBatch: the same write of the same batch is the same work.
+            # Inside foreachBatch, the same write of the same batch is the same work.
             work = Work(f"{query}/{self._write_id}", task.partitionId(), int(batch), task.attemptNumber())
         else:
             work = Work(f"write/{self._write_id}", task.partitionId(), 0, task.attemptNumber())
@@ -84,7 +85,7 @@ class TopicWriter(DataSourceArrowWriter):
         asyncio.run(check_lanes(self._options, messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing: what was written stays, and is recognised if the write is run again under the same ``writeId``."""
+        """Do nothing: written rows stay, and are recognised if the write is run again under the same ``writeId``."""
 
 
 class TopicStreamWriter(DataSourceStreamArrowWriter):
@@ -99,7 +100,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         task = task_context()
         query, batch = task.getLocalProperty(QUERY_PROPERTY), task.getLocalProperty(BATCH_PROPERTY)
         if query is None or batch is None:
-            raise PeerError("Spark does not say which batch of which query this is; use Spark 4.2 or later")
+            raise PeerError("Spark does not name the query and batch of this task; use Spark 4.2 or later")
         work = Work(query, task.partitionId(), int(batch), task.attemptNumber())
         return asyncio.run(write_partition(self._options, self._schema, work, iterator))
 
@@ -107,18 +108,18 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         asyncio.run(check_lanes(self._options, messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
-        """Nothing: what was written stays, and is recognised when the batch is run again."""
+        """Do nothing: written rows stay, and are recognised when the batch is run again."""
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> TopicWriter:
-    """What Spark uses for ``write``."""
+    """The writer of ``write``."""
     if overwrite:
         raise UsageError("a topic cannot be overwritten: it only grows; use mode('append')")
     return TopicWriter(write_options(options, is_stream=False), schema)
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> TopicStreamWriter:
-    """What Spark uses for ``writeStream``; in the output mode ``complete`` each batch publishes the whole result."""
+    """The writer of ``writeStream``; in the output mode ``complete`` each batch publishes the whole result."""
     del overwrite
     return TopicStreamWriter(write_options(options, is_stream=True), schema)
 
@@ -143,7 +144,7 @@ async def write_partition(
         lane = await bounded(
             Lane.open(client, work.writer, work.lane, work.series, options.order, topics, options.durable), options
         )
-        # While a thread waits for Spark, the loop talks to the node.
+        # A thread waits for Spark, so that the loop can talk to the node meanwhile.
         while (batch := await asyncio.to_thread(next, iterator, None)) is not None:
             for topic, row in layout.rows(batch):
                 piece = cutter.add(topic, row)
@@ -158,33 +159,35 @@ async def write_partition(
 
 
 async def connected(access: Access, work: Work) -> Client:
-    """A client of a node that answers. The lanes of a query spread over all; another attempt begins with another."""
+    """A client of a node that answers. The lanes of a query spread over all nodes; another attempt begins with another
+    node.
+    """
     chosen = blake2b(f"{work.writer}/{work.lane}".encode(), digest_size=4).digest()
     first = (int.from_bytes(chosen, "big") + work.attempt) % len(access.servers)
     servers = (*access.servers[first:], *access.servers[:first])
-    # It does not look for another node by itself: what was written is then begun again, which Spark does.
+    # The client must not reconnect by itself: Spark repeats the write.
     return await antiphon.connect(
         servers, cluster=access.cluster, reconnect_seconds=0, tls=access.tls, token=access.token
     )
 
 
 async def bounded(work: Awaitable[Result], options: WriteOptions) -> Result:
-    """Do something that a node has to answer, or say that it does not."""
+    """Wait for the answer of a node, or report that there is none."""
     try:
         async with asyncio.timeout(options.timeout_seconds):
             return await work
     except TimeoutError as error:
         raise PeerError(
-            f"a node has not answered in {options.timeout_seconds} seconds; what was written is recognised when it is "
-            "written again (see /ready of the nodes, or raise timeoutSeconds)"
+            f"a node has not answered in {options.timeout_seconds} seconds; rows are recognised when they are "
+            "written again (check /ready of the nodes, or raise timeoutSeconds)"
         ) from error
 
 
 async def check_lanes(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """See that what all nodes have of a batch is what its tasks have written, and not more.
+    """Check that all nodes have exactly the rows of a batch that its tasks have written.
 
-    If the work had been divided otherwise the first time, lanes that do not exist now may have written rows that other
-    lanes have written now.
+    If the work was divided differently in an earlier attempt, lanes that do not exist now may have written rows that
+    other lanes have written again.
     """
     written = {message.lane: message for message in messages if isinstance(message, Written)}
     if not written:
@@ -199,7 +202,7 @@ async def check_lanes(options: WriteOptions, messages: Sequence[WriterCommitMess
                     f"batch {some.series} of {some.writer!r} has {len(written)} partitions, and an earlier attempt has "
                     f"published rows on {standing.topic!r} from partition {standing.lane}, which has none there now: "
                     "some rows of this batch may be published twice. Keep the number of partitions and what is in them "
-                    "when a batch is run again; go on under another checkpoint or writeId"
+                    "when a batch is run again; continue with another checkpoint or writeId"
                 )
     finally:
         await client.abandon()

@@ -1,4 +1,4 @@
-"""What writing topics in Spark can be told."""
+"""The options for writing topics in Spark."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ NAME_CHARACTERS_AT_MOST: Final = 120
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Where rows go, and how.
+    """Options of a write.
 
-    ``topic`` is for all rows, else each names its own. ``write_id`` lets a batch write that is run again be recognised.
-    ``durable`` refuses nodes without a log. ``timeout_seconds`` is how long one answer of a node may take.
+    ``topic`` applies to all rows, else each row names its own. ``write_id`` identifies a batch write that is run again.
+    ``durable`` refuses nodes without a log. ``timeout_seconds`` is the longest time for one answer of a node.
     """
 
     access: Access
@@ -34,15 +34,15 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_options(options: Mapping[str, str], is_stream: bool) -> WriteOptions:
-    """All options for writing, checked as far as that is possible without asking a node."""
+    """All options for writing, checked as far as possible without a node."""
     given = Given(options, (*ACCESS_OPTIONS, *WRITE_OPTIONS))
     topic, order, write_id = given.text("topic"), given.text("order") or DEFAULT_ORDER, given.text("writeId")
     if order not in ORDERS:
         raise UsageError(
-            f"option 'order' is {', '.join(ORDERS)}, not {order!r}; without an order repetitions could not be told"
+            f"option 'order' is {', '.join(ORDERS)}, not {order!r}; repetitions are recognised only with an order"
         )
     if is_stream and write_id is not None:
-        raise UsageError("option 'writeId' is for batch writes: a stream is known by its checkpoint; leave it out")
+        raise UsageError("option 'writeId' is for batch writes: a stream is identified by its checkpoint; leave it out")
     if write_id is not None and not 0 < len(write_id) <= NAME_CHARACTERS_AT_MOST:
         raise UsageError(f"option 'writeId' has 1 to {NAME_CHARACTERS_AT_MOST} characters, not {len(write_id)}")
     return WriteOptions(

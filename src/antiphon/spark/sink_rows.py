@@ -1,7 +1,7 @@
-"""Rows on their way to topics: which columns they have, and how they are cut into pieces.
+"""Rows to be published: their columns, and how they are cut into pieces.
 
-A piece becomes one batch of a topic, and is what nodes tell from its repetition. So where rows are cut must follow from
-the rows alone, and not from how Spark happens to hand them over: Arrow's batches may be cut anywhere.
+A piece becomes one batch of a topic, and nodes recognise a repeated piece. So the cuts must follow from the rows alone,
+and not from the Arrow batches in which Spark delivers them, which may be cut anywhere.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ if TYPE_CHECKING:
 
 PIECE_ROWS: Final = 2048
 PIECE_BYTES: Final = 256 << 10
-"""A piece is full with so many rows, or with the row that makes it so long."""
+"""A piece is full with so many rows, or with the row that reaches this length."""
 
 COLUMNS: Final = ("key", "value", "topic", "headers")
 IGNORED: Final = frozenset({"partition", "offset", "timestamp", "publisher", "sequence", "order"})
-"""Columns that rows have which were read from a topic; they say where the row was, and are given anew."""
+"""Columns of rows that were read from a topic; they describe the old position, and are assigned anew."""
 
 Headers = dict[str, bytes]
 Row = tuple[bytes, bytes | None, Headers | None]
 
 
 class Layout:
-    """Where in a row its parts are."""
+    """The positions of the columns in a row."""
 
     def __init__(self, schema: StructType, topic: str | None) -> None:
         names = [name.lower() for name in schema.fieldNames()]
         unknown = [name for name in names if name not in COLUMNS and name not in IGNORED]
         if unknown:
             raise UsageError(
-                f"a row that is written has the columns {', '.join(COLUMNS)}, and {unknown[0]!r} is none of them; "
+                f"written rows have the columns {', '.join(COLUMNS)}, and {unknown[0]!r} is none of them; "
                 "select what is to be written, for example: select(to_json(struct('*')).alias('value'))"
             )
         if "value" not in names:
             raise UsageError("rows that are written need a column 'value' of texts or bytes")
         if topic is None and "topic" not in names:
-            raise UsageError("say where rows go: give the option 'topic', or a column 'topic'")
+            raise UsageError("rows need a topic: give the option 'topic', or a column 'topic'")
         self.topic_name = topic
         self.value = names.index("value")
         self.key = names.index("key") if "key" in names else None
@@ -69,16 +69,14 @@ class Layout:
             topics = batch.column(self.topic).to_pylist()
         for topic, value, key, header in zip(topics, values, keys, headers, strict=True):
             if topic is None:
-                raise UsageError(
-                    "a row names no topic: its column 'topic' is null; fill it, or give the option 'topic'"
-                )
+                raise UsageError("a row has no topic: its column 'topic' is null; fill it, or give the option 'topic'")
             if value is None:
                 raise UsageError("a row has no value: its column 'value' is null; filter such rows, or fill them")
             yield topic, (value, key, header)
 
 
 def check_type(name: str, kind: DataType) -> None:
-    """Refuse a column that cannot be published; Spark does not convert it by itself."""
+    """Refuse a column of a type that cannot be published; Spark does not convert it by itself."""
     if name == "headers":
         element = kind.elementType if isinstance(kind, ArrayType) else None
         fields = [field.dataType for field in element.fields] if isinstance(element, StructType) else []
@@ -99,7 +97,7 @@ def bytes_in(batch: pa.RecordBatch, index: int) -> list[bytes | None]:
     column = batch.column(index)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         column = column.cast(pa.large_binary())
-    # Some ten times faster than a list of scalars.
+    # About ten times faster than a list of scalars.
     found: list[bytes | None] = column.to_numpy(zero_copy_only=False).tolist()
     return found
 
@@ -113,13 +111,13 @@ def headers_in(batch: pa.RecordBatch, index: int) -> list[Headers | None]:
             continue
         headers = {entry["key"]: entry["value"] for entry in entries}
         if len(headers) < len(entries):
-            raise UsageError("a row has two headers of the same name; each name may come once")
+            raise UsageError("a row has two headers of the same name; each name may occur once")
         found.append(headers or None)
     return found
 
 
-class Piece:
-    """Rows of one topic that belong together."""
+class RowPiece:
+    """Rows of one topic that are published together."""
 
     def __init__(self) -> None:
         self.values: list[bytes] = []
@@ -129,7 +127,7 @@ class Piece:
         self.size = 0
 
     def columns(self) -> Columns:
-        """The same as the content of a batch."""
+        """The rows as the content of a batch."""
         keys = self.keys if any(key is not None for key in self.keys) else None
         headers = self.headers if any(self.headers) else None
         return Columns(1, wall_clock_us(), self.values, keys, headers)
@@ -139,16 +137,16 @@ class Cutter:
     """Cuts the rows of one partition into pieces, topic by topic."""
 
     def __init__(self, is_total: bool) -> None:
-        # Only total messages are put into one order by their keys, and a batch is about few.
+        # Only total messages are ordered by their keys, and a batch has few of them.
         self._is_total = is_total
-        self._open: dict[str, Piece] = {}
+        self._open: dict[str, RowPiece] = {}
         self.rows = 0
 
-    def add(self, topic: str, row: Row) -> Piece | None:
-        """Take a row; the piece that is full, if one is."""
+    def add(self, topic: str, row: Row) -> RowPiece | None:
+        """Add a row; returns a piece that is full, if there is one."""
         piece = self._open.get(topic)
         if piece is None:
-            piece = self._open[checked_name(topic)] = Piece()
+            piece = self._open[checked_name(topic)] = RowPiece()
         value, key, headers = row
         if key is not None or headers is not None:
             check_beside_value(key, headers)
@@ -167,7 +165,7 @@ class Cutter:
         del self._open[topic]
         return piece
 
-    def rest(self) -> list[tuple[str, Piece]]:
-        """What is left at the end."""
+    def rest(self) -> list[tuple[str, RowPiece]]:
+        """The unfinished pieces at the end."""
         found, self._open = list(self._open.items()), {}
         return found

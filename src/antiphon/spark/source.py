@@ -1,4 +1,4 @@
-"""The data source ``antiphon``: what Spark asks for when somebody reads or writes with that format."""
+"""The data source ``antiphon``, which Spark uses to read or write with that format."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class AntiphonDataSource(DataSource):
     # Reading.
 
     def schema(self) -> StructType:
-        """The columns; ``headers`` is there if it was asked for."""
-        # Whether it is for a stream or not is not known yet; what is wrong in either case can be said already.
+        """The columns; ``headers`` is one of them if the options ask for it."""
+        # Whether the query is a stream is not known yet; errors that apply to both kinds are reported here.
         options = {name: value for name, value in self.options.items() if not is_for_batches(name)}
         return columns_for(read_options(options, is_stream=True))
 
@@ -68,11 +68,11 @@ def is_for_batches(name: str) -> bool:
 
 
 def columns_for(options: ReadOptions) -> StructType:
-    """The columns that options ask for."""
+    """The columns that the options ask for."""
     return schema_of_rows(options.with_headers, options.with_keys)
 
 
 def check_schema(schema: StructType, options: ReadOptions) -> None:
-    """Refuse columns that somebody has made up: what a row has is not to be chosen."""
+    """Refuse a schema of the user's own: the columns are fixed."""
     if schema != columns_for(options):
         raise UsageError("the columns of topics are fixed: leave out schema(...), and select the columns that you want")

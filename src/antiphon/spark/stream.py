@@ -1,10 +1,10 @@
-"""Reading topics in a stream: offsets that Spark keeps, limits per micro-batch, and topics that appear later.
+"""Reads topics in a stream: offsets that Spark stores, limits per micro-batch, and topics that appear later.
 
 The offsets of a stream are those of Kafka's connector, ``{"room": {"17": 23}}``: by topic and partition, the next one
-to read. A partition names its log, so a query that starts again finds the same messages at the same offsets, wherever
-the node with that log runs then. What a query reads is decided when its offsets are written down, before it is read; it
-is the same whenever it is read again. That goes for topics that appear later, too: the first micro-batch that knows of
-one only writes down where it begins.
+to read. A partition names its log, so a restarted query finds the same messages at the same offsets, wherever the node
+with that log runs then. The messages of a micro-batch are fixed when its offsets are stored, before it is read; they
+are the same whenever it is read again. This holds for topics that appear later, too: the first micro-batch with a new
+topic only stores where it begins.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from antiphon.kernel.errors import PeerError
 from antiphon.runtime.errors import DeniedError
 from antiphon.runtime.logging import logger
 from antiphon.spark.failover import another_log, marks_at, marks_before, marks_in, same_batch_elsewhere, texts_of
-from antiphon.spark.logs import Logs, Memory
-from antiphon.spark.marks import Wanted
+from antiphon.spark.logs import LogMemory, Logs
+from antiphon.spark.marks import WantedRows
 from antiphon.spark.options import DataLossError, ReadOptions
 from antiphon.spark.plan import (
     Partition,
@@ -48,31 +48,31 @@ from antiphon.spark.plan import (
 from antiphon.spark.reader import read_piece
 
 FRESH_SECONDS: Final = 10.0
-"""What nodes have said is good enough for so long to find out where a log is."""
+"""How long answers of nodes remain good enough to find a log."""
 
 
 LOOK_SECONDS: Final = 0.25
-"""How often to look for a node that is away."""
+"""The interval at which to look for a missing node."""
 
 log = logger("spark")
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Says how far a stream can be read, plans micro-batches, and reads them."""
+    """Reports how far a stream can be read, plans micro-batches, and reads them."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        # The end of a query that reads what is there and stops; None if it does not stop.
+        # The end of a query that stops at the present end; None if it does not stop.
         self._target: Positions | None = None
         self._latest: Positions | None = None
         self._logs: Logs | None = None
-        self._memory = Memory()
+        self._memory = LogMemory()
         self._asked_at = 0.0
 
     # Offsets.
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name)
-        """Where a new query starts."""
+        """The offsets at which a new query starts."""
         options = self._options
         logs = self._ask()
         partitions = chosen_partitions(options, logs)
@@ -86,7 +86,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._written(positions, positions, {})
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 (Spark's name)
-        """How far the next micro-batch reads."""
+        """The offsets up to which the next micro-batch reads."""
         give_up_at = time.monotonic() + self._options.patience_seconds
         while True:
             try:
@@ -94,31 +94,31 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             except (DeniedError, DataLossError):
                 raise
             except PeerError as error:
-                # A node may go while it is asked; the next look finds it gone.
+                # A node may go away while it is asked; the next attempt finds it gone.
                 if time.monotonic() >= give_up_at:
                     raise
-                log.warning("a node went while it was asked", reason=str(error))
+                log.warning("a node went away while it was asked", reason=str(error))
                 time.sleep(LOOK_SECONDS)
 
     def _decide(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        # Who starts a query again may have left topics out.
+        # The options of a restarted query may leave topics out.
         starts = {each: offset for each, offset in positions_from(start).items() if is_wanted(self._options, each)}
         moved: Positions = {}
         ends = self._ends(starts, moved)
         self._latest = dict(ends)
         if self._target is not None:
-            # A log that nobody had when the query began is read up to where it ends when somebody has it.
+            # A log that was missing when the query began is read up to its end when it is found.
             ends = {partition: min(end, self._target.setdefault(partition, end)) for partition, end in ends.items()}
         if isinstance(limit, ReadMaxRows):
             ends = limited(starts, ends, limit.max_rows)
-        # A log that is not there, or shorter than it was, was complained of; nothing is read of it now.
+        # A missing or shortened log was reported; nothing is read of it now.
         ends = {partition: max(end, starts[partition]) for partition, end in ends.items()}
         return self._written(starts, ends | self._beginnings(starts) | moved, start, moved)
 
     def _written(
         self, starts: Positions, ends: Positions, start: dict[str, Any], moved: Iterable[Partition] = ()
     ) -> dict[str, Any]:
-        """Offsets as Spark keeps them, and, if the stream is to survive its node, what will have been read."""
+        """Offsets as Spark stores them and, with failover, the messages that will have been read."""
         offsets: dict[str, Any] = offsets_from(ends)
         if not self._options.failover:
             return offsets
@@ -133,7 +133,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offsets | texts_of(marks)
 
     def _ends(self, starts: Positions, moved: Positions) -> Positions:
-        """The ends of all partitions that are read; ``moved`` gets where topics are read whose logs are gone."""
+        """The ends of all partitions that are read; ``moved`` gets the new positions of topics whose logs are gone."""
         options = self._options
         logs = self._ask(starts)
         ends: Positions = {}
@@ -151,7 +151,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ends
 
     def _beginnings(self, starts: Positions) -> Positions:
-        """Where partitions begin that are new to the query; one that is to stop takes only those that were there."""
+        """The beginnings of partitions that are new to the query; a query that will stop takes only those that existed
+        at its start.
+        """
         logs, target = self._logs, self._target
         if logs is None:
             return {}
@@ -168,11 +170,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 (Spark's name)
-        """How far it could be read if there was no limit."""
+        """The offsets up to which it could be read without a limit."""
         return None if self._latest is None else offsets_from(self._latest)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 (Spark's name)
-        """Remember what is there now."""
+        """Remember the present ends."""
         logs = self._ask()
         self._target = {
             Partition(topic, held.number): found.end
@@ -189,7 +191,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         read, batch = marks_in(start), marks_in(end)
         pieces = []
         for partition, last in ends.items():
-            # One that was not read before begins where this micro-batch ends.
+            # A partition that was not read before begins where this micro-batch ends.
             first = starts.get(partition, last)
             if first >= last:
                 continue
@@ -201,7 +203,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 piece = piece_of(self._options, logs, partition, first, last)
             if piece is not None:
                 if piece.wanted is None and topic in read and read[topic].is_moved:
-                    piece.wanted = Wanted(read[topic])
+                    piece.wanted = WantedRows(read[topic])
                 pieces.append(piece)
         return divided(pieces, self._options.minimal_partitions)
 
@@ -219,7 +221,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Asking nodes.
 
     def _ask(self, wanted: Positions | None = None, fresh_seconds: float = 0.0) -> Logs:
-        """What nodes hold; what they said a moment ago if that will do and says where everything wanted is."""
+        """The logs of nodes; recent answers if those are enough and name everything wanted."""
         partitions = list(wanted or ())
         logs = self._logs
         is_known = logs is not None and all(logs.range(*partition) is not None for partition in partitions)
@@ -229,7 +231,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return logs
 
     def _wait_for(self, partitions: list[Partition]) -> Logs:
-        """What nodes hold; a node that is needed may be away for a while, as when it is restarted."""
+        """The logs of nodes, after waiting for a needed node that may be restarting."""
         options = self._options
         give_up_at = time.monotonic() + (options.patience_seconds if options.fail_on_data_loss else 0)
         while True:
@@ -251,14 +253,14 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def is_wanted(options: ReadOptions, partition: Partition) -> bool:
-    """Whether a partition of which a query has written down where it was is still to be read."""
+    """Whether a partition with a stored position is still to be read."""
     if options.assigned is not None:
         return partition.number in options.assigned.get(partition.topic, ())
     return options.wants(partition.topic)
 
 
 def new_partitions(options: ReadOptions, logs: Logs, starts: Positions) -> list[Partition]:
-    """What a query is to read and does not: topics that have appeared, or that were added when it was started again."""
+    """Partitions that a query should read and does not: new topics, and topics that a restart added."""
     if options.assigned is not None:
         return [partition for partition in named_partitions(options) if partition not in starts]
     known = {partition.topic for partition in starts}
@@ -267,7 +269,7 @@ def new_partitions(options: ReadOptions, logs: Logs, starts: Positions) -> list[
 
 
 def limited(starts: Positions, ends: Positions, most: int) -> Positions:
-    """Ends that are so many offsets away at most; each partition has a share by its size, as in Kafka's connector."""
+    """Ends that are at most so many offsets away; each partition has a share by its size, as in Kafka's connector."""
     sizes = {partition: max(0, end - starts[partition]) for partition, end in ends.items()}
     total = sum(sizes.values())
     if total <= most:
@@ -275,7 +277,7 @@ def limited(starts: Positions, ends: Positions, most: int) -> Positions:
     found: Positions = {}
     for partition, size in sizes.items():
         share = most * size / total
-        # A small partition is not to wait for ever behind large ones.
+        # A small partition must not wait for ever behind large ones.
         rows = math.ceil(share) if share < 1 else math.floor(share)
         found[partition] = min(ends[partition], starts[partition] + rows)
     return found

@@ -1,8 +1,8 @@
-"""How often schedules fail, as a rate with an exact interval (Clopper and Pearson 1934).
+"""The rate at which schedules fail, with an exact interval (Clopper and Pearson 1934).
 
-The interval holds for any number of failures, none included, and assumes nothing but that schedules are drawn
-independently: it is for seeds that nobody has run before. Where nothing failed the bound is one-sided: the largest rate
-under which as many schedules would survive in 5 campaigns of 100, which is 3.0 divided by their number.
+The interval holds for any number of failures, including none. It assumes only that schedules are drawn independently,
+so it is meant for seeds that were never run before. Without failures the bound is one-sided: the largest rate at which
+5 of 100 such campaigns would still see no failure, which is 3.0 divided by the number of schedules.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ TWO_SIDED = "two-sided 95 %"
 ONE_SIDED = "one-sided 95 %"
 
 HALVINGS = 200
-"""More than enough to find a probability to the last digit."""
+"""Enough halvings to find a probability to the last digit."""
 
 MOST_TERMS = 100_000
 SMALLEST = 1e-300
 
 
 def failure_rate(failures: int, schedules: int) -> dict[str, Any]:
-    """The rate with its interval, and which kind of interval it is."""
+    """The rate with its interval, and the kind of interval."""
     if schedules == 0:
         return {"rate": None, "low": 0.0, "high": 1.0, "interval": ONE_SIDED}
     low, high = clopper_pearson(failures, schedules)
@@ -32,7 +32,7 @@ def failure_rate(failures: int, schedules: int) -> dict[str, Any]:
 
 
 def rate_text(failures: int, schedules: int) -> str:
-    """The same for people, as one failure in so many schedules."""
+    """The rate as text: one failure in so many schedules."""
     found = failure_rate(failures, schedules)
     if failures == 0:
         return f"0 of {schedules:,} schedules, below {found['high']:.2g} ({found['interval']})"
@@ -41,7 +41,7 @@ def rate_text(failures: int, schedules: int) -> str:
 
 
 def clopper_pearson(failures: int, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """The two-sided interval in which a probability lies, by how often it came true."""
+    """The two-sided interval of a probability that was observed ``failures`` times in ``trials``."""
     tail = (1 - confidence) / 2
     low = 0.0 if failures == 0 else 1 - solve(trials - failures, trials, tail)
     high = 1.0 if failures == trials else solve(failures, trials, tail)
@@ -49,12 +49,12 @@ def clopper_pearson(failures: int, trials: int, confidence: float = CONFIDENCE) 
 
 
 def upper_bound(failures: int, trials: int, confidence: float = CONFIDENCE) -> float:
-    """The one-sided bound below which a probability lies."""
+    """The one-sided upper bound of a probability that was observed ``failures`` times in ``trials``."""
     return 1.0 if failures == trials else solve(failures, trials, 1 - confidence)
 
 
 def solve(most: int, trials: int, tail: float) -> float:
-    """The probability under which so many successes or fewer have the probability ``tail``."""
+    """The success probability at which ``most`` or fewer successes have the probability ``tail``."""
     low, high = 0.0, 1.0
     for _ in range(HALVINGS):
         middle = (low + high) / 2
@@ -66,7 +66,7 @@ def solve(most: int, trials: int, tail: float) -> float:
 
 
 def at_most(most: int, trials: int, probability: float) -> float:
-    """How likely so many successes or fewer are, by the binomial distribution."""
+    """The probability of ``most`` or fewer successes, by the binomial distribution."""
     return incomplete_beta(trials - most, most + 1, 1 - probability)
 
 
@@ -82,7 +82,7 @@ def incomplete_beta(first: float, second: float, x: float) -> float:
 
 
 def continued_fraction(first: float, second: float, x: float) -> float:
-    """The fraction in the incomplete beta function, from its front to where it changes no more (Lentz)."""
+    """The continued fraction in the incomplete beta function, evaluated until it converges (Lentz)."""
     numerator, denominator = 1.0, 1 / away_from_zero(1 - (first + second) * x / (first + 1))
     value = denominator
     for term in range(1, MOST_TERMS):
@@ -100,5 +100,14 @@ def continued_fraction(first: float, second: float, x: float) -> float:
 
 
 def away_from_zero(value: float) -> float:
-    """The same, or what can be divided by."""
+    """The value, or the smallest number that can be a divisor instead of zero."""
     return value if abs(value) > SMALLEST else SMALLEST
+
+
+def wilson(successes: int, trials: int, deviations: float = 1.96) -> tuple[float, float]:
+    """The interval of a probability that was observed ``successes`` times in ``trials`` (Wilson 1927)."""
+    share = successes / trials
+    square = deviations * deviations / trials
+    middle = (share + square / 2) / (1 + square)
+    half = deviations / (1 + square) * math.sqrt(share * (1 - share) / trials + square / (4 * trials))
+    return max(0.0, middle - half), min(1.0, middle + half)

@@ -1,9 +1,9 @@
-"""What a campaign has found, on disk from the moment that it is found.
+"""The results file of a campaign: every finding is on disk as soon as it is found.
 
-A campaign of hours must not lose anything to whatever ends it. So the process that runs a schedule which fails appends
-it to the file of results at once, before the next schedule begins; the process that adds everything up appends the
-totals now and then. Each record is one line of JSON and one write at the end of the file, so that several processes can
-write at the same time, and what was written is whole. Nothing is ever changed or removed.
+A campaign of hours must not lose findings when it ends early. The process that runs a failing schedule appends it to
+the file before it starts the next one; the process that adds up results appends totals now and then. Each record is one
+line of JSON and one write at the end of the file, so several processes can write at the same time without mixing lines.
+No record is ever changed or removed.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ RESULTS = "torture-results.jsonl"
 SECONDS_BETWEEN_TOTALS = 5.0
 
 FINISHED, INTERRUPTED, STOPPED = "finished", "interrupted", "stopped"
-"""How a campaign ends: by itself, because somebody wants it to, or because it cannot go on."""
+"""How a campaign ends: after its last seed, on request, or because it cannot continue."""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Which schedules are run."""
+class SeedPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The seeds of a campaign, and the schedules they stand for."""
 
     first_seed: int
     seeds: int
     fabric: str
     order: str | None = None
     fresh: bool = False
-    """Whether the first seed was drawn, far from all that anybody has run."""
+    """Whether the first seed was drawn from a range that no earlier campaign has used."""
     product: str = ""
-    """Which product runs them."""
+    """The version of the product that runs the schedules."""
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="record"):
-    """One line of the file."""
+class ResultRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record"):
+    """One line of the results file."""
 
     at: str
     """The time of day."""
-    plan: Plan
+    plan: SeedPlan
 
 
-class Began(Record, frozen=True, kw_only=True, tag="began"):
-    """A campaign begins, or goes on."""
+class Began(ResultRecord, frozen=True, kw_only=True, tag="began"):
+    """A campaign starts or resumes."""
 
 
-class Failed(Record, frozen=True, kw_only=True, tag="failed"):
+class Failed(ResultRecord, frozen=True, kw_only=True, tag="failed"):
     """A schedule broke a promise."""
 
     seed: int
@@ -62,17 +62,17 @@ class Failed(Record, frozen=True, kw_only=True, tag="failed"):
     about: str
 
 
-class Progress(Record, frozen=True, kw_only=True, tag="progress"):
-    """So far."""
+class Progress(ResultRecord, frozen=True, kw_only=True, tag="progress"):
+    """Totals so far."""
 
     seeds: int
     failed: int
     fabrics: dict[str, tuple[int, int]]
-    """By fabric: schedules, and those of them that failed."""
+    """By family: the number of schedules, and how many of them failed."""
 
 
-class Ended(Record, frozen=True, kw_only=True, tag="ended"):
-    """A campaign ends, with its result as ``--json`` prints it."""
+class Ended(ResultRecord, frozen=True, kw_only=True, tag="ended"):
+    """A campaign has ended; ``result`` is the form that ``--json`` prints."""
 
     how: str
     result: dict[str, Any]
@@ -87,7 +87,7 @@ def now() -> str:
 
 
 def append(path: Path, record: Line) -> None:
-    """Write a record behind all others, in one piece."""
+    """Append a record to the file in one write."""
     line = msgspec.json.encode(record) + b"\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,11 +97,13 @@ def append(path: Path, record: Line) -> None:
         finally:
             os.close(file)
     except OSError as error:
-        raise PeerError(f"cannot write {path}: {error.strerror or error}; choose another place by --out") from error
+        raise PeerError(
+            f"cannot write {path}: {error.strerror or error}; choose another directory with --out"
+        ) from error
 
 
 def records_in(path: Path) -> Iterator[Line]:
-    """All records of a file, oldest first; a line that was cut off by a crash of the machine is passed over."""
+    """All records of a file, oldest first. A line that was cut off by a crash of the machine is skipped."""
     try:
         lines = path.read_bytes().splitlines()
     except OSError:
@@ -113,38 +115,38 @@ def records_in(path: Path) -> Iterator[Line]:
             continue
 
 
-class Journal:
-    """Writes down one campaign as it goes."""
+class CampaignJournal:
+    """Appends the records of one campaign to its results file."""
 
-    def __init__(self, directory: Path, plan: Plan) -> None:
+    def __init__(self, directory: Path, plan: SeedPlan) -> None:
         self.path = directory / RESULTS
         self.plan = plan
         self._next_totals = 0.0
         append(self.path, Began(at=now(), plan=plan))
 
     def is_due(self) -> bool:
-        """Whether the totals were not written a moment ago."""
+        """Whether the last totals are old enough to write new ones."""
         return time.monotonic() >= self._next_totals
 
     def progress(self, seeds: int, failed: int, fabrics: dict[str, tuple[int, int]]) -> None:
-        """Write the totals, unless that was done a moment ago."""
+        """Append the totals, unless the last ones are recent."""
         if self.is_due():
             self._next_totals = time.monotonic() + SECONDS_BETWEEN_TOTALS
             append(self.path, Progress(at=now(), plan=self.plan, seeds=seeds, failed=failed, fabrics=fabrics))
 
     def failures(self) -> list[Failed]:
-        """The schedules of this campaign that failed, one record for each, by seed."""
+        """The failing schedules of this campaign, one record each, by seed."""
         found = {one.seed: one for one in records_in(self.path) if isinstance(one, Failed) and one.plan == self.plan}
         return [found[seed] for seed in sorted(found)]
 
     def end(self, how: str, result: dict[str, Any]) -> None:
-        """The campaign is over."""
+        """Record the end of the campaign."""
         append(self.path, Ended(at=now(), plan=self.plan, how=how, result=result))
 
 
-def unfinished(path: Path, like: Plan) -> Plan | None:
-    """The last fresh campaign of the same kind that was begun and did not come to its end."""
-    found: Plan | None = None
+def unfinished(path: Path, like: SeedPlan) -> SeedPlan | None:
+    """The plan of the last fresh campaign of the same kind that started and did not finish."""
+    found: SeedPlan | None = None
     for record in records_in(path):
         plan = record.plan
         if plan.fresh and msgspec.structs.replace(plan, first_seed=like.first_seed) == like:
@@ -156,7 +158,7 @@ def unfinished(path: Path, like: Plan) -> Plan | None:
 
 
 def seeds_run(path: Path) -> list[range]:
-    """The seeds of all campaigns in a file, whatever their fabric."""
+    """The seeds of all campaigns in a file, for every fabric."""
     return [
         range(one.plan.first_seed, one.plan.first_seed + one.plan.seeds)
         for one in records_in(path)

@@ -1,8 +1,8 @@
-"""Making a schedule that fails smaller, until what is left is what matters (delta debugging, Zeller 1999).
+"""Shrinks a failing schedule to the operations that matter (delta debugging, Zeller 1999).
 
 A candidate leaves something out or makes something simpler. It replaces the schedule if it still fails in the same way.
-Leaving an operation out changes every random delay after it, so a candidate is also tried with a few other seeds:
-what is looked for is a small schedule that fails, not the very same failure.
+Leaving out an operation changes every random delay after it, so each candidate is also tried with a few other seeds:
+the goal is a small schedule that fails, not the identical failure.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from antiphon.simulator.scenario.scenario import (
     TopicsTable,
 )
 from antiphon.simulator.scenario.writer import scenario_text
-from antiphon.torture.campaign import ENDLESS, KINDS, Outcome, run_schedule, tidy_collector
+from antiphon.torture.campaign import run_schedule, tidy_collector
 from antiphon.torture.schedules.operations import (
     PART,
     PAUSE,
@@ -40,26 +40,27 @@ from antiphon.torture.schedules.operations import (
     operations_of,
     with_operations,
 )
+from antiphon.torture.tally import ENDLESS, KINDS, Outcome
 from antiphon.trace.store import MemoryTrace
 from antiphon.trace.text import HEADING, lines
 
 MAXIMUM_EFFORT = 6_000_000
-"""How many messages are simulated at most. That takes half a minute; most schedules need less."""
+"""The most messages to simulate. That takes half a minute; most schedules need less."""
 
 EFFORT_OF_A_RUN = 500
-"""What setting up a run and judging it costs, in messages."""
+"""The cost of setting up and judging one run, in messages."""
 
 PATIENCE = (3, 12, 60)
-"""With how many other seeds a candidate is tried: few while there is much to leave out, many at last."""
+"""The number of other seeds to try a candidate with: few while much can be left out, many at the end."""
 
 EVENTS_TOLD = 50_000
-"""So much of a schedule that never ends is written down for people."""
+"""The most events of an endless schedule that are written down for people."""
 
 Run = Callable[[Scenario], Outcome]
 
 
 class Shrinker:
-    """Makes one schedule smaller."""
+    """Shrinks one schedule."""
 
     def __init__(self, scenario: Scenario, kind: str, run: Run = run_schedule) -> None:
         self.scenario = scenario
@@ -70,7 +71,7 @@ class Shrinker:
 
     def shrink(self) -> Scenario:
         """The smallest schedule found that fails in the same way."""
-        # What makes the runs shorter comes first.
+        # Passes that shorten the runs come first.
         passes = (
             self._fewer_topics,
             self._fewer_nodes,
@@ -92,7 +93,7 @@ class Shrinker:
         return self.scenario
 
     def _accept(self, candidate: Scenario) -> bool:
-        """Go on with a candidate if it fails, under its own seed or another."""
+        """Continue with a candidate if it fails, under its own seed or another one."""
         if candidate == self.scenario:
             return False
         for seed in (candidate.seed, *range(1, 1 + self._patience)):
@@ -101,7 +102,7 @@ class Shrinker:
             tried = msgspec.structs.replace(candidate, seed=seed)
             try:
                 outcome = self._run(tried)
-            except ScenarioError:  # nothing happens in it any more
+            except ScenarioError:  # no operation is left
                 return False
             gc.collect()
             self._effort += EFFORT_OF_A_RUN + outcome.messages
@@ -115,7 +116,7 @@ class Shrinker:
         smaller = False
         size = len(operations_of(self.scenario))
         while size > 0:
-            # From the end, where what happened after the failure is.
+            # Start at the end: operations after the failure can go first.
             end = len(operations_of(self.scenario))
             while end > 0:
                 operations = operations_of(self.scenario)
@@ -133,7 +134,7 @@ class Shrinker:
         return self._accept(msgspec.structs.replace(self.scenario, faults=kept))
 
     def _simpler_partitions(self) -> bool:
-        """Let networks fall into two parts and not into odd shapes."""
+        """Replace partitions of odd shapes by partitions into two parts."""
         smaller = False
         for position in range(len(operations_of(self.scenario))):
             operations = operations_of(self.scenario)
@@ -143,7 +144,7 @@ class Shrinker:
         return smaller
 
     def _fewer_topics(self) -> bool:
-        """Leave topics out, or make one of two."""
+        """Leave out topics, or merge two into one."""
         smaller = False
         for topic in reversed(range(self.scenario.topic_count())):
             if self.scenario.topic_count() > 1:
@@ -153,7 +154,7 @@ class Shrinker:
         return smaller
 
     def _without_topic(self, topic: int, keep: bool) -> Scenario:
-        """Without a topic; what happens on it is left out, or happens on the one before."""
+        """The scenario without a topic; operations on it are left out, or move to the topic before it."""
         members = [set(nodes) for nodes in named_members(self.scenario)]
         gone = members.pop(topic)
         heir = max(topic - 1, 0)
@@ -173,7 +174,7 @@ class Shrinker:
         return msgspec.structs.replace(self.scenario, topics=topics)
 
     def _fewer_nodes(self) -> bool:
-        """Leave nodes out, half of them at first; those above move down."""
+        """Leave out nodes, half of them at first; the nodes above get smaller numbers."""
         smaller = False
         size = self.scenario.nodes // 2
         while size > 0:
@@ -197,7 +198,7 @@ class Shrinker:
             elif operation.node in places:
                 heir = places.get(operation.heir, NO_NODE)
                 if operation.heir == NO_NODE or heir != NO_NODE:
-                    # Nobody fails for good who has an heir.
+                    # A node with an heir does not fail for good.
                     kept.append(operation._replace(node=places[operation.node], heir=heir))
         fewer = msgspec.structs.replace(
             self._with_members(members),
@@ -207,7 +208,7 @@ class Shrinker:
         return with_operations(fewer, kept)
 
     def _fewer_subscriptions(self) -> bool:
-        """Let somebody be a member from the start instead of subscribing."""
+        """Make a node a member from the start instead of letting it subscribe."""
         smaller = False
         for operation in operations_of(self.scenario):
             members = [list(nodes) for nodes in named_members(self.scenario)]
@@ -215,12 +216,12 @@ class Shrinker:
                 insort(members[operation.topic], operation.node)
                 kept = [one for one in operations_of(self.scenario) if one != operation]
                 fewer = with_operations(self._with_members(members), kept)
-                # Nobody waits for the subscription any more, so what follows may have to come sooner.
+                # No operation waits for the subscription any more, so later ones may have to move closer.
                 smaller |= any(self._accept(one) for one in (fewer, with_gaps(fewer, 1), with_gaps(fewer, 100)))
         return smaller
 
     def _fewer_members(self) -> bool:
-        """Let somebody not be a member from the start."""
+        """Remove nodes from the initial members."""
         smaller = False
         for topic in range(self.scenario.topic_count()):
             for node in reversed(named_members(self.scenario)[topic]):
@@ -231,7 +232,7 @@ class Shrinker:
         return smaller
 
     def _simpler_orders(self) -> bool:
-        """Let publications have the order of the schedule instead of their own: all of them, or one by one."""
+        """Give publications the order of the schedule instead of their own: all at once, then one by one."""
         if not self.scenario.mixes_orders():
             return False
         plain = [operation._replace(order=None) for operation in operations_of(self.scenario)]
@@ -244,7 +245,7 @@ class Shrinker:
         return smaller
 
     def _simpler_network(self) -> bool:
-        """Take the defaults, one by one."""
+        """Return to the default network, one setting at a time."""
         smaller = False
         for change in simpler_networks(self.scenario.network):
             network = msgspec.structs.replace(self.scenario.network, **change)
@@ -253,7 +254,7 @@ class Shrinker:
         return smaller
 
     def _simpler_options(self) -> bool:
-        """Take the defaults of the protocol."""
+        """Return to the default options of the protocol, one option at a time."""
         smaller = False
         for key in list(self.scenario.protocol_options):
             fewer = {name: value for name, value in self.scenario.protocol_options.items() if name != key}
@@ -262,7 +263,7 @@ class Shrinker:
         return smaller
 
     def _earlier(self) -> bool:
-        """Make the times between operations shorter: all that are longer than a bound, and then one by one."""
+        """Shorten the times between operations: all that exceed a bound, and then one by one."""
         smaller = any(self._accept(with_gaps(self.scenario, bound)) for bound in (1, 10, 100, 1000, 10_000))
         for position in range(len(moments_of(operations_of(self.scenario)))):
             smaller |= self._accept(with_gaps(self.scenario, 1, position))
@@ -270,7 +271,7 @@ class Shrinker:
 
 
 def parted(operation: Operation, places: dict[int, int]) -> list[Operation]:
-    """A partition among those who stay, who have new numbers; nothing if nobody is parted any more."""
+    """A partition among the remaining nodes, renumbered; empty if it separates nobody any more."""
     one_way, others, linked = operation.shape
     first, *rest = (tuple(places[node] for node in group if node in places) for group in (operation.keys, *others))
     left = tuple(group for group in rest if group)
@@ -280,10 +281,9 @@ def parted(operation: Operation, places: dict[int, int]) -> list[Operation]:
 
 
 def options_without(scenario: Scenario, places: dict[int, int]) -> dict[str, Any]:
-    """The options that name nodes, for those who stay.
+    """The protocol options that name nodes, restricted to the remaining nodes.
 
-    Which options these are is a matter of the protocol: the parents of a tree are a broker for each broker, those of a
-    gossip are a number. A broker that loses its parent goes to its grandparent, or to the root.
+    A broker that loses its parent moves to its grandparent, or to the root.
     """
     options = scenario.protocol_options
     changed = dict(options)
@@ -291,13 +291,14 @@ def options_without(scenario: Scenario, places: dict[int, int]) -> dict[str, Any
         changed["log_nodes"] = [places[node] for node in options["log_nodes"] if node in places]
     if "contacts" in options:
         changed["contacts"] = [places[node] for node in options["contacts"] if node in places] or [0]
-    if PROTOCOLS[scenario.protocol].fabric == "tree" and "parents" in options:
-        changed["parents"] = parents_without(options["parents"], places)
+    parents = PROTOCOLS[scenario.protocol].parents_option
+    if parents in options:
+        changed[parents] = parents_without(options[parents], places)
     return changed
 
 
 def parents_without(parents_of: Sequence[int], places: dict[int, int]) -> list[int]:
-    """The parents of those who stay, who have new numbers; the first of them is the root."""
+    """The parents of the remaining nodes, renumbered; the first node becomes the root."""
     parents: list[int] = []
     for node in places:
         parent = parents_of[node]
@@ -308,7 +309,7 @@ def parents_without(parents_of: Sequence[int], places: dict[int, int]) -> list[i
 
 
 def with_gaps(scenario: Scenario, longest: int, only: int | None = None) -> Scenario:
-    """The schedule with no longer times between operations than a bound, everywhere or at one position only."""
+    """Limit the times between operations to ``longest``, everywhere or at one position."""
     operations = operations_of(scenario)
     moved: dict[int, int] = {}
     previous = now = 0
@@ -323,12 +324,12 @@ def with_gaps(scenario: Scenario, longest: int, only: int | None = None) -> Scen
 
 
 def moments_of(operations: list[Operation]) -> list[int]:
-    """All times at which something happens, ascending."""
+    """All times at which an operation starts or ends, ascending."""
     return sorted({one.at for one in operations} | {one.until for one in operations if one.until})
 
 
 def simpler_networks(network: NetworkTable) -> Iterator[dict[str, object]]:
-    """What could be simpler about a network."""
+    """Changes that make a network simpler."""
     usual = NetworkTable()
     if network.reordering > 0:
         yield {"reordering": usual.reordering, "reordering_window": usual.reordering_window}
@@ -340,7 +341,7 @@ def simpler_networks(network: NetworkTable) -> Iterator[dict[str, object]]:
 
 
 def representatives(failing: Sequence[Outcome]) -> list[tuple[str, Outcome]]:
-    """For each way to fail of each fabric the first outcome that shows it; one that shows several stands for one."""
+    """For each kind of failure of each fabric, the first outcome that shows it; each outcome is used for one kind."""
     chosen: dict[int, tuple[str, Outcome]] = {}
     seen: set[tuple[str, str]] = set()
     for kind in KINDS:
@@ -354,7 +355,7 @@ def representatives(failing: Sequence[Outcome]) -> list[tuple[str, Outcome]]:
 def write_failure(
     outcome: Outcome, kind: str, scenario: Scenario, directory: Path, state: str = "shrunk while it failed by"
 ) -> Path:
-    """Write a schedule as a scenario file, with what it is about above it, and what happens in it as a text."""
+    """Write a schedule as a scenario file, with a comment that describes the failure, and its trace as text."""
     path = directory / f"torture-{outcome.seed}.toml"
     limits = scenario.limits if kind == ENDLESS else LimitsTable()
     named = msgspec.structs.replace(scenario, name=f"torture {outcome.seed}: {kind}", limits=limits)
@@ -363,7 +364,7 @@ def write_failure(
         f"Seed {outcome.seed} of antiphon torture, {state}: {kind}.\n"
         f"At first: {outcome.about}\n"
         f"Replay it: antiphon simulate {path.name}\n"
-        f"{trace.name} tells what happens: antiphon simulate {path.name} --level everything --trace {trace.name}"
+        f"{trace.name} is the trace as text: antiphon simulate {path.name} --level everything --trace {trace.name}"
     )
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -375,7 +376,7 @@ def write_failure(
 
 
 def write_story(scenario: Scenario, path: Path) -> None:
-    """Write what happens in a schedule as lines for people, up to where a process stumbles or it goes on too long."""
+    """Write the trace of a schedule as text, up to an error in a process or to a limit of events."""
     memory = MemoryTrace("everything")
     end = ""
     try:
@@ -384,7 +385,7 @@ def write_story(scenario: Scenario, path: Path) -> None:
         stopped = simulation.run()
         simulation.engine.record_end(stopped)
         end = "" if stopped == "finished" else f"and so on: {stopped}\n"
-    except Exception as error:  # whatever a protocol stumbles over is what the story ends with
+    except Exception as error:  # the text ends with the error that a protocol raised
         end = f"{type(error).__name__}: {error}\n"
     table = memory.table()
     with path.open("w", encoding="utf-8") as file:

@@ -1,9 +1,8 @@
-"""What was promised to a run, as the metadata of its trace says it.
+"""The promises to a run, as the metadata of its trace lists them.
 
-Which promises a run has depends on the protocol, on the orders of what is published, and on what the run was to
-survive. Whoever writes a trace knows that, and writes it down (under ``promised``); judges read it, and need to know no
-scenario and no fabric. Who crashed, left or came back, and which publications nodes said to be lost, stands in the
-rows.
+They depend on the protocol, on the orders of publications, and on the faults that the run must survive. The writer of a
+trace knows them and stores them (under ``promised``); judges read them, and need to know no scenario and no fabric. The
+rows themselves tell which nodes crashed, left or restarted, and which publications nodes reported as lost.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ REQUESTS = "requests"
 TOTAL_ORDER = "total"
 
 PROMISED = "promised"
-"""The key of the metadata under which a contract stands."""
+"""The metadata key of a contract."""
 
 UNJUDGED = "unjudged"
-"""The key under which stands why there is none."""
+"""The metadata key of the reason why there is none."""
 
 TOLD_NEVER = "never"
 TOLD_FAILED = "failed"
@@ -38,67 +37,75 @@ FINISHED = "finished"
 
 @dataclass(frozen=True)
 class Contract:
-    """What a run was to keep, and how a judge is to look at it."""
+    """The promises to a run, and how a judge reads its rows."""
 
     fabric: str
     protocol: str
     nodes: int = 0
-    """How many there are, if that does not change."""
+    """The number of nodes, if it does not change."""
     everybody: bool = False
     """Whether all nodes are members of everything."""
     default: str = ORDER_NAMES[CAUSAL]
-    """By which order publications are judged that name none."""
+    """The order by which publications without a named one are judged."""
     always: tuple[str, ...] = ()
     """The promises that hold at every moment."""
     at_end: tuple[str, ...] = ()
-    """Those that hold when nothing is left to do."""
+    """The promises that hold when nothing is left to do."""
     remembers: bool = False
-    """Whether a node that restarts goes on where it was. Otherwise it is a new process, which is owed nothing of what
-    its earlier lives were owed."""
+    """Whether a restarted node continues where it was. Otherwise it is a new process, which need not receive what its
+    earlier incarnations should have received.
+    """
     told: str = TOLD_NEVER
-    """Whose publications a node may say to be lost instead of delivering them: those of nodes that failed, or all."""
+    """The publications that a node may report as lost instead of delivering them: those of failed nodes, or all."""
     holes_in: str | None = None
-    """The order of publications that a node may always say to be lost."""
+    """The order of publications that a node may always report as lost."""
     counts_all: bool = False
-    """Whether a node that passes over a number of a source must say so."""
+    """Whether a node that passes over a number of a source must report it."""
     leavers: bool = False
-    """Whether those are judged too who leave: what follows something that they delivered must not be left out."""
+    """Whether leaving nodes are judged too: they must not leave out a publication that something they delivered
+    follows.
+    """
     apart: tuple[int, ...] = ()
     """The nodes of whose publications only the total ones are in one order with others."""
     weaker_pass: bool = False
     """Whether that holds for all nodes."""
     secured: bool = False
-    """Whether weaker publications are in one order with total ones only if a majority had them in time; the rows about
-    epochs say which these are (:mod:`antiphon.audit.majorities`)."""
+    """Whether weaker publications are in one order with total ones only if a majority had them in time;
+    :mod:`antiphon.audit.majorities` finds these in the rows about epochs.
+    """
     all_asked: bool = False
-    """Whether publications of every order start when they are asked for, since they wait for a majority."""
+    """Whether publications of every order start when they are requested, because they wait for a majority."""
     returns: bool = False
-    """Whether nodes that return publish on under their number. Each of their lives is judged as a node of its own."""
+    """Whether restarted nodes continue to publish under their number. Each incarnation is judged as a node of its own.
+    """
 
     def checks(self, stopped: str) -> tuple[str, ...]:
         """The promises that apply to a run that ended like this: ``finished``, or at a limit.
 
-        What a limit cut off is not owed any more; but nothing may be left out before something that follows it.
+        Publications that a limit cut off need not be delivered; but none may be left out before something that follows
+        it.
         """
         if stopped == FINISHED:
             return self.always + self.at_end
         return self.always + tuple(name for name in self.at_end if name == COMPLETENESS)
 
     def as_metadata(self) -> dict[str, Any]:
-        """What the metadata of a trace says."""
+        """The form in the metadata of a trace."""
         return asdict(self)
 
 
 def contract_in(about: Mapping[str, Any]) -> Contract | None:
-    """What the metadata of a trace says about what was promised; nothing in traces of earlier versions."""
+    """The contract in the metadata of a trace; None in traces of earlier versions."""
     said = about.get(PROMISED)
     if said is None:
         return None
     names = {field.name for field in fields(Contract)}
     if not isinstance(said, dict) or not {"fabric", "protocol"} <= said.keys() or not said.keys() <= names:
-        raise UsageError("the trace does not say what was promised in words that are known here; write it again")
+        raise UsageError(
+            "the promises in the metadata of the trace are not known to this version; write the trace again"
+        )
     found: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in said.items()}
     contract = Contract(**found)
     if contract.told not in TOLD or contract.default not in ORDER_NAMES:
-        raise UsageError(f"the trace says that losses are told {contract.told!r}; known are {', '.join(TOLD)}")
+        raise UsageError(f"the trace has an unknown value {contract.told!r} of told; known are {', '.join(TOLD)}")
     return contract

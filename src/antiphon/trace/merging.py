@@ -1,11 +1,11 @@
-"""The traces of several nodes as one history.
+"""Merges the traces of several nodes into one history.
 
-Every node writes a trace of its own, in the order in which things happened there. One history is needed to judge them
-all, and it must respect what is certain: the rows of one node keep their order, and nobody delivers a publication
-before its publisher does, or, if it is total, before its publisher has asked for it. Beyond that rows are sorted by
-time, which is right where the nodes share a clock. Where the clocks of machines disagree, rows that would come too
-early are held back until their publisher's row has come; if no order satisfies all rows, the nodes did something
-impossible, the rows come by time, and the judge will say so.
+Every node writes a trace of its own, in the order of its events. One history is needed to judge them all, and it must
+respect what is certain: the rows of one node keep their order, and no node delivers a publication before its publisher
+does, or, if it is total, before its publisher has requested it. Beyond that rows are sorted by time, which is right
+where the nodes share a clock. Where the clocks of machines disagree, rows that would come too early are held back until
+their publisher's row has come; if no order satisfies all rows, the nodes did something impossible: the rows are sorted
+by time, and the judge reports it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NOWHERE = -1
 
 
 def merge_traces(tables: Sequence[pa.Table]) -> pa.Table:
-    """One trace of all. A single one is left as it is: its rows stand in the order in which things happened."""
+    """Merge traces into one. A single one is left as it is: its rows are in order."""
     if not tables:
         raise UsageError("there is no trace to look at; name at least one")
     if len(tables) == 1:
@@ -65,21 +65,21 @@ def check_origin(tables: Sequence[pa.Table]) -> None:
             continue
         span = (pc.min(table["time"]).as_py(), pc.max(table["time"]).as_py())
         for node in sorted(pc.unique(table["node"]).to_pylist()):
-            # A node that came back under its number has a trace for each life, one after the other.
+            # A node that restarted under its number has a trace for each incarnation, one after the other.
             if any(span[0] <= end and begin <= span[1] for begin, end in lives.setdefault(node, [])):
                 raise UsageError(f"node {node} is in two traces; give the traces of one run, and each of them once")
             lives[node].append(span)
 
 
 def numbers(table: pa.Table, name: str) -> Rows:
-    """A column of integers; what is missing is -1."""
+    """A column of integers, with -1 for null."""
     found: Rows = pc.fill_null(table[name].cast(pa.int64()), NOWHERE).to_numpy()
     return found
 
 
 def has_early_rows(table: pa.Table) -> bool:
-    """Whether anybody delivers a publication before its publisher, whose delivery is in the table too."""
-    # A total publication may come to its publisher later than to others.
+    """Whether a node delivers a publication before its publisher, whose delivery is in the table too."""
+    # A total publication may reach its publisher later than other nodes.
     is_total = pc.fill_null(pc.equal(table[ORDER], "total"), False)
     awaited = pc.and_not(pc.equal(table["event"], "deliver"), is_total)
     places = np.flatnonzero(awaited.to_numpy(zero_copy_only=False))
@@ -98,7 +98,7 @@ def has_early_rows(table: pa.Table) -> bool:
 
 
 def held_back(table: pa.Table, files: Rows) -> Rows:
-    """An order of the rows in which nobody is earlier than the publisher, if there is one; close to their times."""
+    """An order of the rows in which no delivery precedes its publication, if there is one; close to their times."""
     names = ("time", "source", "topic", "sequence")
     times, sources, topics, sequences = (numbers(table, name).tolist() for name in names)
     is_delivery = pc.equal(table["event"], "deliver").to_pylist()
@@ -131,7 +131,7 @@ def held_back(table: pa.Table, files: Rows) -> Rows:
 
 
 def births(table: pa.Table) -> list[bool]:
-    """The rows with which publications begin: the publisher's own delivery, or its wish for one that is total."""
+    """The rows with which publications begin: the publisher's own delivery, or its request for a total one."""
     is_own = pc.equal(table["node"], table["source"])
     is_total = pc.fill_null(pc.equal(table[ORDER], "total"), False)
     is_wish = pc.and_(pc.equal(table["event"], "publish"), is_total)
@@ -143,7 +143,7 @@ def births(table: pa.Table) -> list[bool]:
 def impossible_row(
     waiting: dict[Identity, list[int]], queues: list[list[int]], times: list[int], unborn: set[Identity]
 ) -> tuple[int, int]:
-    """All wait for each other: let the earliest go on as if its publication had started."""
+    """All rows wait for each other: let the earliest continue as if its publication had started."""
     time, file, identity = min(
         (times[queues[file][-1]], file, identity) for identity, files in waiting.items() for file in files
     )

@@ -1,8 +1,8 @@
-"""Every quantity that is measured anywhere: its name, its unit, and what it means. Each is defined here and only here.
+"""Every measured quantity: its name, its unit and its definition. Each is defined here and only here.
 
-Whoever measures one takes the words from here: the Spark jobs (:mod:`antiphon.pipeline.metrics`), the experiments
-(:mod:`antiphon_lab.reproduction.metrics`), the audit, a running node and ``antiphon top``. ``docs/metrics.md`` is made
-of this list. To add one, add it here and measure it there.
+The measuring code uses these definitions: the Spark jobs (:mod:`antiphon.pipeline.metrics`), the experiments
+(:mod:`antiphon_lab.reproduction.metrics`), the audit, a running node and ``antiphon top``. ``docs/metrics.md`` is
+generated from this list. To add one, define it here and measure it there.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ SOURCES = {
     NODE: "a running node",
     TOPIC: "a running node, for each of its topics",
 }
-"""Where a quantity can be read off."""
+"""The sources of a quantity."""
 
 HEADER_BYTES = 20
 NAME_BYTES = 6
 ENTRY_BYTES = 4
-"""What a message takes on the wire in simulations, besides its payload (section 4.5 of the thesis on aggregation): a
-header, the source and the number of each publication, or of the one that it is about, and its entries."""
+"""The size of a message on the wire in simulations, beside its payload (section 4.5 of the thesis on aggregation): a
+header, the source and the number of each publication, or of the one that it is about, and its entries.
+"""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """One thing that is measured."""
+    """One measured quantity."""
 
     name: str
     unit: str
@@ -53,7 +54,7 @@ def define(source: str, name: str, unit: str, definition: str) -> None:
 
 
 def quantity(name: str) -> Quantity:
-    """A quantity by its name; where names have underscores, as in JSON, these stand for hyphens."""
+    """A quantity by its name; underscores, as in JSON, stand for hyphens."""
     found = QUANTITIES.get(name.replace("_", "-"))
     if found is None:
         raise UsageError(f"there is no quantity {name!r}; choose among {', '.join(QUANTITIES)}")
@@ -61,11 +62,11 @@ def quantity(name: str) -> Quantity:
 
 
 define(DELIVERIES, "totals", "count",
-    """How often each thing happened: publications asked for, copies and other messages sent, received, dropped and
-    doubled by the network, deliveries, subscriptions that took effect and that ended.""",
+    """The number of events of each kind: requested publications, copies and other messages that were sent, received,
+    dropped and duplicated by the network, deliveries, subscriptions that became effective and that ended.""",
 )  # fmt: skip
 define(DELIVERIES, "delivery-latency", "ticks",
-    """From the moment when the application asks for a publication until another node delivers it. The publisher's own
+    """From the request of the application for a publication until another node delivers it. The publisher's own
     delivery does not count. Mean, percentiles and maximum over all deliveries.""",
 )  # fmt: skip
 define(DELIVERIES, "delivery-latency-distribution", "ticks",
@@ -73,9 +74,9 @@ define(DELIVERIES, "delivery-latency-distribution", "ticks",
     (excluded); the classes are 0 and the powers of two.""",
 )  # fmt: skip
 define(EVERYTHING, "reception-latency", "ticks",
-    """From the moment when the application asks for a publication until the first copy of it reaches another node,
-    whether the node can deliver it then or not. Mean, percentiles and maximum over publications and nodes. Of a packet
-    that holds publications of several sources only the first is seen.""",
+    """From the request of the application for a publication until its first copy reaches another node, whether the node
+    can deliver it then or not. Mean, percentiles and maximum over publications and nodes. In a packet with publications
+    of several sources only the first counts.""",
 )  # fmt: skip
 define(EVERYTHING, "reception-latency-distribution", "ticks",
     """How many first receptions had a latency from ``from`` (included) to ``to`` (excluded); the classes are 0 and the
@@ -87,30 +88,31 @@ define(EVERYTHING, "delivery-wait", "ticks",
 )  # fmt: skip
 define(EVERYTHING, "pending-buffer", "publications",
     """How many publications a node has received and not yet delivered at the moment when another one arrives there for
-    the first time; what a node never delivers does not count. Mean, percentiles and maximum over these moments.""",
+    the first time; publications that a node never delivers do not count. Mean, percentiles and maximum over these
+    moments.""",
 )  # fmt: skip
 define(EVERYTHING, "hops", "hops",
     """How many hops the first copy of a publication took from its publisher to a node, through nodes each of which
-    handed on the first copy that it had received. Mean, percentiles and maximum over publications and nodes.""",
+    forwarded the first copy that it had received. Mean, percentiles and maximum over publications and nodes.""",
 )  # fmt: skip
 define(EVERYTHING, "messages-by-kind", "messages",
-    """For each kind of message how many copies were sent, received, dropped and doubled by the network.""",
+    """For each kind of message how many copies were sent, received, dropped and duplicated by the network.""",
 )  # fmt: skip
 define(EVERYTHING, "bytes-by-kind", "bytes",
     f"""For each kind of message the number of copies sent, the publications, entries and bytes of payload in them, and
-    the bytes in all: besides the payload {HEADER_BYTES} for a message, {NAME_BYTES} for each publication in it or for
-    the one that it is about, and {ENTRY_BYTES} for each entry. Simulated networks have no other size of messages.""",
+    the total bytes: beside the payload {HEADER_BYTES} for a message, {NAME_BYTES} for each publication in it or for the
+    one that it is about, and {ENTRY_BYTES} for each entry. Simulated networks have no other size of messages.""",
 )  # fmt: skip
 define(EVERYTHING, "aggregation", "packets",
-    """How many packets were sent that held so many publications, and how many publications these are. A packet is a
-    message that carries at least one publication.""",
+    """The number of sent packets by the number of publications in them, and the number of these publications. A packet
+    is a message that carries at least one publication.""",
 )  # fmt: skip
 define(EVERYTHING, "causal-information", "entries",
-    """How many entries a publication carries to say what must be delivered before it, of its causal barrier or its
-    vector, by the kind of message. Mean, percentiles and maximum over publications that travel alone.""",
+    """The number of entries of the causal barrier or the vector of a publication, which name what must be delivered
+    before it, by the kind of message. Mean, percentiles and maximum over publications that travel alone.""",
 )  # fmt: skip
 define(EVERYTHING, "losses", "messages",
-    """How many copies were dropped for each reason: lost by the network, cut off by a partition, sender or receiver
+    """How many copies were dropped for each reason: lost by the network, separated by a partition, sender or receiver
     down.""",
 )  # fmt: skip
 define(EVERYTHING, "output-queue", "ticks",
@@ -128,93 +130,92 @@ define(EVERYTHING, "duplicates", "copies",
 )  # fmt: skip
 define(EVERYTHING, "false-positives", "copies",
     """How many copies of publications reached a node that at that moment neither was a member of their topic nor had
-    asked to be; with it, how many copies were received at all, and the share. On topics where nobody ever subscribes
-    everybody is a member.""",
+    asked to be; with it, how many copies were received at all, and the share. On topics without subscriptions all nodes
+    are members.""",
 )  # fmt: skip
 define(DELIVERIES, "reconfiguration-time", "ticks",
-    """How long a change takes: from asking for a subscription or for its end until it takes effect, and from the
-    restart, the arrival or the resumption of a node until its first delivery. Mean, percentiles and maximum for each
-    kind of change.""",
+    """The duration of a change: from the request for a subscription or for its end until it is effective, and from the
+    restart, the join or the resumption of a node until its first delivery. Mean, percentiles and maximum for each kind
+    of change.""",
 )  # fmt: skip
 define(EVERYTHING, "links", "links",
-    """Over how many links publications went. A logical link is a pair of nodes and a topic, a physical link is a pair
-    of nodes, whatever the direction; with them, how many logical links share a physical one, and how many physical
+    """The number of links that carried publications. A logical link is a pair of nodes and a topic, a physical link is
+    a pair of nodes, in either direction; with them, how many logical links share a physical one, and how many physical
     links a node has on average.""",
 )  # fmt: skip
 define(EVERYTHING, "bandwidth-by-role", "bytes",
-    """What nodes send and receive, in bytes as in bytes-by-kind, by their role in the topic of the message: publisher,
+    """The bytes that nodes send and receive, as in bytes-by-kind, by their role in the topic of the message: publisher,
     if they ever published on it; else subscriber, if they ever delivered anything of it; else relay. ``nodes`` counts
     pairs of node and topic that sent or received anything; ``sent_per_tick`` is for one of them.""",
 )  # fmt: skip
 define(DELIVERIES, "ordering-similarity", "share",
-    """How much of what a node delivered of a topic is in the order in which it was published (by time, then by source):
-    the length of the longest subsequence that is in this order, as a share of all. Mean, percentiles, minimum and
+    """The share of the deliveries of a node on a topic that is in the order of publication (by time, then by source):
+    the length of the longest subsequence in this order, divided by the number of all. Mean, percentiles, minimum and
     maximum over nodes and topics.""",
 )  # fmt: skip
 define(DELIVERIES, "throughput", "count per interval",
-    """Publications asked for and deliveries over time: the run in 100 intervals of equal length, of which those are
-    listed in which anything happened. ``from`` is the time at which an interval begins.""",
+    """Requested publications and deliveries over time: the run in 100 intervals of equal length, without those in which
+    nothing happened. ``from`` is the time at which an interval begins.""",
 )  # fmt: skip
 define(DELIVERIES, "node-load", "count",
-    """For each node what it published, sent, received and delivered. Traces of level ``deliveries`` show no messages,
-    so nothing is sent and received there.""",
+    """For each node the numbers of publications, of messages sent and received, and of deliveries. Traces of level
+    ``deliveries`` show no messages, so nothing is sent and received there.""",
 )  # fmt: skip
 define(DELIVERIES, "topic-load", "count",
-    """For each topic what was published and delivered on it, by how many publishers, and to how many nodes.""",
+    """For each topic the numbers of publications and deliveries, of publishers, and of receiving nodes.""",
 )  # fmt: skip
 
 define(AUDIT, "messages", "messages", "Publications that have started: their own publisher has delivered them.")
 define(AUDIT, "deliveries", "deliveries", "Publications handed to the application of a node, its own included.")
 define(AUDIT, "violations-of-completeness", "publications",
-    """A node that was a member when a publication started, and stayed one, never delivered it; or, where it is known
-    when nodes ask to leave, it left later and delivered only something that follows it. A node that crashes or leaves
-    is no member any more, unless it comes back with its memory. What a node that failed had published may be lost with
-    it, if no member has delivered it or something that follows it. A publication that a node has said to be lost is
-    excused there, by its name, where that may be said. If a limit cut the run off, only what follows something
-    delivered counts.""",
+    """A node that was a member when a publication started, and stayed one, never delivered it; or, where the trace
+    shows when nodes ask to leave, it left later and delivered only something that follows it. A node that crashes or
+    leaves is not a member any more, unless it restarts with its memory. A publication of a failed node may be lost with
+    it, if no member has delivered it or something that follows it. A publication that a node has reported as lost is
+    excused there, by its name, where such reports are allowed. If a limit cut the run off, only publications count that
+    something delivered follows.""",
 )  # fmt: skip
 define(AUDIT, "violations-of-duplicates", "deliveries", "A node delivered a publication that it had delivered before.")
 define(AUDIT, "violations-of-fifo", "deliveries",
     "A node delivered a publication after a later one of the same source that had to wait for it.",
 )  # fmt: skip
 define(AUDIT, "violations-of-causal", "deliveries",
-    "A node delivered a publication after one that follows it in another way than as a later one of its source.",
+    "A node delivered a publication after one that follows it and is not a later one of its source.",
 )  # fmt: skip
 define(AUDIT, "violations-of-total", "topics and keys",
-    "Nodes delivered publications of a topic and key that ask for total order so that no single order fits them all.",
+    "No single order fits the deliveries of all nodes on a topic and key that uses total order.",
 )  # fmt: skip
 define(AUDIT, "violations-of-validity", "deliveries",
-    "A node delivered what nobody published, or before it was published, or as of another order.",
+    "A node delivered a publication that no node published, or before it was published, or in another order.",
 )  # fmt: skip
 define(AUDIT, "violations-of-membership", "deliveries",
-    "A node delivered something of a topic of which it was no member.",
+    "A node delivered a publication on a topic of which it was not a member.",
 )  # fmt: skip
 define(AUDIT, "violations-of-holes", "words",
-    """In a simulated run: a node said of something that it is lost to it twice, or delivered it all the same, or said
-    it of a publisher that lives though only what failed nodes published may be lost, or passed over a number without a
-    word where each must be told.""",
+    """In a simulated run: a node reported a loss twice, or delivered the publication after all, or reported one of a
+    publisher that is up though only publications of failed nodes may be lost, or passed over a number without a report
+    where each must be reported.""",
 )  # fmt: skip
 define(AUDIT, "violations-of-requests", "requests",
-    "In a simulated run: what the application asked for did not happen, or something happened for which it had not "
-    "asked.",
+    "In a simulated run: a request of the application was not fulfilled, or something happened that it had not "
+    "requested.",
 )  # fmt: skip
 define(AUDIT, "violations-of-stuck", "operations",
-    "In a simulated run: a node had begun something and could not finish it, though nothing was on its way any more.",
+    "In a simulated run: a node had unfinished work that could not complete, though no message was in transit.",
 )  # fmt: skip
 define(AUDIT, "violations-of-durability", "messages",
-    """In a live campaign: a node had accepted a message and did not have it on its disk when it was killed; or its log
-    could not be read.""",
+    "In a live campaign: a killed node had accepted a message that was not on its disk, or its log was unreadable.",
 )  # fmt: skip
 define(AUDIT, "violations-of-content", "deliveries",
-    "In a live campaign: a message came that was not, byte for byte, what its application had published.",
+    "In a live campaign: a message arrived with another value than its application had published.",
 )  # fmt: skip
 define(AUDIT, "violations-of-drops", "subscribers",
-    """In a live campaign: a subscriber whose policy lets messages be dropped missed more than it was told, or was told
-    of more than it can have missed.""",
+    """In a live campaign: a subscriber whose policy drops messages missed more than was reported to it, or fewer could
+    have been dropped than were reported.""",
 )  # fmt: skip
 define(AUDIT, "violations-of-stalls", "messages",
-    """In a live campaign: a publisher waited for an answer for longer than it may, while nothing was done to nodes:
-    only slow subscribers can have kept it.""",
+    """In a live campaign: a publisher waited too long for an answer while no fault was active: only slow subscribers
+    can have delayed it.""",
 )  # fmt: skip
 
 define(NODE, "peers", "nodes", "Other nodes in the cluster")

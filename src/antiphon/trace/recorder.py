@@ -1,9 +1,9 @@
-"""Rows of a trace, collected as packed integers while a host runs.
+"""Collects the rows of a trace as packed integers while a host runs.
 
 A row is four 64-bit words: the time; the node, its peer, the order, the event and the kind of message; the publication;
-the topic and a value whose meaning depends on the event. What only some rows have stands apart: a word for each copy
-that is sent or received says what it carries, and keys of total order come with the number of their row. They are
-turned into columns and written in chunks (:mod:`antiphon.trace.store`), so recording costs a few nanoseconds and 32
+the topic and a value whose meaning depends on the event. Data that only some rows have is separate: a word for each
+copy that is sent or received describes its contents, and keys of total order come with the number of their row. They
+are turned into columns and written in chunks (:mod:`antiphon.trace.store`), so recording costs a few nanoseconds and 32
 bytes per row, 40 for a copy, and memory stays bounded.
 """
 
@@ -45,7 +45,7 @@ BATCH: Final[i64] = 22
 EPOCH: Final[i64] = 23
 
 EPOCH_ROOT_BITS: Final = 22
-"""An epoch is written like a publication: the lower bits of its number, which name its root, as the source."""
+"""An epoch is recorded like a publication: the lower bits of its number, which name its root, as the source."""
 
 DROPPED_LOSS: Final[i64] = 1
 DROPPED_PARTITION: Final[i64] = 2
@@ -56,15 +56,16 @@ NODE_SHIFT: Final = 40
 PEER_SHIFT: Final = 16
 ORDER_SHIFT: Final = 13
 EVENT_SHIFT: Final = 8
-"""Where the parts of the second word begin; the kind of message has the lowest bits. Peer and order are written larger
-by 1, so that 0 means none."""
+"""The bit offsets in the second word; the kind of message has the lowest bits. Peer and order are incremented by 1, so
+that 0 means none.
+"""
 
 TOPIC_SHIFT: Final = 32
-"""Where the topic begins in the fourth word; the value has the bits below it."""
+"""The bit offset of the topic in the fourth word; the value has the bits below it."""
 
 ENTRY_BITS: Final = 20
 PAYLOAD_BITS: Final = 28
-"""How what a copy carries is packed: publications above entries above bytes of payload."""
+"""The bit layout of the contents of a copy: publications above entries above bytes of payload."""
 
 DROP_REASONS: Final = ("", "loss", "partition", "receiver down", "sender down")
 
@@ -76,9 +77,10 @@ EVENT_NAMES: Final = (
 
 
 class Recorder:
-    """Collects rows; hands them on in chunks of ``chunk_rows``.
+    """Collects rows, and passes them on in chunks of ``chunk_rows``.
 
-    A chunk is three arrays: the words of the rows, what the copies among them carry, and their keys of total order.
+    A chunk is three arrays: the words of the rows, the contents of the copies among them, and their keys of total
+    order.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class Recorder:
         self.kind_names: Final[list[str]] = [""]
 
     def record(self, time: i64, event: i64, node: i64, value: i64) -> None:
-        """Add a row that is about a node and not about a message."""
+        """Add a row about a node and not about a message."""
         self._append(time, pack(event, 0, node, NO_NODE), -1, value)
 
     def record_message(self, time: i64, event: i64, node: i64, peer: i64, message: Message, value: i64) -> None:
@@ -116,7 +118,7 @@ class Recorder:
         self._append(time, pack(event, kind, node, peer, order), key, pack_value(message.topic, value))
 
     def _record_keys(self, keys: vec[i64]) -> None:
-        """Keys of the row that comes next: its number in this chunk, how many there are, and themselves."""
+        """Add the keys of the next row: its number in this chunk, their number, and the keys."""
         if len(keys) == 0:
             return
         rows = append(self._keys, len(self._words) // WORDS_PER_ROW)
@@ -138,7 +140,7 @@ class Recorder:
         order: i64,
         keys: vec[i64] = NO_KEYS,
     ) -> None:
-        """Add a row for each of ``count`` publications of a source that follow each other, with the same keys."""
+        """Add a row for each of ``count`` consecutive publications of a source, with the same keys."""
         what = pack(event, 0, node, NO_NODE, order)
         packed = pack_value(topic, value)
         key = publication_key(source, first)
@@ -154,7 +156,7 @@ class Recorder:
     def record_epoch(self, time: i64, node: i64, epoch: i64, members: list[int], councils: list[list[int]]) -> None:
         """Add a row that a node has begun an epoch, and one for each member and voter that it names.
 
-        Their value has its lowest bit set for members, and the next ones for those with a voice in each council.
+        Their value has its lowest bit set for members, and the next ones for voters of each council.
         """
         key = publication_key(epoch & ((1 << EPOCH_ROOT_BITS) - 1), epoch >> EPOCH_ROOT_BITS)
         self._append(time, pack(EPOCH, 0, node, NO_NODE), key, 0)
@@ -166,7 +168,7 @@ class Recorder:
             self._append(time, pack(EPOCH, 0, node, peer), key, roles[peer])
 
     def reserve(self) -> i64:
-        """Add an empty row, to be filled before the next flush; the answer says where."""
+        """Add an empty row, to be filled before the next flush; returns its index."""
         row = len(self._words)
         self._append(0, 0, 0, 0)
         return row
@@ -196,12 +198,12 @@ class Recorder:
         self._words = append(words, value)
 
     def flush_if_full(self) -> None:
-        """Hand on what has been collected if it makes a chunk; hosts call it where no row is reserved."""
+        """Pass on the collected rows if they fill a chunk; hosts call it where no row is reserved."""
         if len(self._words) >= self._chunk_words:
             self.flush()
 
     def flush(self) -> None:
-        """Hand on what has been collected."""
+        """Pass on the collected rows."""
         words = self._words
         if len(words) > 0:
             loads, keys = self._loads, self._keys
@@ -212,20 +214,20 @@ class Recorder:
 
 
 def pack(event: i64, kind: i64, node: i64, peer: i64, order: i64 = UNSPECIFIED) -> i64:
-    """Node, peer (or nobody), order (or none named), event and kind of message in one word."""
+    """Node, peer (or none), order (or none), event and kind of message in one word."""
     return (
         (node << NODE_SHIFT) | ((peer + 1) << PEER_SHIFT) | ((order + 1) << ORDER_SHIFT) | (event << EVENT_SHIFT) | kind
     )
 
 
 def pack_value(topic: i64, value: i64) -> i64:
-    """Topic and value in one word; a value beyond 32 bits is written as the largest that fits."""
+    """Topic and value in one word; a value beyond 32 bits is stored as the largest that fits."""
     most: i64 = (1 << TOPIC_SHIFT) - 1
     return (topic << TOPIC_SHIFT) | (value if value < most else most)
 
 
 def load_of(message: Message) -> i64:
-    """What a copy carries in one word; each number that does not fit is written as the largest that does."""
+    """The contents of a copy in one word; each number that does not fit is stored as the largest that does."""
     publications = message.publications_carried()
     entries = message.entries_carried()
     payload = message.payload_bytes()

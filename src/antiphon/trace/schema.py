@@ -1,18 +1,18 @@
-"""Names of the columns of a trace that tell its history (:mod:`antiphon.trace.store` has them all)."""
+"""The names of the columns of a trace that a judge reads (:mod:`antiphon.trace.store` has them all)."""
 
 from __future__ import annotations
 
 COLUMNS = ["event", "node", "topic", "source", "sequence"]
-"""What every row about a publication or a node has."""
+"""The columns of every row about a publication or a node."""
 
 ORDER = "order"
-"""A column that traces of the first schema do not have."""
+"""A column that traces of the first schema lack."""
 
 KEYS = "keys"
 """A column for the judge of total order (:mod:`antiphon.audit.total_order`)."""
 
 VALUE = "value"
-"""A column that says how a run ended."""
+"""The column that shows how a run ended."""
 
 PEER = "peer"
-"""A column that says of whom an epoch speaks (:mod:`antiphon.audit.majorities`)."""
+"""The column with the node that an epoch row is about (:mod:`antiphon.audit.majorities`)."""

@@ -90,7 +90,7 @@ from antiphon.trace.text import TextFile
 SCHEMA_VERSION = 4
 
 WORD = pa.dictionary(pa.int8(), pa.string())
-# Parquet calls what a list holds by this name.
+# Parquet's name for the elements of a list.
 KEYS = pa.list_(pa.field("element", pa.int64()))
 SCHEMA = pa.schema(
     [
@@ -116,13 +116,13 @@ PARTIAL = ".partial"
 """The ending of a trace that is being written, or whose writer was killed."""
 
 COLUMN_ROWS = 1 << 18
-"""How many rows of a stream are turned into columns at a time."""
+"""The number of rows of a stream that are turned into columns at a time."""
 
 OPTIONAL = frozenset({"order", "carried", "entries", "payload", "keys"})
-"""Columns that traces of older versions lack; they read as if nothing was written there."""
+"""Columns that traces of older versions lack; they read as null."""
 
 LEVELS = ("counts", "deliveries", "everything")
-"""How much is written: nothing, what applications and operators see, or every copy too."""
+"""The contents of a trace: nothing, what applications and operators see, or every copy too."""
 
 ENTRY_MASK = (1 << ENTRY_BITS) - 1
 PAYLOAD_MASK = (1 << PAYLOAD_BITS) - 1
@@ -133,7 +133,7 @@ HAS_VALUE = np.array([event in VALUED for event in range(len(EVENT_NAMES))])
 def wants_copies(level: str) -> bool:
     """Whether a trace of this level has a row for every copy."""
     if level not in LEVELS[1:]:
-        raise UsageError(f"a trace holds 'deliveries' or 'everything', not {level!r}; choose one of these")
+        raise UsageError(f"a trace has no level {level!r}; choose 'deliveries' or 'everything'")
     return level == "everything"
 
 
@@ -147,7 +147,7 @@ def to_batch(words: object, loads: object, keys: object, kind_names: list[str]) 
     peer = bits(what, PEER_SHIFT, NODE_SHIFT) - 1
     about_nothing = key < 0
     dropped = event == DROP
-    # Where a row is about no message there is no topic either, and the value has the word for itself.
+    # A row without a message has no topic either, and its value uses the whole word.
     low_value = np.where(about_nothing, value, bits(value, 0, TOPIC_SHIFT))
     return pa.record_batch(
         [
@@ -170,12 +170,12 @@ def to_batch(words: object, loads: object, keys: object, kind_names: list[str]) 
 
 
 def bits(words: np.ndarray, begin: int, end: int) -> np.ndarray:
-    """The bits of words from one place to before another."""
+    """The bits of words from one offset to before another."""
     return (words >> begin) & ((1 << (end - begin)) - 1)
 
 
 def carried_columns(event: np.ndarray, loads: object) -> list[pa.Array]:
-    """What the copies carry: publications, entries and bytes of payload."""
+    """The contents of copies: publications, entries and bytes of payload."""
     copies = (event == SEND) | (event == RECEIVE)
     if not copies.any():
         return [pa.nulls(len(event), pa.int32())] * 3
@@ -207,8 +207,8 @@ def words_of(codes: np.ndarray, names: tuple[str, ...] | list[str], missing: np.
 class TraceWriter:
     """Writes a trace to a file; ``.parquet``, ``.arrow`` or ``.txt`` by its name. Use as a context manager.
 
-    ``recorder`` is what a host records into; ``also`` sees all that is written. If the block ends with an exception
-    nothing is left behind. If it ``survives``, what was flushed can be read even if the process is killed.
+    A host records into ``recorder``; ``also`` sees every written batch. If the block ends with an exception nothing is
+    left behind. If it ``survives``, flushed rows can be read even if the process is killed.
     """
 
     def __init__(
@@ -225,13 +225,13 @@ class TraceWriter:
             raise UsageError(f"a trace is written as .parquet, .arrow or .txt, not as {path.name!r}; change its ending")
         self._path = path
         self._partial = partial_of(path)
-        # Only a stream can be read as far as it came; columns are made of it when it is complete.
+        # Only a stream can be read up to its present end; it is turned into columns when it is complete.
         self._is_stream_first = survives and path.suffix == ".parquet"
         metadata = json.dumps({"schema": SCHEMA_VERSION, "level": level, **about}, sort_keys=True)
         schema = SCHEMA.with_metadata({"antiphon": metadata})
         self.recorder = Recorder(copies, self._write, chunk_rows)
         self.rows = 0
-        # What is known about the trace only when it is complete; a file of columns made of a stream says it too.
+        # Metadata that is known only at the end; a file of columns made of a stream contains it too.
         self.about_at_end: dict[str, object] = {}
         self._also = also
         try:
@@ -286,12 +286,12 @@ class TraceWriter:
 
 
 def partial_of(path: Path) -> Path:
-    """Where a trace is written until it is complete."""
+    """The path of a trace until it is complete."""
     return path.with_name(f".{path.name}{PARTIAL}")
 
 
 def write_columns(stream: Path, path: Path, about_at_end: Mapping[str, object]) -> None:
-    """Make a file of columns of a stream, piece by piece, which says more about itself than the stream could."""
+    """Turn a stream into a file of columns, piece by piece, with metadata that the stream could not have yet."""
     beside = path.with_name(f".{path.name}.columns")
     try:
         with pa.memory_map(str(stream)) as file:
@@ -312,13 +312,13 @@ def write_columns(stream: Path, path: Path, about_at_end: Mapping[str, object]) 
 
 
 def read_cut_stream(path: Path) -> pa.Table:
-    """What can be read of a trace whose writer was killed: all that was flushed."""
+    """The readable rows of a trace whose writer was killed: all that were flushed."""
     batches: list[pa.RecordBatch] = []
     try:
         with pa.memory_map(str(path)) as file:
             reader = pa.ipc.open_stream(file)
             schema = reader.schema
-            # The last piece was being written.
+            # The last piece is incomplete.
             with suppress(OSError, pa.ArrowInvalid):
                 for batch in reader:
                     batches.append(batch)  # noqa: PERF402
@@ -343,7 +343,7 @@ def read_trace(path: Path) -> pa.Table:
 
 
 def count_rows(path: Path) -> int:
-    """How many rows a trace has, without reading them where the file says it."""
+    """The number of rows of a trace, without reading them where the file states it."""
     if path.suffix not in (".arrow", PARTIAL) and path.is_file():
         try:
             return int(pq.read_metadata(path).num_rows)
@@ -359,7 +359,7 @@ def count_rows(path: Path) -> int:
 
 
 def about_trace(table: pa.Table) -> dict[str, object]:
-    """What the writer said about a trace: schema, level, scenario, seed."""
+    """The metadata of a trace: schema, level, scenario, seed."""
     metadata = (table.schema.metadata or {}).get(b"antiphon")
     if metadata is None:
         raise UsageError("the file is not an Antiphon trace: its metadata has no 'antiphon' entry")

@@ -1,7 +1,7 @@
-"""Traces that people read: a line for each row, in the order in which things happened.
+"""Traces for people: one line per row, in the order of events.
 
-A text trace is for small runs, such as a failure that was made small. It says the same as the other formats, less what
-only programs count (bytes and entries of copies), and is the same, byte by byte, whenever the run is repeated.
+A text trace is for small runs, such as a shrunk failure. It has the contents of the other formats, except the sizes of
+copies (bytes and entries), and is the same, byte by byte, whenever the run is repeated.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 HEADING = f"{'time':>10}  {'node':>4}  what\n"
 
 PEERS = {"send": "to", "receive": "from", "drop": "from", "duplicate": "from"}
-"""How the other end of a copy is spoken of."""
+"""The preposition before the other end of a copy."""
 
 VALUES = {
     "deliver": "after {} ticks",
@@ -24,7 +24,7 @@ VALUES = {
     "restart": "incarnation {}",
     "stuck": "{} unfinished",
 }
-"""What the value of a row means, where it says something to people."""
+"""The meaning of the value of a row, where it is useful to people."""
 
 
 def line_of(row: Mapping[str, Any]) -> str:
@@ -48,7 +48,7 @@ def line_of(row: Mapping[str, Any]) -> str:
 
 
 def about(row: Mapping[str, Any]) -> str:
-    """What a row is about: a publication, or a topic alone where it has no number."""
+    """The publication of a row, or only its topic if it has no number."""
     if row["sequence"] == 0:
         return f"topic {row['topic']}"
     order = "" if row["order"] is None else f", {row['order']}"
@@ -56,7 +56,7 @@ def about(row: Mapping[str, Any]) -> str:
 
 
 class TextFile:
-    """Writes rows as lines; what is needed of a writer of columns."""
+    """Writes rows as lines, with the methods of a writer of columns."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("w", encoding="utf-8")
@@ -67,7 +67,7 @@ class TextFile:
         self._file.writelines(lines(batch))
 
     def close(self) -> None:
-        """Write what is left, and no more."""
+        """Close the file."""
         self._file.close()
 
 

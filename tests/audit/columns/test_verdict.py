@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from antiphon.audit.columns import happened_before
 from antiphon.audit.columns.happened_before import Followers
-from antiphon.audit.columns.histories import DELIVER, PUBLISH, Lanes, Rows
-from antiphon.audit.columns.incarnations import rows_in_lives, spans_in_table
-from antiphon.audit.columns.verdict import Judgement, Rules, judge_interval, judge_part, rules_for
+from antiphon.audit.columns.histories import DELIVER, PUBLISH, Histories, Rows
+from antiphon.audit.columns.incarnations import rows_by_incarnation, spans_in_table
+from antiphon.audit.columns.verdict import Judgement, JudgeRules, judge_interval, judge_part, rules_for
 from antiphon.audit.findings import KINDS
 from antiphon.audit.oracle import judge
 from antiphon.audit.verdict import Verdict, judge_trace
@@ -39,7 +39,7 @@ ORDERS: list[list[str | None]] = [
 def both(rows: list[Row], asks: bool) -> tuple[dict[str, int], Judgement]:
     """What both judges find; they must agree on how much there was to judge."""
     findings = judge(as_table(rows), 6, leavers=asks)
-    judgement = judge_part(as_rows(rows), Rules(CAUSAL, leavers=asks))
+    judgement = judge_part(as_rows(rows), JudgeRules(CAUSAL, leavers=asks))
     assert (judgement.deliveries, judgement.publications) == (findings.deliveries, findings.publications)
     assert judgement.examples.keys() == {kind for kind in KINDS if judgement.counts[kind]}
     return findings.counts, judgement
@@ -82,18 +82,18 @@ def test_many_damaged_histories_with_every_kind_of_violation() -> None:
 def test_a_topic_may_be_judged_in_parts(seed: int, orders: list[str | None], damages: int, parts: int) -> None:
     """Each part knows all that was published, and what the others learnt about who follows whom."""
     rows = as_rows(damaged(random_history(seed, orders), seed, damages))
-    whole = judge_part(rows, Rules(CAUSAL))
+    whole = judge_part(rows, JudgeRules(CAUSAL))
     shares = [share_of(rows, part, parts) for part in range(parts)]
     columns = {}
     for share in shares:
-        followers = Followers(Lanes(share, CAUSAL))
+        followers = Followers(Histories(share, CAUSAL))
         followers.look()
         columns.update({(topic, source): numbers for topic, source, numbers in followers.columns()})
     together = Judgement()
     for share in shares:
         topics = set(share.topic.tolist())
         known = {name: numbers for name, numbers in columns.items() if name[0] in topics}
-        together.add_all(judge_part(share, Rules(CAUSAL), known))
+        together.add_all(judge_part(share, JudgeRules(CAUSAL), known))
     assert together.counts == whole.counts
     assert together.examples == whole.examples
     assert (together.deliveries, together.publications) == (whole.deliveries, whole.publications)
@@ -111,13 +111,13 @@ def share_of(rows: Rows, part: int, parts: int) -> Rows:
 @example(seed=7)
 @given(st.integers(0, 1 << 32))
 def test_small_chunks_find_the_same(seed: int) -> None:
-    """The running maximum is carried from chunk to chunk and begins anew in each lane."""
+    """The running maximum is carried from chunk to chunk and begins anew in each history."""
     rows = as_rows(damaged(random_history(seed, ["causal"]), seed, 3))
-    whole = judge_part(rows, Rules(CAUSAL))
+    whole = judge_part(rows, JudgeRules(CAUSAL))
     kept = happened_before.ENTRIES_PER_CHUNK
     happened_before.ENTRIES_PER_CHUNK = 3
     try:
-        assert judge_part(rows, Rules(CAUSAL)) == whole
+        assert judge_part(rows, JudgeRules(CAUSAL)) == whole
     finally:
         happened_before.ENTRIES_PER_CHUNK = kept
 
@@ -132,7 +132,7 @@ def test_the_example_names_what_was_delivered_too_early() -> None:
         Row("deliver", 2, 0, 0, 1, "causal"),
         Row("deliver", 0, 0, 1, 1, "causal"),
     ]
-    found = judge_part(as_rows(rows), Rules(CAUSAL))
+    found = judge_part(as_rows(rows), JudgeRules(CAUSAL))
     assert found.counts == {**dict.fromkeys(KINDS, 0), "causal": 1}
     wrong = found.examples["causal"]
     assert (wrong.node, wrong.source, wrong.sequence) == (2, 0, 1)
@@ -149,12 +149,12 @@ def test_the_default_is_for_those_that_name_no_order() -> None:
         Row("deliver", 2, 0, 0, 1),
         Row("deliver", 0, 0, 1, 1),
     ]
-    assert judge_part(as_rows(rows), Rules(CAUSAL)).counts["causal"] == 1
-    assert judge_part(as_rows(rows), Rules(FIFO)).counts["causal"] == 0
+    assert judge_part(as_rows(rows), JudgeRules(CAUSAL)).counts["causal"] == 1
+    assert judge_part(as_rows(rows), JudgeRules(FIFO)).counts["causal"] == 0
 
 
 def test_nothing_is_wrong_with_nothing() -> None:
-    assert judge_part(as_rows([]), Rules(CAUSAL, leavers=True)) == Judgement()
+    assert judge_part(as_rows([]), JudgeRules(CAUSAL, leavers=True)) == Judgement()
 
 
 @given(st.integers(0, 1 << 32), st.sampled_from(ORDERS[:5]), st.integers(0, 3), st.integers(2, 5))
@@ -164,7 +164,7 @@ def test_causal_order_may_be_judged_by_intervals(
     """Each interval is given what came before it since the first row about anything delivered in it."""
     history = asked_earlier(damaged(random_history(seed, orders), seed, damages), seed)
     rows = as_rows([row for row in history if row.topic == 0])
-    whole = judge_part(rows, Rules(CAUSAL))
+    whole = judge_part(rows, JudgeRules(CAUSAL))
     if whole.counts["validity"] or len(rows) < intervals:
         # Where something is delivered before it is published there is no true order of what happened.
         return
@@ -173,7 +173,7 @@ def test_causal_order_may_be_judged_by_intervals(
     for begin, end in pairwise([*cuts, rows.position[-1] + 1]):
         lead, older = lead_of(rows, begin, end)
         inside = (rows.position >= min(lead, begin)) & (rows.position < end)
-        together.add_all(judge_interval(rows.taken(inside), Rules(CAUSAL), begin, older))
+        together.add_all(judge_interval(rows.taken(inside), JudgeRules(CAUSAL), begin, older))
     assert together.counts["causal"] == whole.counts["causal"]
     assert together.examples.get("causal") == whole.examples.get("causal")
 
@@ -226,7 +226,7 @@ def contract_for(chance: random.Random, remembers: bool) -> Contract:
 def both_with_lives(rows: list[Row], contract: Contract, stopped: str) -> tuple[Verdict, Judgement]:
     table = as_table(rows)
     spans = spans_in_table(table, contract.remembers)
-    judged = judge_part(rows_in_lives(table, 0, spans), rules_for(contract, stopped, spans))
+    judged = judge_part(rows_by_incarnation(table, 0, spans), rules_for(contract, stopped, spans))
     return judge_trace(table, contract, stopped), judged
 
 

@@ -22,7 +22,7 @@ from antiphon.audit.spark.traces import open_trace
 from antiphon.simulator.scenario.file import load_scenario, parse_scenario
 from antiphon.simulator.scenario.run import run_scenario
 from antiphon.simulator.scenario.scenario import Scenario
-from antiphon.torture.schedules.every_fabric import DRAWN
+from antiphon.torture.schedules.families import FAMILIES
 from antiphon.trace.store import SCHEMA, read_trace
 from tests.audit.simulated import audit_files, audit_in_session
 
@@ -353,7 +353,7 @@ def test_spark_excuses_losses_by_name(
 ) -> None:
     """As told, nothing is wrong; without one of the rows that tell a loss, something is missing."""
     trace, wrong = tmp_path / "a.parquet", tmp_path / "wrong.parquet"
-    run_scenario(DRAWN[fabric](seed, order), trace)
+    run_scenario(FAMILIES[fabric].draw(seed, order), trace)
     assert audit_in_session(spark, [trace]).verdict == CLEAN
     table = read_trace(trace)
     gone = table["event"].to_pylist().index("lost")

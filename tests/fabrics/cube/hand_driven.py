@@ -13,7 +13,7 @@ from antiphon.fabrics.cube.view import View
 from antiphon.kernel import Environment, Message, Process, RandomStream
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Publication
 from antiphon_lab.protocols.cube.published_messages import Ack, Pub
-from antiphon_lab.protocols.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
+from antiphon_lab.protocols.cube.vcube_ps_published import PublishedVCubeOptions, PublishedVCubePs
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ System = Callable[[Environment, FullCube], Process]
 
 def published(**switches: bool) -> System:
     """VCube-PS as published, with minimal corrections except where a switch says otherwise."""
-    options = PublishedOptions(**switches)
+    options = PublishedVCubeOptions(**switches)
     return lambda environment, cube: PublishedVCubePs(environment, cube, options)
 
 

@@ -15,9 +15,9 @@ from antiphon.fabrics.cube import Acknowledgement, Cube, FullCube, full_or_parti
 from antiphon.fabrics.cube.broadcast import SingleTreeBroadcast, TreeBroadcast
 from antiphon.kernel import Environment, Message, ProtocolError
 from antiphon.orders import CausalVectors, Order, Ordered, Unordered
-from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.actions import PublishAction
 from antiphon.simulator.network.delays import ConstantDelay, NormalDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from tests.fabrics.cube.trees import partial
 from tests.support import Broadcast, Notebook, text
 
@@ -37,7 +37,7 @@ def once_everywhere(nodes: int, sources: list[int]) -> Counter[tuple[int, int, i
 def test_the_wave_goes_down_the_tree_and_comes_back_to_its_source() -> None:
     """A leaf acknowledges when it has handled its copy, an inner node when all its children have."""
     run = Broadcast(4, acknowledge=True)
-    run.engine.at(5, Publish(0, b"why?"))
+    run.engine.at(5, PublishAction(0, b"why?"))
     assert run.engine.run() == "finished"
     assert run.lines() == text(
         """
@@ -65,7 +65,7 @@ def test_the_wave_goes_down_the_tree_and_comes_back_to_its_source() -> None:
 
 def test_without_acknowledgements_only_copies_travel() -> None:
     run = Broadcast(4, acknowledge=False)
-    run.engine.at(0, Publish(3))
+    run.engine.at(0, PublishAction(3))
     run.engine.run()
     assert run.lines("send") == text(
         """
@@ -79,7 +79,7 @@ def test_without_acknowledgements_only_copies_travel() -> None:
 
 def test_the_largest_subtree_can_be_served_first() -> None:
     run = Broadcast(8, build=lambda environment: TreeBroadcast(environment, FullCube(3), None, False, True))
-    run.engine.at(0, Publish(0))
+    run.engine.at(0, PublishAction(0))
     run.engine.run()
     assert run.lines("send") == text(
         """
@@ -98,7 +98,7 @@ def test_the_largest_subtree_can_be_served_first() -> None:
 def test_a_single_tree_takes_every_publication_through_its_root() -> None:
     """The rival of Figure 2.9. The publisher gets its own copy back and takes no notice, except to hand it on."""
     run = Broadcast(4, build=lambda environment: SingleTreeBroadcast(environment, FullCube(2), 0))
-    run.engine.at(0, Publish(2))
+    run.engine.at(0, PublishAction(2))
     run.engine.run()
     assert run.lines("send", "deliver") == text(
         """
@@ -136,9 +136,9 @@ BUILDS: dict[str, Callable[[Cube], Build]] = {
 @pytest.mark.parametrize("nodes", [2, 3, 8, 13])
 @pytest.mark.parametrize("name", BUILDS)
 def test_every_publication_reaches_everybody_exactly_once(name: str, nodes: int) -> None:
-    run = Broadcast(nodes, build=BUILDS[name](full_or_partial(nodes)), network=Network(NormalDelay(20, 10)))
+    run = Broadcast(nodes, build=BUILDS[name](full_or_partial(nodes)), network=NetworkModel(NormalDelay(20, 10)))
     for node in range(nodes):
-        run.engine.at(3 * node, Publish(node))
+        run.engine.at(3 * node, PublishAction(node))
     assert run.engine.run() == "finished"
     assert deliveries(run) == once_everywhere(nodes, list(range(nodes)))
     completed = {node: int(process.completed()) for node, process in run.processes.items()}
@@ -153,7 +153,7 @@ def test_only_members_get_a_publication(members: set[int], largest_first: bool) 
     cube = partial(4, members)
     run = Broadcast(16, build=lambda environment: TreeBroadcast(environment, cube, None, True, largest_first))
     source = min(members)
-    run.engine.at(0, Publish(source))
+    run.engine.at(0, PublishAction(source))
     run.engine.run()
     assert deliveries(run) == Counter({(member, source, 1): 1 for member in members})
     assert run.processes[source].completed() == 1
@@ -161,7 +161,7 @@ def test_only_members_get_a_publication(members: set[int], largest_first: bool) 
 
 def test_a_broadcast_to_nobody_else_is_complete_at_once() -> None:
     run = Broadcast(1, acknowledge=True)
-    run.engine.at(0, Publish(0))
+    run.engine.at(0, PublishAction(0))
     run.engine.run()
     assert run.engine.sent == 0
     assert run.processes[0].completed() == 1
@@ -251,11 +251,11 @@ def causal_violations(run: Broadcast) -> int:
 
 def conversation(seed: int, order: Callable[[int], Order] | None) -> Broadcast:
     """Eight nodes that publish five times each, over links of very different delays."""
-    network = Network(NormalDelay(40, 60), reordering=0.2, reordering_window=300)
+    network = NetworkModel(NormalDelay(40, 60), reordering=0.2, reordering_window=300)
     run = Broadcast(8, network=network, order=order, level="deliveries", seed=seed)
     for turn in range(5):
         for node in range(8):
-            run.engine.at(50 * turn + 7 * node, Publish(node))
+            run.engine.at(50 * turn + 7 * node, PublishAction(node))
     run.engine.run()
     return run
 
@@ -277,8 +277,8 @@ def test_without_an_order_they_do(seed: int) -> None:
 
 def test_the_hops_of_a_tree_add_up() -> None:
     """A copy at depth h arrives after h hops of transmission, delay and processing, plus what it waited in queues."""
-    run = Broadcast(8, network=Network(ConstantDelay(1000), transmission=0, processing=7))
-    run.engine.at(0, Publish(5))
+    run = Broadcast(8, network=NetworkModel(ConstantDelay(1000), transmission=0, processing=7))
+    run.engine.at(0, PublishAction(5))
     run.engine.run()
     latency = {row["node"]: row["value"] for row in run.trace.table().to_pylist() if row["event"] == "deliver"}
     assert latency == {node: 1007 * (node ^ 5).bit_count() for node in range(8)}

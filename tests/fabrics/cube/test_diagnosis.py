@@ -12,7 +12,7 @@ from antiphon.kernel import Environment, Message
 from antiphon.kernel.errors import UsageError
 from antiphon.simulator.engine.engine import Action, Engine
 from antiphon.simulator.network.delays import ConstantDelay
-from antiphon.simulator.network.network import Cut, Network
+from antiphon.simulator.network.network import Cut, NetworkModel
 
 ROUND, PATIENCE, DELAY = 1000, 400, 100
 
@@ -49,7 +49,7 @@ class Change(Action):
 def system(nodes: int, tells: bool = False, **changes: Change) -> Engine:
     """Nodes that diagnose each other; ``changes`` happen at times such as ``at_5000``."""
     options = DiagnosisOptions(nodes, ROUND, PATIENCE, tells)
-    network = Network(delay=ConstantDelay(DELAY), transmission=0, processing=0)
+    network = NetworkModel(delay=ConstantDelay(DELAY), transmission=0, processing=0)
     engine = Engine(nodes, network, lambda environment: Noting(environment, options), can_fail=True)
     for name, change in changes.items():
         engine.at(int(name.removeprefix("at_")), change)

@@ -33,7 +33,7 @@ from antiphon.simulator.scenario.scenario import (
     PublishTable,
     RestartFault,
     Scenario,
-    SubscriptionTable,
+    SubscribeTable,
     TopicsTable,
 )
 from antiphon.torture.schedules.cube import draw_fault_schedule
@@ -48,7 +48,7 @@ def system(
     protocol: str = "vcube-ps-lasting",
     detection: int = 50,
     members: Sequence[int] | None = None,
-    subscriptions: Sequence[SubscriptionTable] = (),
+    subscriptions: Sequence[SubscribeTable] = (),
     **options: Any,
 ) -> Result:
     """A run of a system in which all are members of one topic, unless it is said who is."""
@@ -135,8 +135,8 @@ def test_an_answer_to_an_earlier_question_is_no_answer_to_the_question_to_all() 
             network=NetworkTable(delay=ConstantLaw(ticks=50), detection=1, in_order=True),
             topics=TopicsTable(count=1, members=[[0, 1, 2]]),
             publications=while_up(speaking, 2, 20, 22),
-            unsubscriptions=[SubscriptionTable(at=20, node=2)],
-            subscriptions=[SubscriptionTable(at=21, node=2)],
+            unsubscriptions=[SubscribeTable(at=20, node=2)],
+            subscriptions=[SubscribeTable(at=21, node=2)],
             faults=[PartitionFault(at=44, until=1000, groups=[[0, 2]])],
         )
     )

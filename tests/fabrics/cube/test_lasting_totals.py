@@ -10,7 +10,8 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube.repair.delivery import PLACES_AT_MOST, Places
 from antiphon.kernel.message import TOTAL
-from antiphon.orders.claims import Claims, Wish
+from antiphon.orders.claims import Claims
+from antiphon.orders.lock_queue import LockRequest
 from antiphon.orders.order import Placed
 from antiphon.orders.total import TotalOrder
 from antiphon.simulator.scenario.file import load_scenario
@@ -21,7 +22,7 @@ from antiphon.simulator.scenario.scenario import (
     JoinFault,
     PartitionFault,
     PublishTable,
-    SubscriptionTable,
+    SubscribeTable,
 )
 from tests.fabrics.cube.test_lasting import nothing_broken, system, while_up
 
@@ -94,7 +95,7 @@ def test_newcomers_are_told_that_there_is_no_majority_any_more() -> None:
         JoinFault(at=40_000, node=3),
     ]
     said = [PublishTable(at=50_000 + 1000 * number, node=3, order="total", keys=[0]) for number in range(4)]
-    joins = [SubscriptionTable(at=45_000, node=3, topic=0)]
+    joins = [SubscribeTable(at=45_000, node=3, topic=0)]
     result = system(4, faults, said, members=range(3), subscriptions=joins)
     assert result.published == 0
 
@@ -119,7 +120,7 @@ def test_of_keys_that_were_used_long_ago_only_the_highest_place_is_remembered() 
 
 def test_claims_of_one_who_is_gone_make_room_for_others() -> None:
     claims = Claims()
-    one, other, third = (Wish(source, 1, vec[i64]([7])) for source in range(3))
+    one, other, third = (LockRequest(source, 1, vec[i64]([7])) for source in range(3))
     assert claims.add(one) == [one] and claims.add(other) == [] and claims.add(third) == []
     assert claims.drop(1) == [] and claims.drop(0) == [third]
     assert claims.is_granted(2, 1) and not claims.is_granted(0, 1)

@@ -14,12 +14,11 @@ from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel import Environment, Message, ProtocolError, UsageError
 from antiphon.kernel.message import SOURCE_MASK, Publication
-from antiphon.simulator.engine.actions import Publish, Unsubscribe
-from antiphon.simulator.engine.actions import Subscribe as SubscribeAction
+from antiphon.simulator.engine.actions import PublishAction, SubscribeAction, UnsubscribeAction
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.explore.explorer import Operation, System, explore
 from antiphon.simulator.network.delays import ConstantDelay, NormalDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon.trace.store import MemoryTrace
 from tests.support import Notebook, lines_of
 
@@ -63,16 +62,16 @@ def test_a_publication_goes_down_a_tree_of_members_only() -> None:
     """Thesis, section 5.3: topic {0, 2, 3, 5, 7}, publisher 2: 2 sends to 3, 0 and 7, and 7 to 5."""
     trace = MemoryTrace()
     build = builder(8, [0, 2, 3, 5, 7], Options(largest_first=False))
-    engine = Engine(8, Network(ConstantDelay(100)), build, recorder=trace.recorder)
-    engine.at(0, Publish(2))
+    engine = Engine(8, NetworkModel(ConstantDelay(100)), build, recorder=trace.recorder)
+    engine.at(0, PublishAction(2))
     assert engine.run() == "finished"
     sends = [line for line in lines_of(trace.table(), ["send"]).splitlines() if "Ordered" in line]
     assert [line.split(" Ordered")[0].split("send ")[1] for line in sends] == ["2 -> 3", "2 -> 0", "2 -> 7", "7 -> 5"]
 
 
 def test_the_acknowledgements_of_the_whole_tree_come_back_to_the_publisher() -> None:
-    engine = Engine(64, Network(ConstantDelay(100)), builder(64, range(0, 64, 3)))
-    engine.at(0, Publish(33))
+    engine = Engine(64, NetworkModel(ConstantDelay(100)), builder(64, range(0, 64, 3)))
+    engine.at(0, PublishAction(33))
     engine.run()
     process = engine.nodes[33].process
     assert isinstance(process, VCubePs)
@@ -124,8 +123,8 @@ def test_an_answer_that_nobody_asked_for_is_the_peers_fault() -> None:
 def test_publications_wait_for_the_subscription_and_go_before_the_unsubscription() -> None:
     """B-19: what was published before unsubscribing is sent; nothing is dropped."""
     trace = MemoryTrace("deliveries")
-    engine = Engine(4, Network(ConstantDelay(10)), builder(4, [0]), recorder=trace.recorder)
-    for action in (SubscribeAction(3), Publish(3), Publish(3), Unsubscribe(3)):
+    engine = Engine(4, NetworkModel(ConstantDelay(10)), builder(4, [0]), recorder=trace.recorder)
+    for action in (SubscribeAction(3), PublishAction(3), PublishAction(3), UnsubscribeAction(3)):
         engine.at(0, action)
     engine.run()
     table = trace.table()
@@ -147,7 +146,7 @@ def test_the_window_bounds_what_is_in_flight() -> None:
 
 def test_a_subscription_asks_everybody_twice_before_it_is_effective() -> None:
     trace = MemoryTrace()
-    engine = Engine(4, Network(ConstantDelay(10)), builder(4, [0]), recorder=trace.recorder)
+    engine = Engine(4, NetworkModel(ConstantDelay(10)), builder(4, [0]), recorder=trace.recorder)
     engine.at(0, SubscribeAction(3))
     engine.run()
     lines = lines_of(trace.table(), ["receive", "subscribed"]).splitlines()
@@ -172,8 +171,8 @@ INCONSISTENT_CUT = (
     "node 0: publish",  # m'', which follows m
     "1->0 Answer",  # node 0 answers only now
     "node 0: publish",  # m', whose barrier names nothing but m''
-    "0->2 Publication dependencies=[4194305]",
-    "0->2 Publication dependencies=[]",
+    "0->2 Ordered dependencies=[4194305]",
+    "0->2 Ordered dependencies=[]",
     "0->2 Answer",
     "1->2 Ordered",  # m comes last
 )
@@ -348,7 +347,7 @@ def test_what_had_to_queue_for_the_window_travels_together() -> None:
 def test_with_a_directory_a_subscription_costs_by_the_size_of_the_topic() -> None:
     costs = {}
     for directory in (False, True):
-        engine = Engine(256, Network(ConstantDelay(10)), builder(256, [3, 77], Options(directory=directory)))
+        engine = Engine(256, NetworkModel(ConstantDelay(10)), builder(256, [3, 77], Options(directory=directory)))
         engine.at(0, SubscribeAction(200))
         engine.run()
         costs[directory] = engine.sent
@@ -363,12 +362,12 @@ def test_churn_spread_over_time_loses_nothing(order: str) -> None:
     """Thesis, section 5.6.6; as printed the protocol loses about 15 % here (hole A)."""
     trace = MemoryTrace("deliveries")
     build = builder(48, range(36), Options(order))
-    engine = Engine(48, Network(NormalDelay(100, 60)), build, seed=3, recorder=trace.recorder)
+    engine = Engine(48, NetworkModel(NormalDelay(100, 60)), build, seed=3, recorder=trace.recorder)
     for turn in range(12):
-        engine.at(400 * turn, Unsubscribe(turn + 8))
+        engine.at(400 * turn, UnsubscribeAction(turn + 8))
         engine.at(400 * turn + 90, SubscribeAction(turn + 36))
     for turn in range(120):
-        engine.at(43 * turn, Publish(turn % 7))
+        engine.at(43 * turn, PublishAction(turn % 7))
     assert engine.run() == "finished"
     findings = judge(trace.table(), 48)
     relevant = {

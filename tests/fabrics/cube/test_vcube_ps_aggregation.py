@@ -18,11 +18,11 @@ from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel import FIFO, Environment, Message, Process, publication_key
 from antiphon.orders import Ordered
-from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.actions import PublishAction
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.explore.explorer import Operation, explore
 from antiphon.simulator.network.delays import LinkDelay, NormalDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon.trace.store import MemoryTrace
 from tests.fabrics.cube.test_vcube_ps import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 from tests.fabrics.cube.trees import partial
@@ -166,7 +166,7 @@ class Run:
     """A conversation on one topic among some members."""
 
     def __init__(
-        self, nodes: int, conversation: list[tuple[int, int]], network: Network, aggregates: bool, seed: int = 1
+        self, nodes: int, conversation: list[tuple[int, int]], network: NetworkModel, aggregates: bool, seed: int = 1
     ) -> None:
         cube = full_or_partial(nodes)
         members = [node for node in range(nodes) if node % 5 != 4]
@@ -187,7 +187,7 @@ class Run:
 
         self.engine = Engine(nodes, network, build, seed, self.trace.recorder)
         for time, node in conversation:
-            self.engine.at(time, Publish(members[node % len(members)]))
+            self.engine.at(time, PublishAction(members[node % len(members)]))
         assert self.engine.run() == "finished"
 
     def deliveries(self) -> dict[tuple[int, int, int], int]:
@@ -223,7 +223,7 @@ def test_each_once_per_edge_nothing_forgotten_no_deadlock_causal_order(
 @given(nodes=sizes, starts=starts, seed=st.integers(0, 1000))
 def test_no_delivery_is_later_than_without_aggregation(nodes: int, starts: list[tuple[int, int]], seed: int) -> None:
     """In pairs with the same delays, as for the published protocol."""
-    network = Network(LinkDelay(NormalDelay(100, 90), seed), transmission=0)
+    network = NetworkModel(LinkDelay(NormalDelay(100, 90), seed), transmission=0)
     together, one_by_one = (Run(nodes, starts, network, aggregates) for aggregates in (True, False))
     assert together.deliveries() == one_by_one.deliveries()
     assert together.engine.sent <= one_by_one.engine.sent
@@ -231,7 +231,7 @@ def test_no_delivery_is_later_than_without_aggregation(nodes: int, starts: list[
 
 def test_the_pairs_above_differ_in_what_they_send() -> None:
     starts = [(7 * number % 300, number) for number in range(128)]
-    network = Network(LinkDelay(NormalDelay(100, 90), 5), transmission=0)
+    network = NetworkModel(LinkDelay(NormalDelay(100, 90), 5), transmission=0)
     together, one_by_one = (Run(64, starts, network, aggregates) for aggregates in (True, False))
     assert together.deliveries() == one_by_one.deliveries()
     assert int(together.engine.sent) < 0.95 * int(one_by_one.engine.sent)

@@ -210,16 +210,16 @@ def steps(*lines: str) -> list[Step]:
 NAMING = steps(
     "node 0: publish 0 fifo",
     "node 0: publish 0 none",
-    "0->2 Publication|sequence=1",
-    "0->2 Publication|sequence=2",
-    "0->1 Publication|sequence=2",  # delivered beyond the gap
+    "0->2 Ordered|sequence=1",
+    "0->2 Ordered|sequence=2",
+    "0->1 Ordered|sequence=2",  # delivered beyond the gap
     "node 1: publish 0 causal",  # does it name what the gap holds?
-    "1->2 Publication|",
+    "1->2 Ordered|",
     "node 2: publish 0 causal",  # follows everything
-    "2->0 Publication|",
-    "1->0 Publication|",
-    "0->1 Publication|source=2",  # if the one before names everything, this one names it alone, and node 1 has it
-    "0->1 Publication|source=0",
+    "2->0 Ordered|",
+    "1->0 Ordered|",
+    "0->1 Ordered|source=2",  # if the one before names everything, this one names it alone, and node 1 has it
+    "0->1 Ordered|source=0",
 )
 
 HIDING = steps(
@@ -232,13 +232,13 @@ HIDING = steps(
     "0->1 Synchronise",  # node 1 answers: nothing is past
     "node 1: publish 0 fifo",
     "node 1: publish 0 none",
-    "1->0 Publication|sequence=2",  # delivered beyond the gap
+    "1->0 Ordered|sequence=2",  # delivered beyond the gap
     "node 0: publish 0 causal",  # follows it
     "1->0 Answer",  # node 0 answers: its own publication is past
     "node 0: publish 0 causal",  # names nothing: its own predecessor implies the rest
     "0->2 Answer",
-    "0->2 Publication|sequence=2",
-    "1->2 Publication|sequence=2",  # comes too late, unless it is past
+    "0->2 Ordered|sequence=2",
+    "1->2 Ordered|sequence=2",  # comes too late, unless it is past
 )
 
 COUNTING = steps(
@@ -253,17 +253,17 @@ COUNTING = steps(
     "1->0 Synchronise",
     "0->1 Answer",  # nodes 0 and 1 answer: nothing is past
     "node 1: publish 0 causal",
-    "1->0 Publication|",
+    "1->0 Ordered|",
     "node 0: publish 0 causal",  # follows that
     "node 0: publish 0 none",
-    "0->2 Publication|sequence=2",  # delivered beyond the gap
+    "0->2 Ordered|sequence=2",  # delivered beyond the gap
     "3->2 Synchronise",  # node 2 answers: is what the gap holds past?
     "1->3 Answer",
     "2->3 Answer",
     "node 0: publish 0 causal",  # names nothing: its own predecessors imply the rest
-    "0->2 Publication|sequence=3",
-    "2->3 Publication|sequence=3",
-    "1->3 Publication|sequence=1",  # comes too late, if the gap was past and did not hold the last one up
+    "0->2 Ordered|sequence=3",
+    "2->3 Ordered|sequence=3",
+    "1->3 Ordered|sequence=1",  # comes too late, if the gap was past and did not hold the last one up
 )
 
 

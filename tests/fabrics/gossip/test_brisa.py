@@ -11,10 +11,16 @@ from mypy_extensions import i64
 from antiphon.fabrics.gossip import Brisa, BrisaOptions, HyParViewOptions
 from antiphon.fabrics.gossip.messages import Fetch, Gone, Resent, structure_key
 from antiphon.kernel import UsageError
-from antiphon.simulator.engine.actions import Crash, Partition, Restart, Subscribe, Unsubscribe
+from antiphon.simulator.engine.actions import (
+    CrashAction,
+    PartitionAction,
+    RestartAction,
+    SubscribeAction,
+    UnsubscribeAction,
+)
 from antiphon.simulator.engine.engine import Action, Engine
 from antiphon.simulator.network.delays import ConstantDelay, LinkDelay, NormalDelay
-from antiphon.simulator.network.network import Cut, Network
+from antiphon.simulator.network.network import Cut, NetworkModel
 from tests.fabrics.gossip.worlds import NODES, SOURCE, START, World, duplicates, flood_then_tree, links
 from tests.simulator.engine.post import Do
 from tests.support import Notebook
@@ -83,7 +89,9 @@ def test_graphs_have_no_cycle_and_two_parents_wherever_there_can_be_two() -> Non
 
 def test_a_publisher_with_several_trees_spreads_the_work() -> None:
     """Section 4.2.8: who is inner node in one tree is mostly leaf in another."""
-    world = World(NODES, BrisaOptions(order="fifo", trees=4), Network(NormalDelay(50, 20))).publish(SOURCE, START, 40)
+    world = World(NODES, BrisaOptions(order="fifo", trees=4), NetworkModel(NormalDelay(50, 20))).publish(
+        SOURCE, START, 40
+    )
     world.engine.run()
     assert world.engine.deliveries == 40 * NODES
     leaves = []
@@ -113,7 +121,7 @@ def test_a_publisher_near_the_root_of_another_tree_uses_that_tree() -> None:
 
 
 def mean_round_trip_to_parents(strategy: str) -> float:
-    network = Network(LinkDelay(NormalDelay(100, 40), 5))
+    network = NetworkModel(LinkDelay(NormalDelay(100, 40), 5))
     world = World(NODES, BrisaOptions(order="fifo", strategy=strategy), network).publish(SOURCE, START, count=20)
     world.engine.run()
     assert world.engine.deliveries == 20 * NODES
@@ -182,7 +190,7 @@ def test_children_of_a_node_that_fails_find_other_parents_and_miss_nothing(paren
 
 def test_what_links_lose_is_recovered() -> None:
     """A fifth of all messages is lost, of whatever kind."""
-    network = Network(ConstantDelay(10), loss=0.2)
+    network = NetworkModel(ConstantDelay(10), loss=0.2)
     # What newcomers say is lost too: some need a while to get in.
     world = World(NODES, BrisaOptions(order="causal"), network).publish(SOURCE, 3 * START, count=30)
     world.engine.run()
@@ -218,7 +226,7 @@ def test_what_nobody_has_kept_is_said_to_be_lost_and_the_rest_is_delivered(order
     """Node 5 is cut off for longer than others keep what it lacks: it passes over that, and is not stuck."""
     options = BrisaOptions(HyParViewOptions(active=3), order=order, keep=2, buffer=2)
     world = World(6, options, can_fail=True).publish(1, START, count=12)
-    world.engine.at(START + 500, Partition(Cut(START + 500, START + 20_000, [[5]])))
+    world.engine.at(START + 500, PartitionAction(Cut(START + 500, START + 20_000, [[5]])))
     world.publish(1, START + 80_000)
     assert world.engine.run(event_limit=1_000_000) == "finished"
     group = world.brisa(5).group(0)
@@ -233,8 +241,8 @@ def test_what_nobody_has_kept_is_said_to_be_lost_and_the_rest_is_delivered(order
 def test_a_newcomer_starts_from_what_is_past_and_gets_all_that_follows() -> None:
     options = BrisaOptions(order="causal", contacts=[0, 1])
     world = World(16, options, members=range(8)).publish(3, START, count=40)
-    world.engine.at(START + 2050, Subscribe(12))
-    world.engine.at(START + 5050, Unsubscribe(12))
+    world.engine.at(START + 2050, SubscribeAction(12))
+    world.engine.at(START + 5050, UnsubscribeAction(12))
     world.engine.run()
     assert world.engine.deliveries > 8 * 40
     with pytest.raises(KeyError):
@@ -243,10 +251,10 @@ def test_a_newcomer_starts_from_what_is_past_and_gets_all_that_follows() -> None
 
 def test_a_node_that_comes_back_is_a_new_one() -> None:
     """Section 2.1: it joins again, knows nothing, and is a neighbour again before its failure was noticed."""
-    network = Network(ConstantDelay(10), detection=3000)
+    network = NetworkModel(ConstantDelay(10), detection=3000)
     world = World(16, BrisaOptions(order="fifo"), network, can_fail=True).publish(3, START, count=40)
-    world.engine.at(START + 1000, Crash(5))
-    world.engine.at(START + 1100, Restart(5))
+    world.engine.at(START + 1000, CrashAction(5))
+    world.engine.at(START + 1100, RestartAction(5))
     world.engine.run()
     assert world.brisa(5).group(0).stream(3).received.complete == 40
     assert world.brisa(5).unfinished() == 0

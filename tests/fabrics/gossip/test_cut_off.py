@@ -15,7 +15,7 @@ from antiphon.fabrics.gossip.retransmit import MOST_SOUGHT, SEARCH_HOPS, Searche
 from antiphon.fabrics.gossip.stream import Stream
 from antiphon.kernel.message import Publication
 from antiphon.orders.order import Ordered
-from antiphon.simulator.engine.actions import Crash, Partition
+from antiphon.simulator.engine.actions import CrashAction, PartitionAction
 from antiphon.simulator.network.network import Cut
 from antiphon.simulator.scenario.file import parse_scenario
 from antiphon.simulator.scenario.run import run_scenario
@@ -39,7 +39,7 @@ PUBLISHED = 100
 def cut_off(publisher: int, companion: int, options: BrisaOptions) -> World:
     """A publisher and a companion are apart from all others while it publishes; it does so again long after that."""
     world = World(NODES, options, can_fail=True).publish(publisher, CUT + 500, PUBLISHED, 90)
-    world.engine.at(CUT, Partition(Cut(CUT, HEALED, [[publisher, companion]])))
+    world.engine.at(CUT, PartitionAction(Cut(CUT, HEALED, [[publisher, companion]])))
     return world.publish(publisher, LATER).publish((publisher + 3) % NODES, LATER + 5000)
 
 
@@ -66,7 +66,7 @@ def test_passing_over_much_takes_no_longer_than_passing_over_little(publisher: i
     """Publishers wait meanwhile: nobody waits for each handful of numbers anew."""
     world = World(NODES, BrisaOptions(contacts=[0, 1, 2], keep=16, buffer=16), can_fail=True)
     world.publish(publisher, CUT + 500, 1600, 5).publish(publisher, HEALED + 5000)
-    world.engine.at(CUT, Partition(Cut(CUT, HEALED, [[publisher, 11]])))
+    world.engine.at(CUT, PartitionAction(Cut(CUT, HEALED, [[publisher, 11]])))
     world.engine.run(until=HEALED + 3 * HOPELESS * 8 * PERIOD)
     assert world.engine.lost > (NODES - 2) * 1500
     assert {int(world.brisa(node).group(0).stream(publisher).received.complete) for node in range(NODES)} == {1601}
@@ -74,7 +74,7 @@ def test_passing_over_much_takes_no_longer_than_passing_over_little(publisher: i
 
 def test_when_the_source_has_crashed_its_companion_and_the_contacts_decide() -> None:
     world = cut_off(10, 11, BrisaOptions(contacts=[0, 1, 2], keep=16, buffer=16))
-    world.engine.at(HEALED - 10, Crash(10))
+    world.engine.at(HEALED - 10, CrashAction(10))
     # Nobody publishes where nobody lives; node 11 does.
     world.publish(11, LATER - 10_000)
     assert world.engine.run(event_limit=1_000_000) == "finished"
@@ -171,7 +171,7 @@ def test_what_a_neighbour_lacks_that_goes_is_kept_for_it() -> None:
 def test_a_node_that_was_alone_for_long_enters_again() -> None:
     """After 64 attempts in 500 periods it once gave up, and was deaf and dumb after that."""
     world = World(6, BrisaOptions(contacts=[0, 1], period=300), can_fail=True).publish(1, CUT - 5000)
-    world.engine.at(CUT, Partition(Cut(CUT, CUT + 700 * 300, [[5]])))
+    world.engine.at(CUT, PartitionAction(Cut(CUT, CUT + 700 * 300, [[5]])))
     for node in range(5):
         world.publish(node, CUT + 1100 * 300)
     assert world.engine.run(event_limit=1_000_000) == "finished"
@@ -181,7 +181,7 @@ def test_a_node_that_was_alone_for_long_enters_again() -> None:
 def test_a_node_that_has_given_up_tries_again_when_its_application_publishes() -> None:
     world = World(6, BrisaOptions(contacts=[0, 1], period=300), can_fail=True).publish(1, CUT - 5000)
     healed = CUT + 20_000 * 300
-    world.engine.at(CUT, Partition(Cut(CUT, healed, [[5]])))
+    world.engine.at(CUT, PartitionAction(Cut(CUT, healed, [[5]])))
     world.publish(5, healed + 1000)
     assert world.engine.run(event_limit=1_000_000) == "finished"
     assert world.engine.deliveries == 2 * 6

@@ -14,17 +14,17 @@ from antiphon.fabrics.gossip.messages import Resent
 from antiphon.kernel import UsageError
 from antiphon.kernel.message import CAUSAL, FIFO, NONE, TOTAL, Publication, publication_key
 from antiphon.kernel.process import Environment
-from antiphon.simulator.engine.actions import Publish, Subscribe, Unsubscribe
-from antiphon.simulator.engine.engine import Application, Engine
+from antiphon.simulator.engine.actions import PublishAction, SubscribeAction, UnsubscribeAction
+from antiphon.simulator.engine.engine import Engine, SimulatedApplication
 from antiphon.simulator.network.delays import ConstantDelay, NormalDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 
 NODES = 12
 START = 10_000
 ROUND = 125
 
 
-class Heard(Application):
+class Heard(SimulatedApplication):
     """What each node delivered, in its order: source, number, order."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Topics:
 
     def __init__(
         self,
-        network: Network | None = None,
+        network: NetworkModel | None = None,
         clock: str = "logical",
         skews: tuple[int, ...] = (),
         seed: int = 1,
@@ -63,12 +63,12 @@ class Topics:
             process.begin_as_member(0)
             return process
 
-        chosen = Network(ConstantDelay(20), detection=50) if network is None else network
+        chosen = NetworkModel(ConstantDelay(20), detection=50) if network is None else network
         self.engine = Engine(NODES, chosen, build, seed, can_fail=True, application=self.heard)
 
     def publish(self, node: int, at: int, *orders: int) -> None:
         for order in orders:
-            self.engine.at(at, Publish(node, b"", 0, order))
+            self.engine.at(at, PublishAction(node, b"", 0, order))
 
     def brisa(self, node: int) -> Brisa:
         process = self.engine.nodes[node].process
@@ -76,8 +76,8 @@ class Topics:
         return process
 
 
-def lossy() -> Network:
-    return Network(NormalDelay(60.0, 30.0), loss=0.15, detection=50)
+def lossy() -> NetworkModel:
+    return NetworkModel(NormalDelay(60.0, 30.0), loss=0.15, detection=50)
 
 
 @pytest.mark.parametrize("clock", ["logical", "global"])
@@ -172,8 +172,8 @@ def test_who_comes_back_to_a_topic_goes_on_after_what_it_had_delivered() -> None
     for number in range(20):
         world.publish(number % 4, START + 200 * number, TOTAL)
     for round_trip in range(3):
-        world.engine.at(START + 500 + 1200 * round_trip, Unsubscribe(9, 0))
-        world.engine.at(START + 1100 + 1200 * round_trip, Subscribe(9, 0))
+        world.engine.at(START + 500 + 1200 * round_trip, UnsubscribeAction(9, 0))
+        world.engine.at(START + 1100 + 1200 * round_trip, SubscribeAction(9, 0))
     world.engine.run()
     first, returned = world.heard.total(0), world.heard.total(9)
     assert len(first) == 20 and returned

@@ -10,10 +10,10 @@ from antiphon.fabrics.gossip.messages import Activate, Data, Deactivate, Moved
 from antiphon.fabrics.gossip.sampling.service import SamplingMessage
 from antiphon.fabrics.gossip.trees import Trees
 from antiphon.kernel import Environment, Message, Process, RandomStream
-from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.actions import PublishAction
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import ConstantDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon_lab.protocols.gossip.processes import PROCESSES
 
 PERIOD = 1000
@@ -63,7 +63,7 @@ class Overlays:
             self.processes[int(environment.identifier)] = process
             return process
 
-        self.engine = Engine(nodes, Network(ConstantDelay(10), detection=50), build, seed, can_fail=True)
+        self.engine = Engine(nodes, NetworkModel(ConstantDelay(10), detection=50), build, seed, can_fail=True)
 
     def crash(self, nodes: Iterable[int]) -> None:
         for node in nodes:
@@ -98,7 +98,7 @@ class World:
         self,
         nodes: int,
         options: BrisaOptions,
-        network: Network | None = None,
+        network: NetworkModel | None = None,
         seed: int = 1,
         can_fail: bool = False,
         members: Iterable[int] | None = None,
@@ -116,12 +116,12 @@ class World:
                 process.begin_as_member(0)
             return process
 
-        chosen = Network(ConstantDelay(10), detection=50) if network is None else network
+        chosen = NetworkModel(ConstantDelay(10), detection=50) if network is None else network
         self.engine = Engine(nodes, chosen, build, seed, can_fail=can_fail)
 
     def publish(self, node: int, at: int, count: int = 1, gap: int = 200) -> World:
         for number in range(count):
-            self.engine.at(at + number * gap, Publish(node))
+            self.engine.at(at + number * gap, PublishAction(node))
         return self
 
     def brisa(self, node: int) -> Brisa:

@@ -15,7 +15,7 @@ from antiphon.simulator.scenario.scenario import (
     NormalLaw,
     PublishTable,
     Scenario,
-    SubscriptionTable,
+    SubscribeTable,
     TopicsTable,
 )
 
@@ -42,8 +42,8 @@ def tree(
     parents: Sequence[int] = tuple(EIGHT),
     members: Sequence[Sequence[int]] | None = None,
     network: NetworkTable = STEADY,
-    subscriptions: Sequence[SubscriptionTable] = (),
-    unsubscriptions: Sequence[SubscriptionTable] = (),
+    subscriptions: Sequence[SubscribeTable] = (),
+    unsubscriptions: Sequence[SubscribeTable] = (),
     **options: Any,
 ) -> Scenario:
     """A scenario of the broker tree; without ``members`` all brokers subscribe to one topic."""

@@ -10,7 +10,7 @@ import pytest
 from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.kernel.errors import UsageError
 from antiphon.simulator.scenario.run import Simulation, run_scenario
-from antiphon.simulator.scenario.scenario import Fault, PauseFault, PublishTable, ResumeFault, SubscriptionTable
+from antiphon.simulator.scenario.scenario import Fault, PauseFault, PublishTable, ResumeFault, SubscribeTable
 from tests.fabrics.tree.runs import EIGHT, UNSTEADY, kept, publish, run, tree
 
 ORDERS = ("none", "fifo", "causal", "total")
@@ -71,15 +71,15 @@ def test_what_all_have_is_not_kept() -> None:
 
 
 def test_who_subscribes_later_gets_what_comes_later_and_who_leaves_nothing() -> None:
-    joins = [SubscriptionTable(at=300, node=7), SubscriptionTable(at=900, node=6)]
-    leaves = [SubscriptionTable(at=1500, node=4)]
+    joins = [SubscribeTable(at=300, node=7), SubscribeTable(at=900, node=6)]
+    leaves = [SubscribeTable(at=1500, node=4)]
     publications = [publish(at, 5, ORDERS[at // 50 % 4], at % 2) for at in range(0, 3000, 50)]
     scenario = tree(publications, members=[[0, 4, 5]], subscriptions=joins, unsubscriptions=leaves, network=UNSTEADY)
     assert kept(scenario) == {}
 
 
 def test_who_needs_a_topic_no_more_stops_carrying_it() -> None:
-    scenario = tree([publish(0, 4, "causal")], members=[[0, 4]], unsubscriptions=[SubscriptionTable(at=100, node=4)])
+    scenario = tree([publish(0, 4, "causal")], members=[[0, 4]], unsubscriptions=[SubscribeTable(at=100, node=4)])
     simulation = run(scenario)
     assert not broker(simulation, 4).topics.of(0).is_carried
     assert not broker(simulation, 1).topics.of(0).is_carried

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from antiphon.simulator.scenario.scenario import PartitionFault
 from antiphon.torture.campaign import run_seeds
+from antiphon.torture.progress import LEAST_FRESH
 from antiphon.torture.schedules.tree import draw_tree_schedule
+from antiphon.torture.schedules.tree_crowded import FIRST_CROWDED
 from tests.teeth.bugs import Bug
 from tests.teeth.hunting import hunt
 
@@ -25,6 +28,29 @@ def test_no_schedule_breaks_the_tree() -> None:
     tally = run_seeds(range(SEEDS), None, "tree")
     assert tally.violations == {}, [outcome.about for outcome in tally.failing]
     assert tally.deliveries > 10_000
+
+
+def test_crowded_schedules_hold_what_they_promise() -> None:
+    """Fresh seeds draw them, one in four: newcomers that are cut off, logs, and disks with which brokers return."""
+    assert FIRST_CROWDED == LEAST_FRESH
+    drawn = [draw_tree_schedule(seed) for seed in range(LEAST_FRESH, LEAST_FRESH + 4 * SEEDS)]
+    crowded = [scenario for scenario in drawn if scenario.protocol_options["collect"] == 20]
+    assert len(crowded) > SEEDS // 8
+    joining = [scenario for scenario in crowded if scenario.absent_at_start()]
+    cut_off = [
+        fault
+        for scenario in joining
+        for fault in scenario.faults
+        if isinstance(fault, PartitionFault) and scenario.absent_at_start() & set(fault.groups[0])
+    ]
+    assert cut_off and any(fault.one_way for fault in cut_off)
+    assert any(scenario.protocol_options.get("absence") == 500 for scenario in crowded)
+    assert any(scenario.protocol_options.get("disk") for scenario in crowded)
+
+
+def test_no_fresh_schedule_breaks_the_tree() -> None:
+    tally = run_seeds(range(LEAST_FRESH, LEAST_FRESH + SEEDS), None, "tree")
+    assert tally.violations == {}, [outcome.about for outcome in tally.failing]
 
 
 def defect(name: str, part: str, old: str, new: str) -> Bug:

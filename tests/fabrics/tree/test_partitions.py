@@ -12,7 +12,7 @@ import pytest
 from antiphon.kernel.message import CAUSAL, FIFO, NONE, TOTAL
 from antiphon.simulator.scenario.file import parse_scenario
 from antiphon.simulator.scenario.run import Simulation
-from antiphon.simulator.scenario.scenario import Fault, JoinFault, PartitionFault, PublishTable, SubscriptionTable
+from antiphon.simulator.scenario.scenario import Fault, JoinFault, PartitionFault, PublishTable, SubscribeTable
 from tests.fabrics.tree.runs import EIGHT, UNSTEADY, crash, kept, publish, run, run_until, tree
 from tests.fabrics.tree.test_repair import check_tree, living, shape, traffic
 
@@ -117,7 +117,7 @@ def overlay_epoch(simulation: Simulation, broker: int) -> int:
 
 def test_a_topic_that_begins_on_both_sides_is_one_afterwards() -> None:
     """Nobody on either side knows of the other's subscribers."""
-    subscriptions = [SubscriptionTable(at=4000, node=node) for node in (2, 3)]
+    subscriptions = [SubscribeTable(at=4000, node=node) for node in (2, 3)]
     said = [publish(5000 + 10 * number, node, "causal") for number in range(5) for node in (2, 3)]
     said += [publish(60_000, 2, "total"), publish(60_000, 3, "total")]
     scenario = tree(said, [cut(1000, 20_000, *MINORITY)], members=[[]], subscriptions=subscriptions, quorum=True)

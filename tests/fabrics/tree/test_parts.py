@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from antiphon.fabrics.tree.attachment import Attachment, AttachmentEvents
+from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.fabrics.tree.durable_state import NUMBERS, DurableState, origin_of
 from antiphon.fabrics.tree.messages import (
     DATA,
@@ -31,7 +32,7 @@ from antiphon.fabrics.tree.stability import Retention, Stability, StabilityEvent
 from antiphon.fabrics.tree.streams import StreamEvents, Streams
 from antiphon.fabrics.tree.topic import Topic
 from antiphon.fabrics.tree.topic_table import TopicTable
-from antiphon.fabrics.tree.topology import Overlay
+from antiphon.fabrics.tree.topology import Overlay, overlay_of_newcomer
 from antiphon.fabrics.tree.view import TreeView
 from antiphon.kernel.message import CAUSAL, Keyed, Message
 from antiphon.kernel.process import Environment
@@ -48,6 +49,7 @@ class Notebook(Environment):
         self.sent: list[tuple[int, Message]] = []
         self.timers: list[int] = []
         self.written: list[Message] = []
+        self.subscriptions: list[int] = []
         self._journal = journal
 
     def send(self, destination: int, message: Message) -> None:
@@ -68,6 +70,15 @@ class Notebook(Environment):
 
     def sync(self) -> bool:
         return False
+
+    def now(self) -> int:
+        return 0
+
+    def watch(self, peer: int) -> None:
+        pass
+
+    def subscribed(self, topic: int) -> None:
+        self.subscriptions.append(int(topic))
 
     def take(self) -> list[tuple[int, str]]:
         """To whom what was sent since the last time."""
@@ -143,6 +154,19 @@ def test_the_first_successor_that_lives_becomes_the_root() -> None:
     assert (view.is_root, view.is_complete, told.events, world.sent) == (True, False, ["became_root"], [])
 
 
+def test_if_all_successors_are_gone_a_broker_leads_unless_it_is_a_newcomer() -> None:
+    """Both have heard of a tree that holds broker 9 only."""
+    later = Overlay(5, 9, {9: -1})
+    for overlay, events in ((OVERLAY, ["became_root"]), (overlay_of_newcomer(2, [9]), [])):
+        told = Told()
+        view = TreeView(2, TreeOptions(quorum=True), overlay, None)
+        view.parent = -1
+        view.learn(later, later.council, 5)
+        view.dead.update(range(10))
+        ParentSearch(Notebook(2), TreeOptions(quorum=True), view, told).begin()
+        assert (told.events, view.is_root) == (events, bool(events))
+
+
 # The links to neighbours.
 
 
@@ -202,6 +226,9 @@ class Epochs(RootEvents):
     def parent_gone(self) -> None:
         self.events.append("parent_gone")
 
+    def begins_epoch(self) -> None:
+        pass
+
     def began_epoch(self) -> None:
         self.events.append("began_epoch")
 
@@ -247,6 +274,31 @@ def test_only_the_parent_installs_an_epoch() -> None:
     assert view.epoch == 1
     root.receive_install(1, Install(later))
     assert (view.epoch, epochs.events) == (2, ["began_epoch"])
+
+
+def test_an_epoch_counts_for_those_whom_the_root_has_in_its_tree_where_they_are() -> None:
+    """Broker 9 has found a place below 4, and the root has not heard of that yet: neither of 4, which came before."""
+    world, view, root, epochs = root_of(4)
+    view.children[9] = {}
+    root.receive_install(1, Install(Overlay(2, 0, {**OVERLAY.parents, 4: 2})))
+    assert (view.epoch, epochs.events, world.sent) == (1, [], [])
+    root.receive_install(1, Install(Overlay(2, 0, dict(OVERLAY.parents))))
+    assert (view.epoch, epochs.events, world.sent) == (2, ["began_epoch"], [])
+    root.receive_install(1, Install(Overlay(3, 0, {**OVERLAY.parents, 9: 4})))
+    assert world.take() == [(9, "Install")]
+
+
+def test_what_a_broker_knows_of_others_goes_where_it_goes() -> None:
+    """A root gives way to another one that has not heard of 8, which joined here, nor of 9, which came later."""
+    options = TreeOptions(quorum=True)
+    view = TreeView(1, options, OVERLAY, None)
+    view.begin_epoch(Overlay(5, 1, {1: -1, 8: 1}, [*range(2, 8), 0], can_order=False))
+    view.learn(Overlay(4, 1, {1: -1}, [9], can_order=False), view.council, 5)
+    view.learn(OVERLAY, view.council, 1)
+    assert view.overlay is OVERLAY
+    assert view.testimony().absent == [8, 9]
+    view.begin_epoch(Overlay(6, 0, OVERLAY.parents))
+    assert view.testimony().absent == [9], "8 was given up, and the root may not have heard of 9"
 
 
 # Streams, and what all have got.
@@ -322,6 +374,77 @@ def test_items_are_kept_until_all_have_reported_them() -> None:
     stable = world.sent[-1][1]
     assert isinstance(stable, Stable) and stable.frontiers == {0: {0: 1}}
     assert ([int(item.number) for item in topic.items], forgot.topics) == ([2], [topic])
+
+
+def test_only_those_who_were_asked_hear_what_all_have_got() -> None:
+    """A new child may have children that lack it, of whom the root has not heard."""
+    world = Notebook(0)
+    view, durable = TreeView(0, TreeOptions(), OVERLAY, None), DurableState(world)
+    topics = TopicTable(0, durable)
+    stability = Stability(world, TreeOptions(), view, topics, durable, Forgot())
+    topic = topics.of(0)
+    topic.is_carried = True
+    stability.keep(topic, item_of(0, 1))
+    stability.start_round()
+    view.children[9] = None
+    for child in (1, 2, 3):
+        stability.receive_report(child, Report(child, 1, 1, {}))
+    assert [told for told in world.take() if told[1] == "Stable"] == [(1, "Stable"), (2, "Stable"), (3, "Stable")]
+
+
+def test_nothing_is_forgotten_before_it_has_come() -> None:
+    topic = Topic(0, 1)
+    topic.take(item_of(4, 1))
+    topic.forget({4: 2})
+    assert ([int(item.number) for item in topic.items], topic.base) == ([1], {})
+    topic.take(item_of(4, 2))
+    topic.forget({4: 2})
+    assert (topic.items, topic.base) == ([], {4: 2})
+
+
+class Impatient(Handled):
+    """Leaves a topic as soon as nobody needs it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.streams: Streams | None = None
+
+    def skipped(self, topic: Topic) -> None:
+        assert self.streams is not None
+        self.streams.leave_if_idle(topic)
+
+    def joined(self) -> None:
+        pass
+
+
+def test_a_topic_is_left_when_the_answer_of_the_parent_has_been_dealt_with() -> None:
+    """Else the broker carries a topic of which its parent thinks that it has left it."""
+    world, handled = Notebook(1), Impatient()
+    view, durable = TreeView(1, TreeOptions(), OVERLAY, None), DurableState(world)
+    topics = TopicTable(1, durable)
+    streams = Streams(world, view, topics, durable, Kept(), handled)
+    handled.streams = streams
+    streams.begin(0, False, [])
+    streams.parent_gone()
+    assert [join.topic for join in streams.joins()] == [0]
+    streams.receive_joined(0, Joined(0, {4: 1}, {4: 1}, {}, [], [], True, False))
+    assert (world.take(), topics.of(0).is_carried) == ([(0, "Leave")], False)
+
+
+# What the application asks for.
+
+
+def test_a_subscription_takes_effect_when_the_root_counts_the_broker() -> None:
+    """For a broker of which the root has not heard nobody keeps anything."""
+    world = Notebook(9)
+    broker = TreeBroker(world, TreeOptions(quorum=True), overlay_of_newcomer(9, [0]))
+    broker.subscribe(0)
+    broker.start()
+    broker.receive(0, ParentAnswer(9, 1, True, [], OVERLAY))
+    broker.receive(0, Joined(0, {}, {}, {}, [], [], True, False))
+    assert (broker.topics.of(0).is_carried, world.subscriptions) == (True, [])
+    broker.receive(0, Install(Overlay(2, 0, {**OVERLAY.parents, 9: 0})))
+    assert world.subscriptions == [0]
 
 
 # What outlives a crash.

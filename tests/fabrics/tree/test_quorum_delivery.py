@@ -141,3 +141,10 @@ def test_only_what_was_with_somebody_who_is_left_out_too_early_is_excepted(
     words += [one for node in range(3) for one in word(later_at, node, 2, "012" if node == 0 else "")]
     table = pa.Table.from_pylist(deliveries(*nodes))
     assert bool(apart_by(words, table)) == expected
+
+
+def test_a_newcomer_that_stood_still_is_left_out_although_it_says_so_only_later() -> None:
+    """It begins the epoch that the root had begun with it after the next one, without it, is in force."""
+    words = [*word(0, 0, 1, "0"), *word(1, 0, 2, "03"), *word(2, 0, 3, "0"), *word(3, 3, 2)]
+    rows = [{**row, "event": "other"} for row in deliveries(0, 0, 0)]
+    assert apart_by(words, pa.Table.from_pylist([*rows, *deliveries(3, 0)])) == {(0, 3, 1)}

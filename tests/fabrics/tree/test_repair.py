@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from antiphon.fabrics.tree.broker import TreeBroker
-from antiphon.simulator.scenario.file import load_scenario
-from antiphon.simulator.scenario.run import Simulation, run_scenario
-from antiphon.simulator.scenario.scenario import MatrixLaw, NetworkTable, NormalLaw, PublishTable, SubscriptionTable
+from antiphon.simulator.scenario.run import Simulation
+from antiphon.simulator.scenario.scenario import MatrixLaw, NetworkTable, NormalLaw, PublishTable, SubscribeTable
 from tests.fabrics.tree.runs import EIGHT, UNSTEADY, crash, kept, publish, run, tree
 
 ORDERS = ("none", "fifo", "causal", "total")
@@ -124,7 +121,7 @@ def test_the_last_broker_goes_on_alone() -> None:
 
 
 def test_who_subscribes_while_the_tree_is_repaired_gets_what_comes_later() -> None:
-    joins = [SubscriptionTable(at=at, node=node) for node, at in ((4, 2900), (5, 3100), (6, 3400))]
+    joins = [SubscribeTable(at=at, node=node) for node, at in ((4, 2900), (5, 3100), (6, 3400))]
     publications = [one for one in traffic() if one.node in (1, 2, 7)]
     scenario = tree(publications, [crash(3000, 0, 3)], members=[[0, 1, 2, 3, 7]], subscriptions=joins, network=UNSTEADY)
     assert kept(scenario) == {}
@@ -163,13 +160,3 @@ def test_the_root_learns_where_those_are_of_whom_it_heard_two_things() -> None:
     simulation = run(tree(said, failures, parents, [[5]], network, total_degree=3, patience=100))
     check_tree(shape(simulation))
     assert simulation.stuck() == 0
-
-
-def test_nobody_begins_at_a_broker_to_which_old_publications_are_still_to_come() -> None:
-    """Found by the campaign: a subscriber published, and then got total publications of long ago about the same key.
-
-    Its broker had begun to carry the topic for another child, which had not sent yet what it kept.
-    """
-    result = run_scenario(load_scenario(Path(__file__).with_name("late_history.toml")))
-    assert result.violations is not None and not any(result.violations.values()), result.judgement
-    assert result.stopped == "finished"

@@ -6,10 +6,10 @@ import pytest
 
 import antiphon
 from antiphon.node.settings import Settings
-from antiphon_lab.bench.live_detection import Run, Task, Traffic, default_row, diagnosis_row, run_once
+from antiphon_lab.bench.live_detection import DetectionTask, Run, Traffic, default_row, diagnosis_row, run_once
 
 NODES = 4
-TASK = Task(Settings(lost_seconds=0.8), NODES, 200_000, 150_000, False)
+TASK = DetectionTask(Settings(lost_seconds=0.8), NODES, 200_000, 150_000, False)
 
 
 @pytest.mark.parametrize("fault", ["kill", "stop"])

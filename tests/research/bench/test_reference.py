@@ -8,11 +8,17 @@ import msgspec
 import pytest
 
 from antiphon.kernel.errors import UsageError
-from antiphon_lab.bench.reference import Measurement, peak_memory_bytes, run_reference, run_whole_protocol, start_ticks
+from antiphon_lab.bench.reference import (
+    ReferenceMeasurement,
+    peak_memory_bytes,
+    run_reference,
+    run_whole_protocol,
+    start_ticks,
+)
 from antiphon_lab.bench.simpy_rival import run_rival
 
 
-def figures(measurement: Measurement) -> tuple[int, int, int, int]:
+def figures(measurement: ReferenceMeasurement) -> tuple[int, int, int, int]:
     return measurement.events, measurement.sum_latency, measurement.max_latency, measurement.end_time
 
 
@@ -62,7 +68,7 @@ def test_fewer_publishers_and_any_number_of_nodes() -> None:
 
 
 def test_rates_and_means_follow_from_the_counts() -> None:
-    measurement = Measurement.of_run(4, 1, 28, 12, 2400, 300, 900, (10.0, 10.5, 12.5))
+    measurement = ReferenceMeasurement.of_run(4, 1, 28, 12, 2400, 300, 900, (10.0, 10.5, 12.5))
     assert (measurement.setup_seconds, measurement.seconds) == (0.5, 2.0)
     assert (measurement.events_per_second, measurement.mean_latency) == (14.0, 200.0)
 

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from antiphon.cli import output
-from antiphon_lab.bench.topics_bench import GOALS, Line, line_of, measure_topics
+from antiphon_lab.bench.topics_bench import GOALS, TopicsLine, line_of, measure_topics
 from antiphon_lab.cli import bench_topics
 from tests.spark.nodes import Nodes
 
@@ -30,7 +30,7 @@ def test_topics_beside_parquet(spark: SparkSession, nodes: Nodes, tmp_path: Path
 
 
 def test_the_fastest_round_counts() -> None:
-    assert line_of("topic, read", 100, [2.0, 0.5, 4.0]) == Line(
+    assert line_of("topic, read", 100, [2.0, 0.5, 4.0]) == TopicsLine(
         name="topic, read", rows=100, seconds=0.5, rows_per_second=200.0, rounds_seconds=[2.0, 0.5, 4.0], goal=500_000
     )
 

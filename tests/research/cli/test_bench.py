@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from antiphon.kernel.errors import PeerError, UsageError
-from antiphon_lab.bench.reference import Measurement
+from antiphon_lab.bench.reference import ReferenceMeasurement
 from antiphon_lab.cli import bench
 from antiphon_lab.cli.bench import Line, default_lines, show_ratio
 from tests.cli.conftest import Command
@@ -163,7 +163,7 @@ def test_a_run_that_dies_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_ratio_is_printed_of_different_work() -> None:
-    ours = Measurement.of_run(4, 1, 28, 12, 2400, 300, 900, (0.0, 0.5, 2.5))
+    ours = ReferenceMeasurement.of_run(4, 1, 28, 12, 2400, 300, 900, (0.0, 0.5, 2.5))
     theirs = msgspec.structs.replace(ours, sum_latency=2401)
     with pytest.raises(PeerError, match="disagree about the workload at 4 nodes"):
         show_ratio(ours, theirs)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from antiphon_lab.bench.peers.contender import Contender
-from antiphon_lab.bench.peers.measure import Plan
+from antiphon_lab.bench.peers.measure import MeasurePlan
 from antiphon_lab.bench.peers.registry import CONTENDERS
 from antiphon_lab.bench.peers.report import Figures, Ratio, RoundFigures, latency_of, throughput_of
 from antiphon_lab.bench.peers.workload import Workload
@@ -18,10 +18,10 @@ from tests.cli.conftest import Command
 QUICK = ("--workload", "1-to-2", "--payload", "64", "--messages", "500", "--rounds", "1", "--no-latency")
 
 
-def pretend(speeds: dict[str, int], seen: list[tuple[str, str, int, Plan]]) -> object:
+def pretend(speeds: dict[str, int], seen: list[tuple[str, str, int, MeasurePlan]]) -> object:
     """In the place of a measurement, which takes its time."""
 
-    def measured(contender: Contender, workload: Workload, plan: Plan) -> Figures:
+    def measured(contender: Contender, workload: Workload, plan: MeasurePlan) -> Figures:
         seen.append((contender.name, workload.name, workload.payload_bytes, plan))
         if contender.name not in speeds:
             return Figures.failed(contender.name, workload, 0.5, "it fell")
@@ -67,14 +67,14 @@ def test_a_person_reads_a_table_with_ratios(command: Command, monkeypatch: pytes
 def test_contenders_take_turns_under_every_workload_and_payload(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[tuple[str, str, int, Plan]] = []
+    seen: list[tuple[str, str, int, MeasurePlan]] = []
     monkeypatch.setattr(bench_peers, "measure", pretend(dict.fromkeys(CONTENDERS, 100), seen))
     assert command("bench", "peers", "--json", "--seconds", "1.5", "--messages", "7").code == 0
     assert [name for name, *_ in seen[:7]] == list(CONTENDERS)
     assert list(dict.fromkeys((workload, size) for _, workload, size, _ in seen)) == [
         (workload, size) for size in (100, 1024) for workload in ("1-to-1", "1-to-7", "7-to-7")
     ]
-    assert {plan for *_, plan in seen} == {Plan(7, 1.5, 3, 1.5)}
+    assert {plan for *_, plan in seen} == {MeasurePlan(7, 1.5, 3, 1.5)}
 
 
 @pytest.mark.usefixtures("everybody_is_here")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.pipeline.attempts import LOCK
+from antiphon.pipeline.atomic_output import LOCK
 from tests.cli.conftest import Command
 from tests.research.report.markup import parsed
 

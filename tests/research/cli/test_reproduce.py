@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from antiphon_lab.experiments.vcube.broadcasts import Broadcasts
+from antiphon_lab.experiments.vcube.broadcasts import BroadcastCase
 from antiphon_lab.experiments.vcube.one_tree import FIG_2_9
 from antiphon_lab.experiments.vcube.several_publishers import FIG_5_8B
 from antiphon_lab.reproduction import registry
@@ -209,7 +209,7 @@ def test_a_place_that_is_a_file(command: Command, tmp_path: Path) -> None:
     assert "cannot write to reproduced" in called.complained
 
 
-def fails(case: Broadcasts, seed: int) -> float:
+def fails(case: BroadcastCase, seed: int) -> float:
     raise ZeroDivisionError("planted")
 
 

@@ -21,7 +21,7 @@ from antiphon_lab.experiments.aggregation.model import (
     TIMER,
     TOPIC,
     TOPIC_AGGREGATION,
-    Broadcasts,
+    AggregationCase,
     measure,
     start_times,
     travel,
@@ -35,7 +35,7 @@ EXPERIMENTS = (TABLE_4_1, TABLE_4_2, TABLE_4_3, FIG_4_3, FIG_4_4, FIG_4_5, FIG_4
 
 
 def test_without_aggregation_there_is_a_packet_per_message_and_edge() -> None:
-    found = measure(Broadcasts(16, NO_AGGREGATION), 1)
+    found = measure(AggregationCase(16, NO_AGGREGATION), 1)
     assert (found.packets, found.aggregated, found.reduction_percent(16)) == (240, 0, 0)
     assert found.by_bytes.sum() == 240
     # 20 of header, 2 of source, 50 of payload and 4 for each entry; each message travels over 15 edges.
@@ -43,7 +43,7 @@ def test_without_aggregation_there_is_a_packet_per_message_and_edge() -> None:
 
 
 def test_with_aggregation_every_message_still_travels_over_every_edge() -> None:
-    found = measure(Broadcasts(64), 1)
+    found = measure(AggregationCase(64), 1)
     counts = found.by_publications
     assert counts @ np.arange(len(counts)) == 64 * 63
     assert found.packets == counts.sum() < 64 * 63
@@ -52,7 +52,7 @@ def test_with_aggregation_every_message_still_travels_over_every_edge() -> None:
 
 @pytest.mark.parametrize("protocol", [AGGREGATION, NO_AGGREGATION, SINGLE_TREE, TIMER, HYBRID, TOPIC_AGGREGATION])
 def test_nothing_is_delivered_before_it_is_received_and_pending_is_counted_per_node(protocol: str) -> None:
-    run = travel(Broadcasts(16, protocol, timer_ticks=20), 3)
+    run = travel(AggregationCase(16, protocol, timer_ticks=20), 3)
     elsewhere = ~np.eye(16, dtype=bool)
     assert (run.delivered >= run.received)[elsewhere].all()
     assert (run.received > run.starts[:, None])[elsewhere].all()
@@ -64,7 +64,9 @@ def test_nothing_is_delivered_before_it_is_received_and_pending_is_counted_per_n
 
 
 def test_pairs_share_their_start_times_and_the_delays_of_what_leaves_at_the_same_time() -> None:
-    together, alone = (travel(Broadcasts(16, protocol, paired=True), 5) for protocol in (AGGREGATION, NO_AGGREGATION))
+    together, alone = (
+        travel(AggregationCase(16, protocol, paired=True), 5) for protocol in (AGGREGATION, NO_AGGREGATION)
+    )
     assert (together.starts == alone.starts).all()
     # The first message of all meets nobody on its way to the neighbours of its source.
     first = int(together.starts.argmin())
@@ -75,7 +77,7 @@ def test_pairs_share_their_start_times_and_the_delays_of_what_leaves_at_the_same
 def test_on_barriers_it_saves_about_what_it_saves_on_vectors_and_riders_save_more() -> None:
     """Pairs that meet the same delays; without holding back VCube-PS sends a packet per message and edge."""
     vectors, barriers, one_by_one, riders = (
-        measure(Broadcasts(64, protocol, paired=True), 1)
+        measure(AggregationCase(64, protocol, paired=True), 1)
         for protocol in (AGGREGATION, TOPIC_AGGREGATION, TOPIC, RIDE_ALONG)
     )
     assert one_by_one.packets == one_by_one.answers == 64 * 63
@@ -87,13 +89,13 @@ def test_on_barriers_it_saves_about_what_it_saves_on_vectors_and_riders_save_mor
 
 def test_where_links_keep_their_delays_pairs_are_delivered_at_the_same_time() -> None:
     """Figure 4.5: the text finds deliveries of pairs equal; only output queues can make a difference here."""
-    together, alone = (travel(Broadcasts(32, protocol, FIXED), 2) for protocol in (AGGREGATION, NO_AGGREGATION))
+    together, alone = (travel(AggregationCase(32, protocol, FIXED), 2) for protocol in (AGGREGATION, NO_AGGREGATION))
     assert together.engine.sent < alone.engine.sent
     assert abs(together.delivered - alone.delivered).mean() < 1
 
 
 def test_literal_start_times_are_poisson_variables() -> None:
-    times = np.array(start_times(Broadcasts(1024, starts=LITERAL), 1))
+    times = np.array(start_times(AggregationCase(1024, starts=LITERAL), 1))
     assert abs(times.mean() - 1000) < 5
     assert abs(times.std() - 1000**0.5) < 3
 

@@ -19,9 +19,9 @@ from antiphon_lab.experiments.ginger.bank import (
     TRANSFER,
     WITHDRAW,
     Bank,
+    BankOperation,
     Customers,
     Kind,
-    Operation,
     decode,
     encode,
 )
@@ -54,11 +54,11 @@ def run_of(seed: int, *crashes: tuple[int, int], orders: Mapping[Kind, int] = OR
 
 def test_a_bank_does_what_is_asked() -> None:
     bank = Bank(2, opening_cents=1000)
-    assert bank.apply(Operation(GET_BALANCE, 0)) == 1000
-    assert bank.apply(Operation(DEPOSIT, 0, 250)) == 250
-    assert bank.apply(Operation(WITHDRAW, 0, 50)) == 50
-    assert bank.apply(Operation(TRANSFER, 0, 1200, 1)) == 1200
-    assert bank.apply(Operation(APPLY_INTEREST, 1)) == 22
+    assert bank.apply(BankOperation(GET_BALANCE, 0)) == 1000
+    assert bank.apply(BankOperation(DEPOSIT, 0, 250)) == 250
+    assert bank.apply(BankOperation(WITHDRAW, 0, 50)) == 50
+    assert bank.apply(BankOperation(TRANSFER, 0, 1200, 1)) == 1200
+    assert bank.apply(BankOperation(APPLY_INTEREST, 1)) == 22
     assert bank.balances == [0, 2222]
     assert bank.lowest_cents == 0
 
@@ -66,21 +66,21 @@ def test_a_bank_does_what_is_asked() -> None:
 @pytest.mark.parametrize("kind", [WITHDRAW, TRANSFER])
 def test_what_would_go_below_zero_is_refused(kind: Kind) -> None:
     bank = Bank(2, opening_cents=100)
-    assert bank.apply(Operation(kind, 0, 101, 1)) is None
+    assert bank.apply(BankOperation(kind, 0, 101, 1)) is None
     assert bank.balances == [100, 100]
 
 
 def test_a_transfer_to_the_same_account_changes_nothing() -> None:
     bank = Bank(1, opening_cents=100)
-    assert bank.apply(Operation(TRANSFER, 0, 60, 0)) == 60
+    assert bank.apply(BankOperation(TRANSFER, 0, 60, 0)) == 60
     assert bank.balances == [100]
 
 
 def test_operations_are_about_their_accounts() -> None:
-    assert Operation(TRANSFER, 7, 1, 3).keys() == [3, 7]
-    assert Operation(TRANSFER, 7, 1, 7).keys() == [7]
-    assert Operation(DEPOSIT, 7, 1).keys() == [7]
-    for operation in (Operation(TRANSFER, 7, 1, 3), Operation(GET_BALANCE, 2)):
+    assert BankOperation(TRANSFER, 7, 1, 3).keys() == [3, 7]
+    assert BankOperation(TRANSFER, 7, 1, 7).keys() == [7]
+    assert BankOperation(DEPOSIT, 7, 1).keys() == [7]
+    for operation in (BankOperation(TRANSFER, 7, 1, 3), BankOperation(GET_BALANCE, 2)):
         assert decode(encode(operation)) == operation
 
 

@@ -23,7 +23,7 @@ from antiphon_lab.experiments.vcube.improvements import (
     AS_PUBLISHED,
     BURST,
     Burst,
-    Churn,
+    ChurnTrial,
     Joining,
     Measured,
     Spreading,
@@ -129,13 +129,13 @@ def test_a_directory_makes_the_cost_depend_on_the_topic_and_not_on_the_system() 
 @pytest.mark.parametrize("system", [REPAIRED, REPAIRED_DIRECTORY], ids=lambda system: system.name)
 def test_repaired_nothing_is_lost_and_nobody_is_stuck(system: System) -> None:
     for seed in range(6):
-        found = Churn(system, 32).measure(seed)
+        found = ChurnTrial(system, 32).measure(seed)
         assert {found[name] for name in ("lost", "early", "disordered", "stuck")} == {0}
 
 
 def test_as_published_churn_loses_publications_and_leaves_more_behind() -> None:
     for seed in SEEDS:
-        published, repaired = (Churn(one, 64).measure(seed) for one in (AS_PUBLISHED, REPAIRED))
+        published, repaired = (ChurnTrial(one, 64).measure(seed) for one in (AS_PUBLISHED, REPAIRED))
         assert published["lost"] > 0
         assert published["stuck"] > 0
         assert published["remembered"] > 10 * repaired["remembered"]
@@ -184,8 +184,8 @@ def test_ratios_are_taken_pair_by_pair() -> None:
 
 
 def test_what_grows_with_the_square_of_the_size_is_left_to_full_runs() -> None:
-    assert max(case.nodes for case in cases(BETTER.default) if isinstance(case, Churn | Burst)) == 256
-    assert max(case.nodes for case in cases(BETTER.full) if isinstance(case, Churn | Burst)) == 1024
+    assert max(case.nodes for case in cases(BETTER.default) if isinstance(case, ChurnTrial | Burst)) == 256
+    assert max(case.nodes for case in cases(BETTER.full) if isinstance(case, ChurnTrial | Burst)) == 1024
     assert max(case.nodes for case in cases(BETTER.full)) == 4096
 
 

@@ -12,20 +12,10 @@ from antiphon.kernel.message import FIFO
 from antiphon.kernel.randomness import RandomStream
 from antiphon.orders.fifo import NO_DEPENDENCIES
 from antiphon.orders.order import Ordered
-from antiphon_lab.experiments.brisa.churn import CHURN_MINUTES, ChurnCase
+from antiphon_lab.experiments.brisa.churn import CHURN_MINUTES, BrisaChurnCase
 from antiphon_lab.experiments.brisa.churn import measure as measure_churn
-from antiphon_lab.experiments.brisa.model import (
-    CONSTRUCTION,
-    NODE_BYTES,
-    Stream,
-    depths,
-    hops_from,
-    measure,
-    ping_ms,
-    places,
-    published,
-    size_of,
-)
+from antiphon_lab.experiments.brisa.hops import NODE_BYTES, ping_ms, places, size_of
+from antiphon_lab.experiments.brisa.model import CONSTRUCTION, StreamCase, depths, hops_from, measure, published
 from antiphon_lab.experiments.brisa.structure import FIG_4_9
 
 NODES = 48
@@ -34,7 +24,7 @@ MESSAGES = 30
 
 def test_a_flood_crosses_each_link_twice_but_for_those_of_its_tree() -> None:
     """Mean duplicates are the mean degree less two (section 4.2.1, Figure 4.3)."""
-    found = measure(Stream(NODES, MESSAGES, parents=0), 1)
+    found = measure(StreamCase(NODES, MESSAGES, parents=0), 1)
     assert found.missing == 0
     assert found.last_links > 0
     assert found.last_duplicates == found.last_links - 2 * (NODES - 1)
@@ -43,7 +33,7 @@ def test_a_flood_crosses_each_link_twice_but_for_those_of_its_tree() -> None:
 @pytest.mark.parametrize(("view", "seed"), [(4, 1), (8, 2)])
 def test_a_tree_gives_one_copy_to_everybody(view: int, seed: int) -> None:
     """Section 4.3.2: exactly one copy of each message, once the first have built the tree."""
-    found = measure(Stream(NODES, MESSAGES, view), seed)
+    found = measure(StreamCase(NODES, MESSAGES, view), seed)
     assert found.missing == 0
     assert found.is_steady
     assert found.active_links == NODES - 1
@@ -56,7 +46,7 @@ def test_a_tree_gives_one_copy_to_everybody(view: int, seed: int) -> None:
 
 def test_in_a_graph_everybody_who_can_has_two_parents() -> None:
     """Section 4.2.7: two copies, but for those near the source."""
-    found = measure(Stream(NODES, MESSAGES, 4, parents=2), 3)
+    found = measure(StreamCase(NODES, MESSAGES, 4, parents=2), 3)
     assert found.missing == 0
     assert found.unserved == 0
     assert (found.depth >= 0).all(), "no cycle"
@@ -66,7 +56,7 @@ def test_in_a_graph_everybody_who_can_has_two_parents() -> None:
 
 def test_each_of_several_trees_reaches_everybody() -> None:
     """Section 4.2.8."""
-    found = measure(Stream(NODES, MESSAGES, 8, trees=4), 4)
+    found = measure(StreamCase(NODES, MESSAGES, 8, trees=4), 4)
     assert found.missing == 0
     assert found.children.sum(axis=1).tolist() == [NODES - 1] * 4
     assert len({tuple(row) for row in found.children.tolist()}) == 4, "each tree is another one"
@@ -100,7 +90,7 @@ def test_pings_have_the_published_percentiles_and_mean() -> None:
 
 def test_nobody_who_stays_misses_anything_under_churn() -> None:
     """Section 4.3.3: quick recovery of parents lets processes recover what they missed."""
-    found = measure_churn(ChurnCase(32, 5, 1), 1)
+    found = measure_churn(BrisaChurnCase(32, 5, 1), 1)
     assert (found.missing, found.left_out) == (0, 0)
     assert found.parents_failed == found.orphaned_by_failure, "with one parent every loss makes an orphan"
     assert found.parents_lost >= found.parents_failed - 1

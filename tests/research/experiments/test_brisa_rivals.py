@@ -7,15 +7,8 @@ import pytest
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon_lab.experiments.brisa.model import (
-    CLUSTER,
-    HEADER_BYTES,
-    NODE_BYTES,
-    NUMBER_BYTES,
-    PLANETLAB,
-    Growth,
-    published,
-)
+from antiphon_lab.experiments.brisa.hops import CLUSTER, HEADER_BYTES, NODE_BYTES, NUMBER_BYTES, PLANETLAB
+from antiphon_lab.experiments.brisa.model import Growth, published
 from antiphon_lab.experiments.brisa.rivals import (
     BRISA,
     PLUMTREE,
@@ -27,7 +20,12 @@ from antiphon_lab.experiments.brisa.rivals import (
     RivalRun,
     rival_size_of,
 )
-from antiphon_lab.experiments.brisa.rivals_figures import Cost, measure_construction, measure_cost, payload_share
+from antiphon_lab.experiments.brisa.rivals_figures import (
+    ReceptionCost,
+    measure_construction,
+    measure_cost,
+    payload_share,
+)
 from antiphon_lab.experiments.brisa.rivals_hosts import Host, HostCase
 from antiphon_lab.experiments.brisa.rivals_hosts import measure as measure_hosts
 from antiphon_lab.experiments.brisa.rivals_recovery import Recovery, RecoveryCase, pooled
@@ -58,7 +56,7 @@ def test_trees_carry_one_copy_and_rumours_as_many_as_the_fanout() -> None:
 
 
 def test_payload_is_added_to_what_a_run_costs_without() -> None:
-    cost = Cost(stabilising_bytes=1000, streaming_bytes=3000, copies=2, counted=10, missing=0)
+    cost = ReceptionCost(stabilising_bytes=1000, streaming_bytes=3000, copies=2, counted=10, missing=0)
     assert cost.megabytes(0) == pytest.approx(0.004)
     assert cost.megabytes(1) == pytest.approx(0.024)
     assert payload_share(cost, 1) == pytest.approx(100 * 20 / 24)

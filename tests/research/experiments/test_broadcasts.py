@@ -11,7 +11,7 @@ from antiphon_lab.experiments.vcube.broadcasts import (
     MANY_TREES,
     ONE_TREE,
     WINDOW_TICKS,
-    Broadcasts,
+    BroadcastCase,
     hop_ticks,
     latency_of,
     root_of,
@@ -35,7 +35,7 @@ def lonely_latencies(node: int, dimension: int, propagation: int, largest_first:
 @pytest.mark.parametrize("largest_first", [False, True])
 @pytest.mark.parametrize("propagation", [100, 1000])
 def test_one_publisher_alone(propagation: int, largest_first: bool) -> None:
-    case = Broadcasts(MANY_TREES, 64, 1, propagation, largest_first=largest_first)
+    case = BroadcastCase(MANY_TREES, 64, 1, propagation, largest_first=largest_first)
     latencies = lonely_latencies(0, 6, propagation, largest_first)
     assert len(latencies) == 64
     assert latency_of(case, 1) == pytest.approx(sum(latencies.values()) / 63)
@@ -44,7 +44,7 @@ def test_one_publisher_alone(propagation: int, largest_first: bool) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_one_publisher_alone_over_one_tree_takes_the_hop_to_the_root_more(seed: int) -> None:
-    case = Broadcasts(ONE_TREE, 64, 1, 100)
+    case = BroadcastCase(ONE_TREE, 64, 1, 100)
     (publication,) = plan(scenario_of(case, seed))
     root = root_of(case, seed)
     assert root not in (None, publication.node)
@@ -59,7 +59,7 @@ def test_one_publisher_alone_over_one_tree_takes_the_hop_to_the_root_more(seed: 
 @pytest.mark.parametrize("percent", [25, 100])
 def test_acknowledgements_free_of_charge_are_as_good_as_none(trees: str, percent: int) -> None:
     """The documents send them and do not charge them; leaving them out gives the same receptions."""
-    none_sent = scenario_of(Broadcasts(trees, 128, percent, 100), 3)
+    none_sent = scenario_of(BroadcastCase(trees, 128, percent, 100), 3)
     free = msgspec.structs.replace(
         none_sent,
         protocol_options={**none_sent.protocol_options, "acknowledge": True},
@@ -72,32 +72,32 @@ def test_acknowledgements_free_of_charge_are_as_good_as_none(trees: str, percent
 
 
 def test_acknowledgements_that_are_charged_slow_receptions_down() -> None:
-    assert latency_of(Broadcasts(MANY_TREES, 256, 100, 100, acknowledged=True), 1) > latency_of(
-        Broadcasts(MANY_TREES, 256, 100, 100), 1
+    assert latency_of(BroadcastCase(MANY_TREES, 256, 100, 100, acknowledged=True), 1) > latency_of(
+        BroadcastCase(MANY_TREES, 256, 100, 100), 1
     )
 
 
 @pytest.mark.parametrize(("percent", "expected"), [(25, 16), (100, 64)])
 def test_the_share_of_publishers_and_the_window(percent: int, expected: int) -> None:
-    planned = list(plan(scenario_of(Broadcasts(MANY_TREES, 64, percent, 100), 2)))
+    planned = list(plan(scenario_of(BroadcastCase(MANY_TREES, 64, percent, 100), 2)))
     assert len({publication.node for publication in planned}) == len(planned) == expected
     assert all(0 <= publication.at <= WINDOW_TICKS for publication in planned)
 
 
 def test_rivals_meet_the_same_publications() -> None:
-    scenarios = [scenario_of(Broadcasts(trees, 64, 25, 100), 2) for trees in TREES]
+    scenarios = [scenario_of(BroadcastCase(trees, 64, 25, 100), 2) for trees in TREES]
     assert list(plan(scenarios[0])) == list(plan(scenarios[1]))
 
 
 def test_the_root_is_drawn_anew_for_every_seed() -> None:
-    roots = {root_of(Broadcasts(ONE_TREE, 64, 100, 100), seed) for seed in range(20)}
+    roots = {root_of(BroadcastCase(ONE_TREE, 64, 100, 100), seed) for seed in range(20)}
     assert len(roots) > 5
-    assert root_of(Broadcasts(MANY_TREES, 64, 100, 100), 1) is None
-    assert scenario_of(Broadcasts(ONE_TREE, 64, 100, 100), 1).protocol_options["root"] in range(64)
+    assert root_of(BroadcastCase(MANY_TREES, 64, 100, 100), 1) is None
+    assert scenario_of(BroadcastCase(ONE_TREE, 64, 100, 100), 1).protocol_options["root"] in range(64)
 
 
 def test_a_case_says_what_it_is() -> None:
-    assert str(Broadcasts(ONE_TREE, 8, 25, 100)) == "SRPT, 8 nodes, 25 % publish"
-    assert str(Broadcasts(MANY_TREES, 8, 100, 100, True, True)) == (
+    assert str(BroadcastCase(ONE_TREE, 8, 25, 100)) == "SRPT, 8 nodes, 25 % publish"
+    assert str(BroadcastCase(MANY_TREES, 8, 100, 100, True, True)) == (
         "VCube-PS, 8 nodes, 100 % publish, acknowledged, largest first"
     )

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.actions import PublishAction
 from antiphon_lab.experiments.vcube.brokers import (
     BROKERS,
     FEW_PUBLISHERS,
@@ -17,7 +17,7 @@ from antiphon_lab.experiments.vcube.brokers import (
     NODES,
     OTHER_PUBLISHERS,
     SUBSCRIBERS,
-    Latency,
+    BrokerLatency,
     Load,
     broker_counts,
     cases,
@@ -61,7 +61,7 @@ def test_all_systems_meet_the_same_publications() -> None:
 def one_publication(nodes: int, count: int, publisher: int, root: int) -> TopicRun:
     group = Group(nodes, tuple(range(nodes)), publisher, root)
     run = TopicRun(group, with_brokers(group, count), 1, charged=False, level="deliveries")
-    run.engine.at(0, Publish(publisher))
+    run.engine.at(0, PublishAction(publisher))
     run.finish()
     return run
 
@@ -113,22 +113,22 @@ def test_ours_never_waits_for_the_own_wave_and_the_published_one_does() -> None:
     assert published.start_delay > 1000
 
 
-def fabricated(few: float, fitting: float, tree: dict[int, tuple[float, float]]) -> Results[Load, Latency]:
+def fabricated(few: float, fitting: float, tree: dict[int, tuple[float, float]]) -> Results[Load, BrokerLatency]:
     """Results with these latencies of SRPT-B with 256 brokers, 645 for VCube-PS and 750 for SRPT-S."""
-    results: Results[Load, Latency] = Results()
+    results: Results[Load, BrokerLatency] = Results()
     for publishers, medium in ((FEW_PUBLISHERS, few), (FITTING_PUBLISHERS, fitting)):
         for system, total in ((PUBLISHED, 645.0), (REPAIRED, 617.0), (SUBSCRIBERS, 750.0)):
-            results.add(Load(system, NODES, publishers), Latency(total, 0))
+            results.add(Load(system, NODES, publishers), BrokerLatency(total, 0))
         for count in broker_counts(NODES):
             tree_part, served = tree[count]
             total = medium if count == 256 else tree_part + served
-            results.add(Load(BROKERS, NODES, publishers, count), Latency(total, 0, tree_part, served))
+            results.add(Load(BROKERS, NODES, publishers, count), BrokerLatency(total, 0, tree_part, served))
     for publishers in OTHER_PUBLISHERS:
-        results.add(Load(BROKERS, NODES, publishers, 256), Latency(700, 0, 600, 100))
+        results.add(Load(BROKERS, NODES, publishers, 256), BrokerLatency(700, 0, 600, 100))
     return results
 
 
-def verdicts(results: Results[Load, Latency]) -> dict[str, str | None]:
+def verdicts(results: Results[Load, BrokerLatency]) -> dict[str, str | None]:
     plan = Plan((NODES,), repetitions=1, large_repetitions=1)
     return {row.label: row.verdict for row in compare(plan, results) if isinstance(row, Row) and row.published}
 

@@ -8,8 +8,8 @@ from antiphon.orders import CausalBarriers, CausalVectors
 from antiphon_lab.experiments.vcube.causal_information import (
     FIG_3_1,
     Information,
+    InformationCase,
     Sizes,
-    Stream,
     broadcasting,
     cases,
     compare,
@@ -19,10 +19,10 @@ from antiphon_lab.experiments.vcube.causal_information import (
 from antiphon_lab.experiments.vcube.one_topic import TopicRun, draw_group
 from antiphon_lab.reproduction.experiment import Plan, Results, Row
 
-CASE = Stream(16, 60, 80)
+CASE = InformationCase(16, 60, 80)
 
 
-def run_with(order: type[CausalVectors] | type[CausalBarriers], case: Stream = CASE) -> tuple[TopicRun, Sizes]:
+def run_with(order: type[CausalVectors] | type[CausalBarriers], case: InformationCase = CASE) -> tuple[TopicRun, Sizes]:
     return simulate(case, draw_group(case.nodes, case.nodes, 1), broadcasting(case.nodes, order), 1, charged=True)
 
 
@@ -73,7 +73,10 @@ def test_a_case_is_run_with_both_orders_and_judged() -> None:
 
 
 def test_barriers_follow_the_rate_and_vectors_the_number_of_publications() -> None:
-    slow, fast, long = (measure(case, 1) for case in (Stream(256), Stream(256, 20), Stream(256, publications=300)))
+    slow, fast, long = (
+        measure(case, 1)
+        for case in (InformationCase(256), InformationCase(256, 20), InformationCase(256, publications=300))
+    )
     assert fast.barrier > 1.5 * slow.barrier
     assert long.vector > 1.5 * slow.vector
     assert long.barrier == pytest.approx(slow.barrier, rel=0.25)
@@ -97,7 +100,7 @@ def test_other_sizes_are_not_compared() -> None:
 
 def test_verdicts_follow_the_numbers() -> None:
     plan = Plan((1024,), 1, 1)
-    results: Results[Stream, Information] = Results()
+    results: Results[InformationCase, Information] = Results()
     for case in cases(plan):
         results.add(case, Information(vector=60.0, barrier=6.5, most_indirect=35.0, repaired=6.5, violations=0))
     verdicts = [row.verdict for row in compare(plan, results) if isinstance(row, Row) and row.published is not None]

@@ -16,8 +16,8 @@ from antiphon_lab.experiments.vcube.changing_members import (
     REPAIRED_FAST,
     TABLE_II,
     WHOLE,
-    Churn,
-    Outcome,
+    MemberChangeCase,
+    MemberChangeOutcome,
     cases,
     compare,
     draw_changes,
@@ -33,7 +33,7 @@ from antiphon_lab.reproduction.experiment import Plan, Results, Row
     ("nodes", "percent", "leavers"), [(512, 12.5, 48), (512, 25, 96), (1024, 12.5, 96), (1024, 25, 192)]
 )
 def test_as_many_join_as_leave_and_the_publisher_stays(nodes: int, percent: float, leavers: int) -> None:
-    case = Churn(OWN, nodes, percent)
+    case = MemberChangeCase(OWN, nodes, percent)
     for seed in range(3):
         group = draw_group(nodes, case.members, seed)
         leaving, joining = draw_changes(case, group, seed)
@@ -44,13 +44,13 @@ def test_as_many_join_as_leave_and_the_publisher_stays(nodes: int, percent: floa
 
 def test_the_expected_deliveries_are_those_of_the_paper() -> None:
     """SBAC-PAD paper, section IV: with 1024 nodes 196608 messages should be delivered."""
-    assert Churn(OWN, 1024, 25).members * PUBLICATIONS == 196_608
+    assert MemberChangeCase(OWN, 1024, 25).members * PUBLICATIONS == 196_608
 
 
 @pytest.mark.parametrize("percent", CHURN_PERCENTS)
 @pytest.mark.parametrize("reading", [REPAIRED, REPAIRED_FAST])
 def test_repaired_nothing_is_lost_and_nobody_relays_for_long(reading: str, percent: float) -> None:
-    case = Churn(reading, 64, percent)
+    case = MemberChangeCase(reading, 64, percent)
     for seed in range(3):
         outcome = measure(case, seed)
         assert (outcome.lost, outcome.early, outcome.disordered) == (0, 0, 0)
@@ -61,17 +61,17 @@ def test_repaired_nothing_is_lost_and_nobody_relays_for_long(reading: str, perce
 
 
 def test_who_vouches_for_himself_alone_cannot_bring_back_leavers() -> None:
-    outcome = measure(Churn(OWN, 128, 25), 1)
-    assert outcome.false_positives < 2 * Churn(OWN, 128, 25).leavers
+    outcome = measure(MemberChangeCase(OWN, 128, 25), 1)
+    assert outcome.false_positives < 2 * MemberChangeCase(OWN, 128, 25).leavers
     assert outcome.until < 1
 
 
 def test_whole_views_bring_back_leavers_for_good() -> None:
-    whole, forgetful = (measure(Churn(reading, 128, 25), 1) for reading in (WHOLE, FORGETFUL))
+    whole, forgetful = (measure(MemberChangeCase(reading, 128, 25), 1) for reading in (WHOLE, FORGETFUL))
     assert whole.until > 99
     assert whole.false_positives > PUBLICATIONS
     assert forgetful.until > 99
-    assert forgetful.receivers == Churn(FORGETFUL, 128, 25).leavers
+    assert forgetful.receivers == MemberChangeCase(FORGETFUL, 128, 25).leavers
     assert forgetful.false_positives > whole.false_positives
     assert forgetful.lost > whole.lost
 
@@ -86,8 +86,8 @@ def test_the_published_spread_is_that_of_relays_that_relay_everything_or_nothing
 FULL_PLAN = Plan((512, 1024), repetitions=1, large_repetitions=1)
 
 
-def outcome_of(false_positives: float, deliveries: float) -> Outcome:
-    return Outcome(
+def outcome_of(false_positives: float, deliveries: float) -> MemberChangeOutcome:
+    return MemberChangeOutcome(
         false_positives=round(false_positives),
         receivers=10,
         until=99.0,
@@ -99,14 +99,14 @@ def outcome_of(false_positives: float, deliveries: float) -> Outcome:
     )
 
 
-def as_in_the_table(case: Churn) -> Outcome:
+def as_in_the_table(case: MemberChangeCase) -> MemberChangeOutcome:
     cells = [published(case, column) for column in ("false-positives", "deliveries")]
     values = [cell.value for cell in cells if cell is not None]
     return outcome_of(*values)
 
 
-def verdicts(found: dict[Churn, Outcome]) -> list[str | None]:
-    results: Results[Churn, Outcome] = Results()
+def verdicts(found: dict[MemberChangeCase, MemberChangeOutcome]) -> list[str | None]:
+    results: Results[MemberChangeCase, MemberChangeOutcome] = Results()
     for case in cases(FULL_PLAN):
         results.add(case, found[case])
     return [row.verdict for row in compare(FULL_PLAN, results) if isinstance(row, Row) and row.published is not None]

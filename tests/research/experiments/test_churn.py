@@ -10,7 +10,7 @@ from antiphon.kernel import UNSPECIFIED, Environment, Process
 from antiphon.kernel.message import Message
 from antiphon.simulator.engine.engine import Action, Engine
 from antiphon.simulator.network.delays import ConstantDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon_lab.experiments.vcube.churn import (
     CALL,
     EFFECTIVE,
@@ -18,7 +18,7 @@ from antiphon_lab.experiments.vcube.churn import (
     RULES,
     SUCCESSOR,
     Announcements,
-    Churn,
+    ChurnRunCase,
     Sessions,
     events_per_second,
     measure,
@@ -83,7 +83,7 @@ class Look(Action):
             engine.at(engine.calendar.now + 50, self)
 
 
-def run_slow(case: Churn) -> tuple[Sessions, Look]:
+def run_slow(case: ChurnRunCase) -> tuple[Sessions, Look]:
     group = draw_group(case.nodes, case.members, 1)
     end = case.seconds * 1000
     sessions = Sessions(case, group, end, 1)
@@ -93,7 +93,7 @@ def run_slow(case: Churn) -> tuple[Sessions, Look]:
         processes.append(Slow(environment, environment.identifier in group.members))
         return processes[-1]
 
-    engine = Engine(case.nodes, Network(ConstantDelay(1)), build, 1, application=sessions)
+    engine = Engine(case.nodes, NetworkModel(ConstantDelay(1)), build, 1, application=sessions)
     look = Look(sessions, processes, end)
     engine.at(0, look)
     engine.run()
@@ -102,7 +102,7 @@ def run_slow(case: Churn) -> tuple[Sessions, Look]:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_the_number_of_members_never_changes(rule: str) -> None:
-    sessions, look = run_slow(Churn(PUBLISHED, 60, 2000, 20, rule=rule))
+    sessions, look = run_slow(ChurnRunCase(PUBLISHED, 60, 2000, 20, rule=rule))
     assert {count for count, _ in look.seen} == {60}
     assert sessions.changes > 50
 
@@ -110,13 +110,13 @@ def test_the_number_of_members_never_changes(rule: str) -> None:
 def test_rates_are_per_second_and_belong_to_medians() -> None:
     """Section 5.6.6: 69 s and 1 %, 17 s and 4 %, 7 s and 10 %, about 46 changes for 4000 members and 1 minute."""
     assert [round(median_ticks(percent) / 1000) for percent in (1, 4, 10)] == [69, 17, 7]
-    assert Churn(PUBLISHED, 4000, 60_000, 1).changes_per_second == pytest.approx(46.2, abs=0.05)
-    assert Churn(PUBLISHED, 4000, None, 1).changes_per_second == 0
+    assert ChurnRunCase(PUBLISHED, 4000, 60_000, 1).changes_per_second == pytest.approx(46.2, abs=0.05)
+    assert ChurnRunCase(PUBLISHED, 4000, None, 1).changes_per_second == 0
 
 
 def test_sessions_are_exponential_with_the_given_median() -> None:
     """Sessions from the call are not slowed down by anything, so as many end as the rate says."""
-    case = Churn(PUBLISHED, 250, median_ticks(10), 100, rule=CALL)
+    case = ChurnRunCase(PUBLISHED, 250, median_ticks(10), 100, rule=CALL)
     sessions, _ = run_slow(case)
     assert case.changes_per_second == pytest.approx(25, rel=1e-3)
     assert sessions.changes == pytest.approx(25 * 100, rel=0.06)
@@ -124,7 +124,7 @@ def test_sessions_are_exponential_with_the_given_median() -> None:
 
 def test_sessions_from_effect_are_longer_by_what_a_subscription_takes() -> None:
     """Successors come from so few that each has first to leave: that takes twice the time of a change."""
-    case = Churn(PUBLISHED, 250, median_ticks(50), 100, rule=EFFECTIVE)
+    case = ChurnRunCase(PUBLISHED, 250, median_ticks(50), 100, rule=EFFECTIVE)
     sessions, _ = run_slow(case)
     session = 2000 + 2 * SLOW_TICKS
     assert sessions.changes == pytest.approx(100_000 * 250 / session, rel=0.06)
@@ -132,18 +132,18 @@ def test_sessions_from_effect_are_longer_by_what_a_subscription_takes() -> None:
 
 def test_who_has_to_find_a_free_successor_changes_only_as_fast_as_others_have_left() -> None:
     """Six candidates, each of whom takes a while to leave."""
-    sessions, look = run_slow(Churn(PUBLISHED, 250, median_ticks(50), 100, rule=SUCCESSOR))
+    sessions, look = run_slow(ChurnRunCase(PUBLISHED, 250, median_ticks(50), 100, rule=SUCCESSOR))
     assert max(waiting for _, waiting in look.seen) == 1
     assert sessions.changes == pytest.approx(100_000 * 6 / SLOW_TICKS, rel=0.06)
 
 
 def test_other_rules_let_changes_queue_at_a_node() -> None:
-    _, look = run_slow(Churn(PUBLISHED, 250, median_ticks(50), 20, rule=CALL))
+    _, look = run_slow(ChurnRunCase(PUBLISHED, 250, median_ticks(50), 20, rule=CALL))
     assert max(waiting for _, waiting in look.seen) > 2
 
 
 def test_publications_come_at_even_gaps_from_members() -> None:
-    case = Churn(PUBLISHED, 15, None, 10)
+    case = ChurnRunCase(PUBLISHED, 15, None, 10)
     sessions = Sessions(case, draw_group(16, 15, 1), 10_000, 1)
     published: list[tuple[int, int]] = []
 
@@ -152,7 +152,7 @@ def test_publications_come_at_even_gaps_from_members() -> None:
             published.append((int(self.environment.now()), self.me))
             return 1
 
-    engine = Engine(16, Network(ConstantDelay(1)), lambda environment: Listening(environment, False), 1)
+    engine = Engine(16, NetworkModel(ConstantDelay(1)), lambda environment: Listening(environment, False), 1)
     engine.at(0, Announcements(sessions, 0, 10_000, 1))
     engine.run()
     assert [time for time, _ in published] == list(range(0, 10_000, PUBLICATION_GAP_TICKS))
@@ -161,57 +161,59 @@ def test_publications_come_at_even_gaps_from_members() -> None:
 
 
 def test_without_churn_latency_is_that_of_the_trees() -> None:
-    endured = measure(Churn(PUBLISHED, 31, None, 60), 1)
+    endured = measure(ChurnRunCase(PUBLISHED, 31, None, 60), 1)
     assert 2 * HOP_TICKS < endured.latency - endured.start_wait < 3 * HOP_TICKS
     assert (endured.false_positives, endured.changes_per_second, endured.stuck) == (0, 0, 0)
-    single = measure(Churn(ONE_ROOT, 31, None, 60), 1)
+    single = measure(ChurnRunCase(ONE_ROOT, 31, None, 60), 1)
     extra = single.latency - (endured.latency - endured.start_wait)
     assert 0.5 * HOP_TICKS < extra < 1.5 * HOP_TICKS
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_repaired_nothing_is_violated_and_nothing_waits_for_ever(seed: int) -> None:
-    endured = measure(Churn(REPAIRED, 31, median_ticks(10), 60, charged=True, judged=True), seed)
+    endured = measure(ChurnRunCase(REPAIRED, 31, median_ticks(10), 60, charged=True, judged=True), seed)
     assert (endured.violations, endured.stuck) == (0, 0)
     assert endured.changes_per_second > 1
 
 
 def test_as_published_members_are_blocked_for_ever() -> None:
-    endured = measure(Churn(PUBLISHED, 31, median_ticks(10), 60, judged=True), 1)
+    endured = measure(ChurnRunCase(PUBLISHED, 31, median_ticks(10), 60, judged=True), 1)
     assert endured.stuck > 0
     assert endured.violations > 0
 
 
 def test_publishers_wait_for_their_subscription() -> None:
-    endured = measure(Churn(PUBLISHED, 62, median_ticks(10), 60), 1)
+    endured = measure(ChurnRunCase(PUBLISHED, 62, median_ticks(10), 60), 1)
     assert endured.start_wait > HOP_TICKS
     assert 2 * HOP_TICKS < endured.latency - endured.start_wait < 4 * HOP_TICKS
 
 
 def test_a_root_is_overloaded_before_anybody_else() -> None:
     """250 members of which 35 % leave per second are 175 changes for 8 children: 1400 copies per second."""
-    calm, overloaded = (measure(Churn(ONE_ROOT, 250, median_ticks(percent), 30), 1) for percent in (5, 35))
+    calm, overloaded = (measure(ChurnRunCase(ONE_ROOT, 250, median_ticks(percent), 30), 1) for percent in (5, 35))
     assert calm.root_wait < 20
     assert overloaded.root_wait > 100
     assert overloaded.queue_wait > calm.queue_wait
-    many = measure(Churn(PUBLISHED, 250, median_ticks(35), 10), 1)
+    many = measure(ChurnRunCase(PUBLISHED, 250, median_ticks(35), 10), 1)
     assert many.queue_wait < 5
 
 
 def test_who_is_on_its_way_out_of_a_single_tree_counts_as_a_false_positive() -> None:
     """Among 62 members of 64 nodes there are hardly any relays, so nearly all false positives are of that kind."""
-    still, moving = (measure(Churn(ONE_ROOT, 62, median, 60), 1) for median in (None, median_ticks(10)))
+    still, moving = (measure(ChurnRunCase(ONE_ROOT, 62, median, 60), 1) for median in (None, median_ticks(10)))
     assert still.false_positives < 2
     assert moving.false_positives > still.false_positives + 1
 
 
 CASES = [
-    Churn(system, 31, median, 40) for system in (PUBLISHED, ONE_ROOT, REPAIRED) for median in (median_ticks(5), None)
+    ChurnRunCase(system, 31, median, 40)
+    for system in (PUBLISHED, ONE_ROOT, REPAIRED)
+    for median in (median_ticks(5), None)
 ]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_the_cost_of_a_run_is_known_in_advance(case: Churn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cost_of_a_run_is_known_in_advance(case: ChurnRunCase, monkeypatch: pytest.MonkeyPatch) -> None:
     engines: list[Engine] = []
 
     def keep(*arguments: object, **options: object) -> Engine:

@@ -13,23 +13,18 @@ from antiphon_lab.experiments.vcube.churn import (
     PUBLISHED_SECONDS,
     RULES,
     SUCCESSOR,
-    Churn,
+    ChurnRunCase,
     Endured,
     median_ticks,
 )
-from antiphon_lab.experiments.vcube.churn_figures import (
+from antiphon_lab.experiments.vcube.churn_figures import FIG_5_11A, cases_of_sizes, compare_sizes
+from antiphon_lab.experiments.vcube.churn_rates import FIG_5_11B, cases_of_rates, compare_rates, longest_queue
+from antiphon_lab.experiments.vcube.churn_runs import (
     DEFAULT_BUDGET_A,
-    FIG_5_11A,
-    FIG_5_11B,
     FULL_BUDGET,
     MEDIANS,
     PERCENTS,
     Budget,
-    cases_of_rates,
-    cases_of_sizes,
-    compare_rates,
-    compare_sizes,
-    longest_queue,
     members_of,
 )
 from antiphon_lab.experiments.vcube.one_topic import ONE_ROOT, PUBLISHED, REPAIRED
@@ -49,7 +44,12 @@ CALM = Endured(
 
 def test_members_are_as_many_as_published_and_nodes_the_next_power_of_two() -> None:
     assert [members_of(nodes) for nodes in (512, 1024, 2048, 4096)] == [500, 1000, 2000, 4000]
-    assert [Churn(PUBLISHED, members, None, 1).nodes for members in (500, 1000, 2000, 4000)] == [512, 1024, 2048, 4096]
+    assert [ChurnRunCase(PUBLISHED, members, None, 1).nodes for members in (500, 1000, 2000, 4000)] == [
+        512,
+        1024,
+        2048,
+        4096,
+    ]
 
 
 def test_cheap_runs_are_as_long_as_published_and_dear_ones_fit_the_budget() -> None:
@@ -77,13 +77,13 @@ def test_a_full_run_has_all_points_of_the_figures() -> None:
 
 
 def findings(
-    compare: Callable[[Plan, Results[Churn, Endured]], object],
-    cases: list[Churn],
+    compare: Callable[[Plan, Results[ChurnRunCase, Endured]], object],
+    cases: list[ChurnRunCase],
     plan: Plan,
-    found: dict[Churn, Endured],
+    found: dict[ChurnRunCase, Endured],
 ) -> tuple[dict[str, str | None], list[str]]:
     """The verdicts of the rows that have one, by label, and all notes."""
-    results: Results[Churn, Endured] = Results()
+    results: Results[ChurnRunCase, Endured] = Results()
     for case in cases:
         results.add(case, found[case])
     everything = list(compare(plan, results))  # type: ignore[call-overload]
@@ -91,7 +91,7 @@ def findings(
     return {row.label: row.verdict for row in rows}, [note.text for note in everything if isinstance(note, Note)]
 
 
-def as_in_figure_a(case: Churn) -> Endured:
+def as_in_figure_a(case: ChurnRunCase) -> Endured:
     """Everything as the text has it, with the rule that comes nearest."""
     latency = 740.0 if case.system == ONE_ROOT else 640.0
     if case.median_ticks is not None and case.system != ONE_ROOT:
@@ -102,14 +102,14 @@ def as_in_figure_a(case: Churn) -> Endured:
     return replace(CALM, latency=latency)
 
 
-def verdicts_a(change: Callable[[Churn, Endured], Endured]) -> list[str | None]:
+def verdicts_a(change: Callable[[ChurnRunCase, Endured], Endured]) -> list[str | None]:
     plan = FIG_5_11A.full
     cases = cases_of_sizes(plan)
     found = {case: change(case, as_in_figure_a(case)) for case in cases}
     return list(findings(compare_sizes, cases, plan, found)[0].values())
 
 
-def overloaded(case: Churn) -> bool:
+def overloaded(case: ChurnRunCase) -> bool:
     return case.system == ONE_ROOT and case.members == 4000 and case.median_ticks == 60_000
 
 
@@ -129,7 +129,7 @@ def test_a_point_where_vcube_ps_is_the_slower_one_is_told() -> None:
 
 
 def test_an_overloaded_root_is_explained_only_while_the_number_lies_between_the_rules() -> None:
-    def scaled(factor: float) -> Callable[[Churn, Endured], Endured]:
+    def scaled(factor: float) -> Callable[[ChurnRunCase, Endured], Endured]:
         return lambda case, endured: replace(endured, latency=endured.latency * factor) if overloaded(case) else endured
 
     assert verdicts_a(scaled(0.7))[3] == EXPLAINED
@@ -137,7 +137,7 @@ def test_an_overloaded_root_is_explained_only_while_the_number_lies_between_the_
     assert verdicts_a(scaled(0.1))[3] == DIFFERS
 
 
-def as_in_figure_b(case: Churn) -> Endured:
+def as_in_figure_b(case: ChurnRunCase) -> Endured:
     """Everything as the text has it, with the rule that comes nearest."""
     if case.system == ONE_ROOT:
         waits = {
@@ -151,7 +151,7 @@ def as_in_figure_b(case: Churn) -> Endured:
     return CALM
 
 
-def verdicts_b(change: Callable[[Churn, Endured], Endured]) -> dict[str, str | None]:
+def verdicts_b(change: Callable[[ChurnRunCase, Endured], Endured]) -> dict[str, str | None]:
     plan = FIG_5_11B.full
     cases = cases_of_rates(plan)
     return findings(compare_rates, cases, plan, {case: change(case, as_in_figure_b(case)) for case in cases})[0]

@@ -9,7 +9,7 @@ import pytest
 
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.actions import PublishAction
 from antiphon.simulator.scenario.subscriptions import draw_nodes
 from antiphon_lab.experiments.vcube.discussion import (
     CLASSES,
@@ -44,7 +44,7 @@ def discuss(nodes: int, starters: list[int], longest_wait: int, prunes: bool = T
     build = as_published(group, {"prunes_barriers": prunes})
     run = TopicRun(group, build, 1, charged=False, application=answering)
     for starter in starters:
-        run.engine.at(0, Publish(starter))
+        run.engine.at(0, PublishAction(starter))
     run.finish()
     return run, answering
 
@@ -130,7 +130,7 @@ def test_delays_are_not_defined_for_bundles() -> None:
     group = draw_group(16, 16, 1)
     run = TopicRun(group, as_repaired(group), 1, charged=True)
     for _ in range(100):
-        run.engine.at(0, Publish(group.publisher))
+        run.engine.at(0, PublishAction(group.publisher))
     run.finish()
     with pytest.raises(UsageError, match="without churn, relays or bundles"):
         delivery_delays(run.trace.table())

@@ -18,7 +18,13 @@ from antiphon_lab.experiments.ginger import cost as ginger_cost
 from antiphon_lab.experiments.ginger import latency as ginger_latency
 from antiphon_lab.experiments.ginger.bank_service import BankRun
 from antiphon_lab.experiments.ginger.cost import CostCase, WeighingBroker, plain_broker, size_of
-from antiphon_lab.experiments.ginger.latency import FAULTS_AND_LATENCY, KEY_COUNTS, KEYS_AND_LATENCY, Latencies, case_of
+from antiphon_lab.experiments.ginger.latency import (
+    FAULTS_AND_LATENCY,
+    KEY_COUNTS,
+    KEYS_AND_LATENCY,
+    BankLatencies,
+    case_of,
+)
 from antiphon_lab.experiments.ginger.model import (
     AS_PUBLISHED,
     BROKERS,
@@ -187,14 +193,14 @@ def test_the_reach_is_that_of_the_repaired_tree() -> None:
     assert broken == delays[0][2] + delays[2][7]
 
 
-def latencies(eventual: float, causal: float, total: float, reach_ms: float = 300) -> Latencies:
+def latencies(eventual: float, causal: float, total: float, reach_ms: float = 300) -> BankLatencies:
     means = {EVENTUAL: eventual, CAUSAL: causal, TOTAL: total}
-    return Latencies(means, means, reach_ms, 0)
+    return BankLatencies(means, means, reach_ms, 0)
 
 
-def invented(reach_fell: bool) -> Results[BankCase, Latencies]:
+def invented(reach_fell: bool) -> Results[BankCase, BankLatencies]:
     """Total latency falls from one fault to two, and causal and total latency rise from one key to ten."""
-    results: Results[BankCase, Latencies] = Results()
+    results: Results[BankCase, BankLatencies] = Results()
     for case in KEYS_AND_LATENCY.cases(KEYS_AND_LATENCY.default):
         faults, keys = len(case.faults), case.keys
         base = 1000.0 / keys + 10 * faults
@@ -205,7 +211,7 @@ def invented(reach_fell: bool) -> Results[BankCase, Latencies]:
     return results
 
 
-def verdicts(results: Results[BankCase, Latencies]) -> dict[str, str | None]:
+def verdicts(results: Results[BankCase, BankLatencies]) -> dict[str, str | None]:
     found = KEYS_AND_LATENCY.compare(KEYS_AND_LATENCY.default, results)
     return {row.label: row.verdict for row in found if isinstance(row, Row)}
 

@@ -10,10 +10,10 @@ from antiphon.fabrics.cube.topology import full_or_partial
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel import Environment
-from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.actions import PublishAction
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import ConstantDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon_lab.experiments.vcube.many_topics import (
     APART,
     DRAWN,
@@ -22,8 +22,8 @@ from antiphon_lab.experiments.vcube.many_topics import (
     SHARED,
     UNIFORM,
     ZIPF,
-    Latency,
-    Topics,
+    TopicLatency,
+    TopicsCase,
     borders,
     build_of,
     cases,
@@ -43,7 +43,7 @@ WORDS = 1 << 32
 
 def test_the_figure_has_the_published_numbers_of_topics_and_messages() -> None:
     assert message_counts(NODES) == [2**power for power in range(7, 15)]
-    assert Topics(PUBLISHED, NODES, 128, ZIPF).topics == 128
+    assert TopicsCase(PUBLISHED, NODES, 128, ZIPF).topics == 128
     assert counts_of(FIG_5_10.full) == message_counts(NODES)
     assert counts_of(FIG_5_10.default) == [2**8, 2**11, 2**14]
 
@@ -66,10 +66,10 @@ def test_the_root_of_the_hottest_topic_is_nearly_always_busy() -> None:
 
 
 def test_messages_are_shared_out_evenly() -> None:
-    planned = list(schedule(Topics(PUBLISHED, 16, 128, ZIPF), 3))
+    planned = list(schedule(TopicsCase(PUBLISHED, 16, 128, ZIPF), 3))
     assert Counter(node for _, node, _ in planned) == dict.fromkeys(range(16), 8)
     assert all(0 <= topic < 8 for _, _, topic in planned)
-    few = list(schedule(Topics(PUBLISHED, 16, 8, ZIPF), 3))
+    few = list(schedule(TopicsCase(PUBLISHED, 16, 8, ZIPF), 3))
     assert len({node for _, node, _ in few}) == len(few) == 8
 
 
@@ -77,33 +77,33 @@ def test_both_laws_and_all_systems_have_the_same_times_and_publishers() -> None:
     zipf, uniform, single = (
         [(at, node) for at, node, _ in schedule(case, 3)]
         for case in (
-            Topics(PUBLISHED, 16, 64, ZIPF),
-            Topics(PUBLISHED, 16, 64, UNIFORM),
-            Topics(ONE_ROOT, 16, 64, ZIPF),
+            TopicsCase(PUBLISHED, 16, 64, ZIPF),
+            TopicsCase(PUBLISHED, 16, 64, UNIFORM),
+            TopicsCase(ONE_ROOT, 16, 64, ZIPF),
         )
     )
     assert zipf == uniform == single
 
 
 def test_topics_are_drawn_with_their_shares() -> None:
-    drawn = Counter(topic for _, _, topic in schedule(Topics(PUBLISHED, 256, 1 << 14, ZIPF), 3))
+    drawn = Counter(topic for _, _, topic in schedule(TopicsCase(PUBLISHED, 256, 1 << 14, ZIPF), 3))
     expected = borders(ZIPF, 128)[0] / WORDS * (1 << 14)
     assert drawn[0] == pytest.approx(expected, abs=4 * expected**0.5)
 
 
 def test_roots_are_where_the_case_says() -> None:
-    apart = roots_of(Topics(ONE_ROOT, 64, 64, ZIPF, APART), 1)
+    apart = roots_of(TopicsCase(ONE_ROOT, 64, 64, ZIPF, APART), 1)
     assert len(set(apart)) == len(apart) == 32
     assert apart != sorted(apart)
-    shared = roots_of(Topics(ONE_ROOT, 64, 64, ZIPF, SHARED), 1)
+    shared = roots_of(TopicsCase(ONE_ROOT, 64, 64, ZIPF, SHARED), 1)
     assert shared[0] == shared[1]
     assert len(set(shared)) == 31
-    drawn = roots_of(Topics(ONE_ROOT, 64, 64, ZIPF, DRAWN), 1)
+    drawn = roots_of(TopicsCase(ONE_ROOT, 64, 64, ZIPF, DRAWN), 1)
     assert len(drawn) == 32
     assert all(0 <= root < 64 for root in drawn)
 
 
-def ours_with_one_in_flight(case: Topics) -> Build:
+def ours_with_one_in_flight(case: TopicsCase) -> Build:
     cube = full_or_partial(case.nodes)
     view = View(cube.dimension, range(case.nodes))
     options = Options(window=1, bundle=1, largest_first=False)
@@ -119,12 +119,12 @@ def ours_with_one_in_flight(case: Topics) -> Build:
 
 def test_with_one_publication_in_flight_ours_is_as_fast_as_the_published_one() -> None:
     """Without churn the repairs cost nothing: with the same switches every copy arrives at the same tick."""
-    case = Topics(PUBLISHED, 32, 256, ZIPF)
+    case = TopicsCase(PUBLISHED, 32, 256, ZIPF)
     counters = []
     for build in (build_of(case, 2), ours_with_one_in_flight(case)):
-        engine = Engine(case.nodes, Network(ConstantDelay(100), charge_control=False), build)
+        engine = Engine(case.nodes, NetworkModel(ConstantDelay(100), charge_control=False), build)
         for at, node, topic in schedule(case, 2):
-            engine.at(at, Publish(node, b"", topic))
+            engine.at(at, PublishAction(node, b"", topic))
         engine.run()
         counters.append((engine.receptions, engine.reception_ticks, engine.start_ticks, engine.end_time))
     assert counters[0] == counters[1]
@@ -133,10 +133,10 @@ def test_with_one_publication_in_flight_ours_is_as_fast_as_the_published_one() -
 
 
 def test_the_law_acts_on_the_published_protocol_through_the_wait_at_publishers_only() -> None:
-    uniform, zipf = (measure(Topics(PUBLISHED, 32, 1024, law), 5) for law in (UNIFORM, ZIPF))
+    uniform, zipf = (measure(TopicsCase(PUBLISHED, 32, 1024, law), 5) for law in (UNIFORM, ZIPF))
     assert zipf.from_call > 1.05 * uniform.from_call
     assert zipf.from_start == pytest.approx(uniform.from_start, rel=0.01)
-    ours = [measure(Topics(REPAIRED, 32, 1024, law), 5) for law in (UNIFORM, ZIPF)]
+    ours = [measure(TopicsCase(REPAIRED, 32, 1024, law), 5) for law in (UNIFORM, ZIPF)]
     assert ours[0].from_call == ours[0].from_start
     assert ours[1].from_call == pytest.approx(ours[0].from_call, rel=0.01)
     assert ours[1].from_call < uniform.from_start
@@ -156,12 +156,12 @@ def test_a_small_system_has_all_rows_and_no_violations() -> None:
     assert charged > free
 
 
-def fabricated(zipf_of: dict[str, float], start: float, roots: dict[str, float]) -> Results[Topics, Latency]:
+def fabricated(zipf_of: dict[str, float], start: float, roots: dict[str, float]) -> Results[TopicsCase, TopicLatency]:
     """Results in which uniform topics give 450 (VCube-PS) and 530 (SRPT), and Zipf's law at the most messages these.
 
     At all other numbers of messages Zipf's law costs nothing.
     """
-    results: Results[Topics, Latency] = Results()
+    results: Results[TopicsCase, TopicLatency] = Results()
     for case in cases(Plan((NODES,), 1, 1, full=True)):
         value = 530.0 if case.system == ONE_ROOT else 450.0
         if case.messages == 128:
@@ -169,11 +169,11 @@ def fabricated(zipf_of: dict[str, float], start: float, roots: dict[str, float])
         if case.messages == 1 << 14 and case.law == ZIPF:
             value = roots.get(case.roots, zipf_of[case.system])
         started = start if case.law == ZIPF else 427.0
-        results.add(case, Latency(value, started, 0))
+        results.add(case, TopicLatency(value, started, 0))
     return results
 
 
-def verdicts(results: Results[Topics, Latency]) -> dict[str, str | None]:
+def verdicts(results: Results[TopicsCase, TopicLatency]) -> dict[str, str | None]:
     plan = Plan((NODES,), 1, 1, full=True)
     return {row.label: row.verdict for row in compare(plan, results) if isinstance(row, Row) and row.published}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from antiphon_lab.experiments.vcube.broadcasts import Broadcasts
+from antiphon_lab.experiments.vcube.broadcasts import BroadcastCase
 from antiphon_lab.experiments.vcube.one_tree import FIG_2_9, case_of, compare, largest_without_queue
 from antiphon_lab.reproduction.experiment import Plan, Report, Results, Row
 
@@ -42,7 +42,7 @@ def test_too_few_nodes_to_see_it_is_said() -> None:
 def test_a_root_that_queues_too_early_or_too_late_differs() -> None:
     plan = Plan((64, 128, 256), repetitions=1, large_repetitions=1)
     for latencies, largest in (((400, 620, 1000), 64), ((400, 480, 620), 256), ((700, 800, 900), 0)):
-        results: Results[Broadcasts, float] = Results()
+        results: Results[BroadcastCase, float] = Results()
         for nodes, one in zip(plan.sizes, latencies, strict=True):
             for largest_first in (False, True):
                 results.add(case_of("SRPT", nodes, largest_first), float(one))

@@ -15,7 +15,7 @@ from antiphon_lab.experiments.brisa.graphs import (
     largest_strong_component,
     path_lengths,
 )
-from antiphon_lab.experiments.brisa.peer_sampling import CYCLON, HYPARVIEW, NEWSCAST, SCAMP, OverlayCase, measure
+from antiphon_lab.experiments.brisa.peer_sampling import CYCLON, HYPARVIEW, NEWSCAST, SCAMP, SamplingCase, measure
 
 
 def ring(size: int) -> dict[int, list[int]]:
@@ -53,14 +53,14 @@ def test_half_of_the_links_among_neighbours() -> None:
 
 @pytest.mark.parametrize("service", [HYPARVIEW, CYCLON, NEWSCAST, SCAMP])
 def test_an_overlay_that_nothing_happens_to_is_connected(service: str) -> None:
-    settled = measure(OverlayCase(service, 64), 1).settled
+    settled = measure(SamplingCase(service, 64), 1).settled
     assert settled.connected == settled.strongly_connected == 100
     assert settled.dead == 0
 
 
 def test_hyparview_is_whole_again_after_80_percent_have_failed() -> None:
     """Section 4.2.1; at once it is not, because four of five links are gone."""
-    observed = measure(OverlayCase(HYPARVIEW, 150, failing=80), 1)
+    observed = measure(SamplingCase(HYPARVIEW, 150, failing=80), 1)
     assert observed.settled.nodes == 150
     assert observed.struck.nodes == observed.repaired.nodes == 30
     assert observed.struck.connected < 100
@@ -69,11 +69,11 @@ def test_hyparview_is_whole_again_after_80_percent_have_failed() -> None:
 
 
 def test_scamp_repairs_nothing() -> None:
-    observed = measure(OverlayCase(SCAMP, 150, failing=80), 1)
+    observed = measure(SamplingCase(SCAMP, 150, failing=80), 1)
     assert observed.repaired.strongly_connected == observed.struck.strongly_connected < 100
 
 
 def test_under_churn_the_number_of_nodes_stays() -> None:
-    observed = measure(OverlayCase(HYPARVIEW, 60, churn=20), 1)
+    observed = measure(SamplingCase(HYPARVIEW, 60, churn=20), 1)
     assert observed.struck.nodes == 60
     assert observed.struck.connected == 100

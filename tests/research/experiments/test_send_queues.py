@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from antiphon_lab.experiments.vcube.broadcasts import MANY_TREES, ONE_TREE, Broadcasts
+from antiphon_lab.experiments.vcube.broadcasts import MANY_TREES, ONE_TREE, BroadcastCase
 from antiphon_lab.experiments.vcube.send_queues import BORDERS, TABLE_5_1, Queues, case_of, compare, measure
 from antiphon_lab.reproduction.documents import document
 from antiphon_lab.reproduction.experiment import Plan, Results, Row
@@ -52,7 +52,7 @@ def root_of_srpt(mean: float = 4617.0, classes: tuple[int, ...] = (512, 448, 60,
 def verdicts_with(srpt: Queues) -> dict[str, str | None]:
     """The verdicts if VCube-PS scattered around what is published, and SRPT were always like this."""
     plan = Plan((1024,), repetitions=3, large_repetitions=3)
-    results: Results[Broadcasts, Queues] = Results()
+    results: Results[BroadcastCase, Queues] = Results()
     for case in TABLE_5_1.cases(plan):
         for shift in (-5, 0, 5):
             scattered = Queues((0, 0, 0, 495 + 2 * shift, 510 - shift, 19 - shift, 0, 0), 9.0, 9.0, 3.0, 20.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from antiphon_lab.experiments.vcube.broadcasts import MANY_TREES, ONE_TREE, Broadcasts
+from antiphon_lab.experiments.vcube.broadcasts import MANY_TREES, ONE_TREE, BroadcastCase
 from antiphon_lab.experiments.vcube.several_publishers import FIG_5_8A, FIG_5_8B, cases, compare_short
 from antiphon_lab.reproduction.experiment import Experiment, Plan, Results, Row
 
@@ -28,7 +28,9 @@ def test_figure_b_up_to_256_nodes() -> None:
 
 
 @pytest.mark.parametrize("experiment", [FIG_5_8A, FIG_5_8B])
-def test_the_figure_and_the_variants_are_reported_without_a_verdict(experiment: Experiment[Broadcasts, float]) -> None:
+def test_the_figure_and_the_variants_are_reported_without_a_verdict(
+    experiment: Experiment[BroadcastCase, float],
+) -> None:
     report = experiment.run(experiment.plan(False, 16, 1), 1, lambda _: None)
     assert [row.label for row in report.rows] == [
         f"latency, {trees}, {nodes} nodes, {percent} % publish"
@@ -63,7 +65,7 @@ def test_the_impossible_increase_is_explained_only_by_what_counting_gives(
     few: float, many: float, verdict: str
 ) -> None:
     plan = Plan((4096,), repetitions=1, large_repetitions=1)
-    results: Results[Broadcasts, float] = Results()
+    results: Results[BroadcastCase, float] = Results()
     for case in cases(100, plan):
         results.add(case, few if case.publisher_percent == 25 else many)
     first = next(compare_short(plan, results))

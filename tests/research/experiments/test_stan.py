@@ -11,17 +11,18 @@ from antiphon.kernel.errors import UsageError
 from antiphon_lab.experiments.stan import crossposts as stan_crossposts
 from antiphon_lab.experiments.stan import overlays as stan_overlays
 from antiphon_lab.experiments.stan import total_order as stan_total_order
+from antiphon_lab.experiments.stan.churn_traces import Trace, overnet_like, read_trace
 from antiphon_lab.experiments.stan.crossposts import CrosspostCase, most_correlated
 from antiphon_lab.experiments.stan.dynamics import (
     FIG_3_13,
-    ChurnCase,
     GrowthCase,
     GrowthOutcome,
+    StanChurnCase,
     measure_churn,
     measure_growth,
 )
 from antiphon_lab.experiments.stan.figures import FIG_3_7, FIG_3_8, LinkCase, measure_links
-from antiphon_lab.experiments.stan.overlays import GREEDY, INITIAL, STAN, OverlayCase, arranged
+from antiphon_lab.experiments.stan.overlays import GREEDY, INITIAL, STAN, TopicOverlayCase, arranged
 from antiphon_lab.experiments.stan.runs import (
     GRID,
     LIVEJOURNAL,
@@ -36,7 +37,6 @@ from antiphon_lab.experiments.stan.runs import (
 )
 from antiphon_lab.experiments.stan.total_order import STAN as STAN_VIEWS
 from antiphon_lab.experiments.stan.total_order import PeersCase, views_of
-from antiphon_lab.experiments.vcube.churn_traces import Trace, overnet_like, read_trace
 from antiphon_lab.protocols.gossip.stan import Stan
 from antiphon_lab.protocols.gossip.stan_options import NOTHING, SIMPLE, StanOptions
 from antiphon_lab.reproduction.experiment import REPRODUCED, Plan, Results, Row
@@ -84,20 +84,20 @@ def test_records_of_links_can_be_read_back(tmp_path: Path) -> None:
 
 
 def test_figure_3_10_overlays_are_random_graphs_before_and_after() -> None:
-    before, after = (stan_overlays.measure(OverlayCase(WIKIPEDIA, 300, how), 1) for how in (INITIAL, STAN))
+    before, after = (stan_overlays.measure(TopicOverlayCase(WIKIPEDIA, 300, how), 1) for how in (INITIAL, STAN))
     assert after.clustering.mean() == pytest.approx(before.clustering.mean(), rel=0.05)
     assert after.path_length.mean() == pytest.approx(before.path_length.mean(), rel=0.03)
     assert after.connected == after.overlays
 
 
 def test_figure_3_14_who_links_by_common_interests_needs_fewer_links_and_clusters() -> None:
-    stan, greedy = (stan_overlays.measure(OverlayCase(WIKIPEDIA, 300, how), 1) for how in (STAN, GREEDY))
+    stan, greedy = (stan_overlays.measure(TopicOverlayCase(WIKIPEDIA, 300, how), 1) for how in (STAN, GREEDY))
     assert greedy.physical.sum() < stan.physical.sum()
     assert greedy.clustering.mean() > 2 * stan.clustering.mean()
 
 
 def test_the_greedy_rival_takes_those_with_most_topics_in_common() -> None:
-    universe, views = universe_named(WIKIPEDIA, 100), arranged(OverlayCase(WIKIPEDIA, 100, GREEDY), 1)
+    universe, views = universe_named(WIKIPEDIA, 100), arranged(TopicOverlayCase(WIKIPEDIA, 100, GREEDY), 1)
     owners, of = subscriptions_of(universe)
     topics = [set(universe.topics_of(process).tolist()) for process in range(universe.processes)]
     for place in range(0, len(of), 50):
@@ -113,7 +113,7 @@ def test_the_greedy_rival_takes_those_with_most_topics_in_common() -> None:
 
 
 def test_figure_3_12_views_follow_the_population_and_refilling_keeps_everybody_in() -> None:
-    without, refilled = (measure_churn(ChurnCase(80, 5, 64, refill), seed=3) for refill in (0, 5))
+    without, refilled = (measure_churn(StanChurnCase(80, 5, 64, refill), seed=3) for refill in (0, 5))
     assert without.changes == refilled.changes > 5
     assert without.present == refilled.present
     assert refilled.logical[-1] > without.logical[-1]

@@ -19,8 +19,8 @@ from antiphon.simulator.scenario.scenario import (
     TopicsTable,
 )
 from antiphon.torture.campaign import run_schedule
-from antiphon.torture.schedules.operations import draw_schedule
-from antiphon_lab.protocols.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
+from antiphon.torture.schedules.topic_schedule import draw_schedule
+from antiphon_lab.protocols.cube.vcube_ps_published import PublishedVCubeOptions, PublishedVCubePs
 from antiphon_lab.scenarios.cube import PublishedVCubePsOptions
 
 ONCE = 'nodes = 40\nworkload = { kind = "once" }\n'
@@ -31,8 +31,7 @@ BROKERS = ONCE + 'order = "none"\nprotocol = "srpt-b"\n'
 WRONG = {
     "an order other than causal": (
         PUBLISHED + 'order = "fifo"',
-        "a.toml, line 4: order: vcube-ps-published can be run with order causal, not with fifo; "
-        'for example: order = "causal"',
+        'a.toml, line 4: order: vcube-ps-published supports the orders causal, not fifo; for example: order = "causal"',
     ),
     "an option of the repaired protocol": (
         PUBLISHED + "[protocol-options]\nwindow = 4",
@@ -49,7 +48,7 @@ WRONG = {
     ),
     "an order where nothing is ordered": (
         ONCE + 'protocol = "srpt-s"',
-        'a.toml: order: srpt-s can be run with order none, not with causal; for example: order = "none"',
+        'a.toml: order: srpt-s supports the orders none, not causal; for example: order = "none"',
     ),
     "acknowledgements": (
         SINGLE_ROOT + "[protocol-options]\nacknowledge = true",
@@ -86,7 +85,7 @@ WRONG = {
     ),
     "a crash": (
         SINGLE_ROOT + '[[fault]]\nat = 5\nkind = "crash"\nnode = 2',
-        "a.toml, line 5: fault 1: srpt-s needs nodes that do not fail and are there from the start",
+        "a.toml, line 5: fault 1: srpt-s needs nodes that do not fail and are up from the start",
     ),
 }
 
@@ -127,7 +126,10 @@ def test_where_nobody_comes_or_goes_the_published_protocol_is_the_repaired_one_w
 
 def test_the_presets_are_those_of_the_protocol_and_switches_differ_from_them() -> None:
     names = [field.name for field in msgspec.structs.fields(PublishedVCubePsOptions) if field.name != "preset"]
-    for preset, expected in (("minimal", PublishedOptions.minimal()), ("as-printed", PublishedOptions.as_printed())):
+    for preset, expected in (
+        ("minimal", PublishedVCubeOptions.minimal()),
+        ("as-printed", PublishedVCubeOptions.as_printed()),
+    ):
         for changed in [None, *names]:
             switches = {} if changed is None else {changed: not getattr(expected, changed)}
             options = built_options({"preset": preset, **switches})
@@ -137,7 +139,7 @@ def test_the_presets_are_those_of_the_protocol_and_switches_differ_from_them() -
             assert options.leaves_under_any_counter
 
 
-def built_options(table: dict[str, Any]) -> PublishedOptions:
+def built_options(table: dict[str, Any]) -> PublishedVCubeOptions:
     scenario = Scenario(
         nodes=2, protocol="vcube-ps-published", protocol_options=table, workload=OnceWorkload(), topics=TopicsTable()
     )

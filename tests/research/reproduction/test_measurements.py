@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from antiphon.kernel.errors import PeerError, UsageError
-from antiphon.pipeline.attempts import ATTEMPTS
+from antiphon.pipeline.atomic_output import ATTEMPTS
 from antiphon_lab.experiments.vcube import broadcasts, one_publisher
 from antiphon_lab.reproduction import measurements
 from antiphon_lab.reproduction.experiment import Experiment
@@ -169,7 +169,7 @@ def test_how_experiments_are_compared_does_not_change_what_was_measured() -> Non
 
 def test_a_disk_that_fails_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "measurements").write_text("in the way")
-    with pytest.raises(PeerError, match=r"cannot write to .*: (Not a directory|File exists).*what is finished is kept"):
+    with pytest.raises(PeerError, match=r"cannot write to .*: (Not a directory|File exists).*finished work is kept"):
         run_measurement(one(boxes), tmp_path)
 
 

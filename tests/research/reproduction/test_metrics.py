@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.trace.store import MemoryTrace
-from antiphon_lab.experiments.vcube.broadcasts import MANY_TREES, ONE_TREE, Broadcasts, root_of, simulate
+from antiphon_lab.experiments.vcube.broadcasts import MANY_TREES, ONE_TREE, BroadcastCase, root_of, simulate
 from antiphon_lab.reproduction.metrics import in_classes, mean_per_node, queue_lengths, tree_sends
 
 
@@ -57,14 +57,14 @@ def test_the_queue_of_any_fifo_server(arrivals: list[tuple[int, int, int]]) -> N
     assert length.tolist() == [count for node in sorted(expected) for count in expected[node]]
 
 
-def trace_of(case: Broadcasts) -> Any:
+def trace_of(case: BroadcastCase) -> Any:
     trace = MemoryTrace("everything")
     simulate(case, 1, trace.recorder)
     return trace.table()
 
 
 def test_where_a_copy_takes_one_tick_the_engine_writes_the_same_length() -> None:
-    sends = tree_sends(trace_of(Broadcasts(MANY_TREES, 64, 100, 10)), None)
+    sends = tree_sends(trace_of(BroadcastCase(MANY_TREES, 64, 100, 10)), None)
     node, length = queue_lengths(sends)
     by_node = sends.take(pa.array(np.argsort(sends["node"].to_numpy(), kind="stable")))
     assert by_node["node"].to_pylist() == node.tolist()
@@ -74,7 +74,7 @@ def test_where_a_copy_takes_one_tick_the_engine_writes_the_same_length() -> None
 
 @pytest.mark.parametrize("acknowledged", [False, True])
 def test_copies_down_a_tree_are_neither_acknowledgements_nor_the_hop_to_the_root(acknowledged: bool) -> None:
-    case = Broadcasts(ONE_TREE, 16, 100, 100, acknowledged)
+    case = BroadcastCase(ONE_TREE, 16, 100, 100, acknowledged)
     root = root_of(case, 1)
     sends = tree_sends(trace_of(case), root)
     assert sends.num_rows == 16 * 15

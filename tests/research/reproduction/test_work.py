@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from antiphon_lab.experiments.vcube import broadcasts
-from antiphon_lab.experiments.vcube.broadcasts import MANY_TREES, Broadcasts, latency_of
+from antiphon_lab.experiments.vcube.broadcasts import MANY_TREES, BroadcastCase, latency_of
 from antiphon_lab.reproduction import cost_model as work
 from antiphon_lab.reproduction.cost_model import (
     at_size,
@@ -26,8 +26,8 @@ from antiphon_lab.reproduction.registry import EXPERIMENTS
 NAME = f"{broadcasts.__name__}.latency_of"
 
 
-def case_of(nodes: int, percent: int = 100) -> Broadcasts:
-    return Broadcasts(MANY_TREES, nodes, percent, 100)
+def case_of(nodes: int, percent: int = 100) -> BroadcastCase:
+    return BroadcastCase(MANY_TREES, nodes, percent, 100)
 
 
 def test_the_kind_of_a_case_is_its_text_without_the_size() -> None:

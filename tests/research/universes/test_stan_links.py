@@ -17,11 +17,18 @@ from antiphon_lab.universes import stan_links
 from antiphon_lab.universes.law import Integers
 from antiphon_lab.universes.stan_job import ROWS_AT_A_TIME, by_whole_processes, to_batch
 from antiphon_lab.universes.stan_job import stan_links as stan_links_on_spark
-from antiphon_lab.universes.stan_links import Topics, aligned_views, counted_up, links_of, random_views, secrets_of
+from antiphon_lab.universes.stan_links import (
+    TopicMembers,
+    aligned_views,
+    counted_up,
+    links_of,
+    random_views,
+    secrets_of,
+)
 from antiphon_lab.universes.universe import synthetic_universe
 
 UNIVERSE = synthetic_universe("wikipedia", 200, seed=4)
-TOPICS = Topics(UNIVERSE.topic_offsets, UNIVERSE.topic_processes, UNIVERSE.processes)
+TOPICS = TopicMembers(UNIVERSE.topic_offsets, UNIVERSE.topic_processes, UNIVERSE.processes)
 OWNERS, OF = subscriptions_of(UNIVERSE)
 
 
@@ -51,7 +58,7 @@ def test_counting_ranks_up_finds_the_same_view_as_ranking_all_members() -> None:
 def test_large_topics_are_counted_and_small_ones_are_ranked(monkeypatch: pytest.MonkeyPatch) -> None:
     ranked = aligned_views(TOPICS, OWNERS[:40], OF[:40])
     monkeypatch.setattr(stan_links, "COUNTING_COST", 1e-4)
-    topics = Topics(UNIVERSE.topic_offsets, UNIVERSE.topic_processes, UNIVERSE.processes)
+    topics = TopicMembers(UNIVERSE.topic_offsets, UNIVERSE.topic_processes, UNIVERSE.processes)
     assert 0 < topics.is_large[OF[:40]].sum() < 40
     both = aligned_views(topics, OWNERS[:40], OF[:40])
     assert both.place.tolist() == ranked.place.tolist()
@@ -60,7 +67,7 @@ def test_large_topics_are_counted_and_small_ones_are_ranked(monkeypatch: pytest.
 
 def test_a_bound_that_was_too_low_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = aligned_views(TOPICS, OWNERS, OF)
-    eager = Topics(UNIVERSE.topic_offsets, UNIVERSE.topic_processes, UNIVERSE.processes)
+    eager = TopicMembers(UNIVERSE.topic_offsets, UNIVERSE.topic_processes, UNIVERSE.processes)
     # So few are expected below the bound that most views lack some at first.
     monkeypatch.setattr(eager, "wanted", eager.view_sizes * 0.9)
     found = aligned_views(eager, OWNERS, OF)
@@ -81,7 +88,7 @@ def test_random_views_have_the_size_that_connects_and_differ_between_topics() ->
 def test_a_random_view_depends_on_nothing_but_its_process_and_topic() -> None:
     """So it does not matter how subscriptions are dealt out; and nobody is in a view twice, in small topics neither."""
     lists = [np.arange(2), np.arange(5), np.arange(3, 19), np.arange(100), np.arange(20, 90, 2)]
-    topics = Topics(np.cumsum([0, *map(len, lists)]), np.concatenate(lists), 100)
+    topics = TopicMembers(np.cumsum([0, *map(len, lists)]), np.concatenate(lists), 100)
     owners, of = np.concatenate(lists), np.repeat(np.arange(len(lists)), [len(members) for members in lists])
     views = random_views(topics, owners, of, seed=3)
     for place, (owner, topic) in enumerate(zip(owners.tolist(), of.tolist(), strict=True)):
@@ -104,7 +111,7 @@ def test_random_views_are_uniform() -> None:
 
 def test_more_processes_than_identifiers_are_refused() -> None:
     with pytest.raises(UsageError, match="ranks up to 4,194,304 processes"):
-        Topics(np.array([0]), np.empty(0, np.int64), (1 << 22) + 1)
+        TopicMembers(np.array([0]), np.empty(0, np.int64), (1 << 22) + 1)
 
 
 def test_spark_computes_the_links_of_every_process_that_arrays_do(spark: SparkSession) -> None:

@@ -16,7 +16,7 @@ from antiphon_lab.universes.files import PROCESSES, TOPICS, Candidate
 from antiphon_lab.universes.jobs import WORK, claim, generate, make, removed_if_broken
 from antiphon_lab.universes.law import LIVEJOURNAL
 from antiphon_lab.universes.method import Enlarge, Members, Method, PruneBy
-from antiphon_lab.universes.samples import Sampler
+from antiphon_lab.universes.samples import UniverseSampler
 from antiphon_lab.universes.source import Source, check_there, distinct_pairs, format_of, read_names
 from antiphon_lab.universes.universe import Universe, read_universe, synthetic_universe, universe_of, write_universe
 
@@ -75,7 +75,7 @@ def test_all_candidates_at_once_are_those_made_one_by_one(
     """Masks of more candidates than one word holds, and every reading of the method."""
     method = Method(seeds, enlarge, members, prune_by, fewest_subscribers=30, candidates=candidates, seed=5)
     about = make(spark, Source(str(whole[1])), method, tmp_path / "u", quiet)
-    sampler = Sampler(whole[0])
+    sampler = UniverseSampler(whole[0])
     sample = sampler.median(method)
     assert about.candidates == sample.candidates
     assert about.parameters["chosen"] == sample.chosen
@@ -186,14 +186,14 @@ def test_output_is_not_written_over_something(tmp_path: Path) -> None:
 
 def test_the_median_of_many_is_like_the_whole(whole: tuple[Universe, Path]) -> None:
     """Section 3.3.1: half of the candidates have fewer topics per process than the one that is kept."""
-    sample = Sampler(whole[0]).median(Method(10, members="seeds", prune_by="source", candidates=21))
+    sample = UniverseSampler(whole[0]).median(Method(10, members="seeds", prune_by="source", candidates=21))
     ratios = sorted(one.ratio for one in sample.candidates)
     assert sample.candidates[sample.chosen].ratio == ratios[10]
 
 
 def test_a_universe_of_all_topics_has_one_candidate() -> None:
     universe = universe_of(np.arange(60), np.arange(60) % 2)
-    sample = Sampler(universe).median(Method(None, fewest_subscribers=30))
+    sample = UniverseSampler(universe).median(Method(None, fewest_subscribers=30))
     assert sample.candidates == [Candidate(topics=2, processes=60)]
     with pytest.raises(UsageError, match="lower --seeds"):
-        Sampler(universe).median(Method(5))
+        UniverseSampler(universe).median(Method(5))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from antiphon.kernel import UNSPECIFIED, Environment, Message, Process, Publication
 from antiphon.simulator.engine.engine import Action, Engine
 from antiphon.simulator.network.delays import ConstantDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon.trace.store import MemoryTrace
 from tests.support import lines_of
 
@@ -61,7 +61,7 @@ class Run:
     def __init__(
         self,
         node_count: int,
-        network: Network | None = None,
+        network: NetworkModel | None = None,
         build: Callable[[Environment], Process] = Post,
         seed: int = 1,
         level: str = "everything",
@@ -71,7 +71,7 @@ class Run:
         self.trace = MemoryTrace(level)
         self.engine = Engine(
             node_count,
-            Network(ConstantDelay(10)) if network is None else network,
+            NetworkModel(ConstantDelay(10)) if network is None else network,
             build,
             seed=seed,
             recorder=self.trace.recorder,

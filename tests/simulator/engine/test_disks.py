@@ -7,7 +7,7 @@ import pytest
 from antiphon.audit import verdict
 from antiphon.kernel.errors import ScenarioError
 from antiphon.kernel.process import Process
-from antiphon.simulator.engine.disks import LastingDisks
+from antiphon.simulator.engine.disks import CubeDisks
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.scenario.file import parse_scenario
 from antiphon.simulator.scenario.run import Result, Simulation, run_scenario
@@ -76,13 +76,13 @@ def test_what_nobody_was_shown_is_not_held_against_it(monkeypatch: pytest.Monkey
 
 def test_who_counts_as_past_what_its_disk_lost_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a node would that notes how far it has come before the write is safe."""
-    crashes = LastingDisks.crashes
+    crashes = CubeDisks.crashes
 
-    def note_too_much(disks: LastingDisks, engine: Engine, node: int, process: Process) -> None:
+    def note_too_much(disks: CubeDisks, engine: Engine, node: int, process: Process) -> None:
         crashes(disks, engine, node, process)
         disks._past[node, 0] = process.counted(0)
 
-    monkeypatch.setattr(LastingDisks, "crashes", note_too_much)
+    monkeypatch.setattr(CubeDisks, "crashes", note_too_much)
     assert (result(WORDS + CRASH + disk(1000, "torn")).violations or {})["completeness"] == 2
 
 
@@ -106,7 +106,7 @@ def test_a_damaged_log_is_refused(what: str) -> None:
 
 def test_there_must_be_disks() -> None:
     text = 'nodes = 4\nworkload = { kind = "once" }\n[[fault]]\nat = 1\nkind = "disk"\nnode = 1\nwhat = "torn"\n'
-    with pytest.raises(ScenarioError, match="nodes have no disks that they come back with"):
+    with pytest.raises(ScenarioError, match="nodes have no disks to restart with"):
         parse_scenario(text)
-    with pytest.raises(ScenarioError, match="expected a time after the trouble begins at 50, not 50"):
+    with pytest.raises(ScenarioError, match="expected a time after the fault begins at 50, not 50"):
         parse_scenario(SYSTEM + WORDS + disk(50, "torn", 50))

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.kernel import Environment, Process
-from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.actions import PublishAction
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import ConstantDelay, LinkDelay, MatrixDelay, NormalDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from tests.simulator.engine.post import Do, Nudging, Post, Run
 from tests.support import Broadcast, lists_up_to, text
 
@@ -21,7 +21,7 @@ from tests.support import Broadcast, lists_up_to, text
 
 @pytest.mark.parametrize(("transmission", "delay", "processing"), [(1, 100, 1), (0, 5, 0), (7, 0, 3), (0, 0, 0)])
 def test_one_hop_costs_transmission_delay_and_processing(transmission: int, delay: int, processing: int) -> None:
-    run = Run(2, Network(ConstantDelay(delay), transmission, processing)).at(40, Publish(0, b"\1"))
+    run = Run(2, NetworkModel(ConstantDelay(delay), transmission, processing)).at(40, PublishAction(0, b"\1"))
     total = transmission + delay + processing
     assert run.lines() == text(
         f"""
@@ -35,8 +35,8 @@ def test_one_hop_costs_transmission_delay_and_processing(transmission: int, dela
 
 def test_copies_queue_at_the_sender_in_the_order_in_which_they_were_sent() -> None:
     """The second publication finds the server busy until 9; the third, at 30, finds it idle."""
-    run = Run(4, Network(ConstantDelay(10), transmission=3, processing=1))
-    run.at(0, Publish(0, b"\1\2\3")).at(4, Publish(0, b"\2\1")).at(30, Publish(0, b"\3"))
+    run = Run(4, NetworkModel(ConstantDelay(10), transmission=3, processing=1))
+    run.at(0, PublishAction(0, b"\1\2\3")).at(4, PublishAction(0, b"\2\1")).at(30, PublishAction(0, b"\3"))
     assert run.lines() == text(
         """
          0 publish 0 (0,1) [3]
@@ -66,7 +66,7 @@ def test_copies_queue_at_the_sender_in_the_order_in_which_they_were_sent() -> No
 
 def test_the_input_of_a_node_is_a_delay_and_not_a_server() -> None:
     """Two copies that arrive together are processed together."""
-    run = Run(3, Network(ConstantDelay(10), processing=5)).at(0, Publish(0, b"\2"), Publish(1, b"\2"))
+    run = Run(3, NetworkModel(ConstantDelay(10), processing=5)).at(0, PublishAction(0, b"\2"), PublishAction(1, b"\2"))
     assert run.lines("receive") == text(
         """
         16 receive 2 <- 0 Publication(0,1)
@@ -76,7 +76,7 @@ def test_the_input_of_a_node_is_a_delay_and_not_a_server() -> None:
 
 
 def test_control_messages_queue_like_all_others() -> None:
-    run = Run(2, build=Nudging).at(0, Publish(0, b"\1\1"))
+    run = Run(2, build=Nudging).at(0, PublishAction(0, b"\1\1"))
     assert run.lines("send", "receive") == text(
         """
          0 send 0 -> 1 Nudge(0,1) [1]
@@ -89,8 +89,8 @@ def test_control_messages_queue_like_all_others() -> None:
 
 def test_control_messages_do_not_queue_when_they_are_not_charged() -> None:
     """They take a hop's time, but neither wait for the server nor keep others waiting."""
-    network = Network(ConstantDelay(10), charge_control=False)
-    assert Run(2, network, Nudging).at(0, Publish(0, b"\1\1")).lines("send", "receive") == text(
+    network = NetworkModel(ConstantDelay(10), charge_control=False)
+    assert Run(2, network, Nudging).at(0, PublishAction(0, b"\1\1")).lines("send", "receive") == text(
         """
          0 send 0 -> 1 Nudge(0,1) [1]
          0 send 0 -> 1 Nudge(0,1) [1]
@@ -98,7 +98,7 @@ def test_control_messages_do_not_queue_when_they_are_not_charged() -> None:
         12 receive 1 <- 0 Nudge(0,1)
         """
     )
-    assert Run(2, network, Post).at(0, Publish(0, b"\1\1")).lines("receive") == text(
+    assert Run(2, network, Post).at(0, PublishAction(0, b"\1\1")).lines("receive") == text(
         """
         12 receive 1 <- 0 Publication(0,1)
         13 receive 1 <- 0 Publication(0,1)
@@ -136,11 +136,11 @@ def test_every_copy_is_handled_when_the_formula_says(
             sent += 1
             expected.append((handled, sent, destination, letter.sender, handled - letter.time))
     level = "everything" if path in ("traced", "both") else "deliveries"
-    network = Network(ConstantDelay(delay), transmission, processing)
+    network = NetworkModel(ConstantDelay(delay), transmission, processing)
     run = Run(4, network, level=level, can_fail=path in ("can fail", "both"))
     assert run.engine.simple == (path == "simple")
     for letter in letters:
-        run.at(letter.time, Publish(letter.sender, letter.destinations))
+        run.at(letter.time, PublishAction(letter.sender, letter.destinations))
     run.engine.run()
     found = [
         (row["time"], row["node"], row["source"], row["value"])
@@ -157,21 +157,21 @@ def test_every_copy_is_handled_when_the_formula_says(
 @pytest.mark.parametrize(
     "network",
     [
-        Network(NormalDelay(100, 25)),
-        Network(LinkDelay(NormalDelay(100, 25), 5)),
-        Network(MatrixDelay([[1, 50], [90, 2]])),
-        Network(ConstantDelay(10), charge_control=False),
-        Network(ConstantDelay(10), loss=0.2, duplication=0.2, reordering=0.5, reordering_window=40),
-        Network(ConstantDelay(10)),
+        NetworkModel(NormalDelay(100, 25)),
+        NetworkModel(LinkDelay(NormalDelay(100, 25), 5)),
+        NetworkModel(MatrixDelay([[1, 50], [90, 2]])),
+        NetworkModel(ConstantDelay(10), charge_control=False),
+        NetworkModel(ConstantDelay(10), loss=0.2, duplication=0.2, reordering=0.5, reordering_window=40),
+        NetworkModel(ConstantDelay(10)),
     ],
 )
-def test_what_is_traced_and_what_may_fail_changes_nothing(network: Network) -> None:
+def test_what_is_traced_and_what_may_fail_changes_nothing(network: NetworkModel) -> None:
     """Of one set-up every variant must tell the same story: with a trace of everything, and ready for faults."""
     stories = []
     for level, can_fail in (("deliveries", False), ("deliveries", True), ("everything", False), ("everything", True)):
         run = Broadcast(8, network, acknowledge=True, level=level, can_fail=can_fail)
         for node in range(8):
-            run.engine.at(9 * node, Publish(node))
+            run.engine.at(9 * node, PublishAction(node))
         run.engine.run()
         engine = run.engine
         counters = (engine.events, engine.end_time, engine.sent, engine.charged, engine.queue_ticks)
@@ -182,8 +182,8 @@ def test_what_is_traced_and_what_may_fail_changes_nothing(network: Network) -> N
 
 
 def test_events_of_one_tick_are_handled_in_the_order_in_which_they_were_scheduled() -> None:
-    run = Run(3, Network(ConstantDelay(0), transmission=0, processing=0))
-    run.at(5, Publish(2, b"\0")).at(5, Publish(1, b"\0")).at(3, Publish(0, b"\1"))
+    run = Run(3, NetworkModel(ConstantDelay(0), transmission=0, processing=0))
+    run.at(5, PublishAction(2, b"\0")).at(5, PublishAction(1, b"\0")).at(3, PublishAction(0, b"\1"))
     assert run.lines("publish", "receive") == text(
         """
         3 publish 0 (0,1) [1]
@@ -200,7 +200,7 @@ def test_events_of_one_tick_are_handled_in_the_order_in_which_they_were_schedule
 
 
 def test_losing_everything() -> None:
-    run = Run(2, Network(ConstantDelay(10), loss=1.0)).at(0, Publish(0, b"\1\1"))
+    run = Run(2, NetworkModel(ConstantDelay(10), loss=1.0)).at(0, PublishAction(0, b"\1\1"))
     assert run.lines() == text(
         """
         0 publish 0 (0,1) [2]
@@ -214,7 +214,7 @@ def test_losing_everything() -> None:
 
 
 def test_duplicating_everything() -> None:
-    run = Run(2, Network(ConstantDelay(10), duplication=1.0)).at(0, Publish(0, b"\1"))
+    run = Run(2, NetworkModel(ConstantDelay(10), duplication=1.0)).at(0, PublishAction(0, b"\1"))
     assert run.lines() == text(
         """
          0 publish 0 (0,1) [1]
@@ -229,8 +229,8 @@ def test_duplicating_everything() -> None:
 
 
 def test_reordering_delays_some_copies_by_at_most_its_window() -> None:
-    network = Network(ConstantDelay(10), transmission=0, reordering=0.5, reordering_window=20)
-    run = Run(2, network).at(0, *[Publish(0, b"\1") for _ in range(400)])
+    network = NetworkModel(ConstantDelay(10), transmission=0, reordering=0.5, reordering_window=20)
+    run = Run(2, network).at(0, *[PublishAction(0, b"\1") for _ in range(400)])
     run.engine.run()
     rows = [row for row in run.trace.table().to_pylist() if row["event"] == "receive"]
     assert {row["time"] for row in rows} == set(range(11, 32))
@@ -242,8 +242,8 @@ def test_reordering_delays_some_copies_by_at_most_its_window() -> None:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_shares_are_met_and_every_copy_is_accounted_for(seed: int) -> None:
-    run = Run(2, Network(ConstantDelay(10), transmission=0, loss=0.3, duplication=0.2), seed=seed)
-    run.at(0, Publish(0, b"\1" * 5000))
+    run = Run(2, NetworkModel(ConstantDelay(10), transmission=0, loss=0.3, duplication=0.2), seed=seed)
+    run.at(0, PublishAction(0, b"\1" * 5000))
     run.engine.run()
     events = [row["event"] for row in run.trace.table().to_pylist()]
     # Four standard deviations of a binomial law; what is lost is not duplicated.
@@ -331,9 +331,9 @@ def test_two_timers_may_have_one_name() -> None:
 
 def ticking(count: int) -> Run:
     """One publication per tick, two events each."""
-    run = Run(2, Network(ConstantDelay(0), transmission=0, processing=0))
+    run = Run(2, NetworkModel(ConstantDelay(0), transmission=0, processing=0))
     for time in range(1, count + 1):
-        run.at(time, Publish(0, b"\1"))
+        run.at(time, PublishAction(0, b"\1"))
     return run
 
 
@@ -370,9 +370,9 @@ def test_a_run_in_pieces_is_the_same_run(stops: list[int]) -> None:
     """However often it is stopped by a limit of time."""
 
     def set_up() -> Broadcast:
-        run = Broadcast(8, Network(NormalDelay(10, 5), loss=0.1), acknowledge=True)
+        run = Broadcast(8, NetworkModel(NormalDelay(10, 5), loss=0.1), acknowledge=True)
         for node in range(8):
-            run.engine.at(3 * node, Publish(node))
+            run.engine.at(3 * node, PublishAction(node))
         return run
 
     whole, pieces = set_up(), set_up()

@@ -10,27 +10,27 @@ from hypothesis import strategies as st
 
 from antiphon.kernel import Environment, Message, UsageError
 from antiphon.simulator.engine.actions import (
-    Crash,
-    Join,
-    JumpClock,
-    Leave,
+    CrashAction,
+    JoinAction,
+    JumpClockAction,
+    LeaveAction,
     NodeAction,
-    Partition,
-    Pause,
-    Publish,
-    Restart,
-    Resume,
+    PartitionAction,
+    PauseAction,
+    PublishAction,
+    RestartAction,
+    ResumeAction,
 )
 from antiphon.simulator.network.delays import ConstantDelay, NormalDelay
-from antiphon.simulator.network.network import Cut, Network
+from antiphon.simulator.network.network import Cut, NetworkModel
 from tests.simulator.engine.post import Post, Run
 from tests.simulator.engine.test_engine import Clockwork, clockwork, wind
 from tests.support import lists_up_to, text
 
-SLOW = Network(ConstantDelay(10), transmission=5, processing=1)
+SLOW = NetworkModel(ConstantDelay(10), transmission=5, processing=1)
 
 
-def run(nodes: int, network: Network | None = None, absent: set[int] | None = None) -> Run:
+def run(nodes: int, network: NetworkModel | None = None, absent: set[int] | None = None) -> Run:
     return Run(nodes, network, can_fail=True, absent=absent)
 
 
@@ -39,7 +39,7 @@ def run(nodes: int, network: Network | None = None, absent: set[int] | None = No
 
 def test_a_crashed_node_gets_nothing() -> None:
     """The drop is recorded where the copy was going, when it would have been handled."""
-    story = run(2).at(0, Publish(0, b"\1")).at(5, Crash(1))
+    story = run(2).at(0, PublishAction(0, b"\1")).at(5, CrashAction(1))
     assert story.lines() == text(
         """
          0 publish 0 (0,1) [1]
@@ -53,7 +53,7 @@ def test_a_crashed_node_gets_nothing() -> None:
 
 def test_what_a_crashed_node_had_not_yet_transmitted_is_lost() -> None:
     """Of three copies that leave at 5, 10 and 15 the last has not left at 10; what leaves at that moment has."""
-    story = run(2, SLOW).at(0, Publish(0, b"\1\1\1")).at(10, Crash(0))
+    story = run(2, SLOW).at(0, PublishAction(0, b"\1\1\1")).at(10, CrashAction(0))
     assert story.lines("crash", "receive", "drop") == text(
         """
         10 crash 0
@@ -66,7 +66,13 @@ def test_what_a_crashed_node_had_not_yet_transmitted_is_lost() -> None:
 
 def test_what_was_lost_in_a_crash_stays_lost_after_a_restart() -> None:
     """And the output server of the new life is idle."""
-    story = run(2, SLOW).at(0, Publish(0, b"\1\1\1")).at(7, Crash(0)).at(8, Restart(0)).at(9, Publish(0, b"\1"))
+    story = (
+        run(2, SLOW)
+        .at(0, PublishAction(0, b"\1\1\1"))
+        .at(7, CrashAction(0))
+        .at(8, RestartAction(0))
+        .at(9, PublishAction(0, b"\1"))
+    )
     assert story.lines("crash", "restart", "send", "receive", "drop") == text(
         """
          0 send 0 -> 1 Publication(0,1) [5]
@@ -85,7 +91,13 @@ def test_what_was_lost_in_a_crash_stays_lost_after_a_restart() -> None:
 
 def test_what_was_lost_in_a_crash_stays_lost_after_another_crash() -> None:
     """The copy that would have left at 10 was lost at 7, whatever happens at 12."""
-    story = run(2, SLOW).at(0, Publish(0, b"\1\1")).at(7, Crash(0)).at(8, Restart(0)).at(12, Crash(0))
+    story = (
+        run(2, SLOW)
+        .at(0, PublishAction(0, b"\1\1"))
+        .at(7, CrashAction(0))
+        .at(8, RestartAction(0))
+        .at(12, CrashAction(0))
+    )
     assert story.lines("receive", "drop") == text(
         """
         16 receive 1 <- 0 Publication(0,1)
@@ -95,7 +107,13 @@ def test_what_was_lost_in_a_crash_stays_lost_after_another_crash() -> None:
 
 
 def test_what_was_lost_in_a_crash_stays_lost_after_a_leave() -> None:
-    story = run(2, SLOW).at(0, Publish(0, b"\1\1")).at(7, Crash(0)).at(8, Restart(0)).at(9, Leave(0))
+    story = (
+        run(2, SLOW)
+        .at(0, PublishAction(0, b"\1\1"))
+        .at(7, CrashAction(0))
+        .at(8, RestartAction(0))
+        .at(9, LeaveAction(0))
+    )
     assert story.lines("receive", "drop") == text(
         """
         16 receive 1 <- 0 Publication(0,1)
@@ -105,7 +123,13 @@ def test_what_was_lost_in_a_crash_stays_lost_after_a_leave() -> None:
 
 
 def test_a_restarted_node_gets_what_arrives_from_then_on() -> None:
-    story = run(2).at(0, Crash(1)).at(1, Publish(0, b"\1")).at(8, Publish(0, b"\1")).at(14, Restart(1))
+    story = (
+        run(2)
+        .at(0, CrashAction(1))
+        .at(1, PublishAction(0, b"\1"))
+        .at(8, PublishAction(0, b"\1"))
+        .at(14, RestartAction(1))
+    )
     assert story.lines("restart", "receive", "drop") == text(
         """
         13 drop 1 <- 0 Publication(0,1) receiver down
@@ -124,7 +148,9 @@ def test_a_restarted_node_has_an_empty_memory_and_is_started_again() -> None:
             starts.append((int(self.me), int(self.environment.now())))
 
     story = Run(2, build=Starting, can_fail=True)
-    story.at(1, Publish(0), Publish(0)).at(2, Crash(0)).at(3, Publish(0)).at(9, Restart(0), Publish(0))
+    story.at(1, PublishAction(0), PublishAction(0)).at(2, CrashAction(0)).at(3, PublishAction(0)).at(
+        9, RestartAction(0), PublishAction(0)
+    )
     assert story.lines() == text(
         """
         1 publish 0 (0,1) [0]
@@ -140,7 +166,7 @@ def test_a_restarted_node_has_an_empty_memory_and_is_started_again() -> None:
 def test_a_crash_forgets_timers() -> None:
     """Also those that would expire after the restart; the new life sets its own."""
     story = Run(1, build=Clockwork, can_fail=True).at(0, wind(0, 10, 1), wind(0, 30, 2))
-    story.at(5, Crash(0)).at(20, Restart(0)).at(21, wind(0, 4, 3))
+    story.at(5, CrashAction(0)).at(20, RestartAction(0)).at(21, wind(0, 4, 3))
     assert story.lines("crash", "restart", "expire") == text(
         """
          5 crash 0
@@ -152,7 +178,7 @@ def test_a_crash_forgets_timers() -> None:
 
 def test_random_numbers_go_on_after_a_restart() -> None:
     """A new life that drew the numbers of the old one would repeat its choices."""
-    story = run(1).at(1, Crash(0)).at(2, Restart(0))
+    story = run(1).at(1, CrashAction(0)).at(2, RestartAction(0))
     node = story.engine.nodes[0]
     words = [int(node.random().word())]
     story.engine.run()
@@ -165,8 +191,13 @@ def test_random_numbers_go_on_after_a_restart() -> None:
 
 
 def test_what_arrives_at_a_paused_node_waits_and_is_handled_in_the_order_of_arrival() -> None:
-    story = run(3).at(0, Publish(0, b"\2"), Publish(1, b"\2")).at(3, Publish(0, b"\2")).at(5, Pause(2))
-    assert story.at(50, Resume(2)).lines("pause", "resume", "receive", "deliver") == text(
+    story = (
+        run(3)
+        .at(0, PublishAction(0, b"\2"), PublishAction(1, b"\2"))
+        .at(3, PublishAction(0, b"\2"))
+        .at(5, PauseAction(2))
+    )
+    assert story.at(50, ResumeAction(2)).lines("pause", "resume", "receive", "deliver") == text(
         """
          5 pause 2
         50 resume 2
@@ -182,7 +213,13 @@ def test_what_arrives_at_a_paused_node_waits_and_is_handled_in_the_order_of_arri
 
 def test_what_arrives_in_the_tick_of_the_resumption_does_not_overtake_what_waited() -> None:
     """The last copy comes at 50 too, and is in the calendar before the resumption has happened."""
-    story = run(2).at(5, Pause(1)).at(10, Publish(0, b"\1")).at(50, Resume(1)).at(38, Publish(0, b"\1"))
+    story = (
+        run(2)
+        .at(5, PauseAction(1))
+        .at(10, PublishAction(0, b"\1"))
+        .at(50, ResumeAction(1))
+        .at(38, PublishAction(0, b"\1"))
+    )
     assert story.lines("resume", "receive") == text(
         """
         50 resume 1
@@ -193,7 +230,13 @@ def test_what_arrives_in_the_tick_of_the_resumption_does_not_overtake_what_waite
 
 
 def test_a_paused_node_does_not_publish_and_what_it_sent_before_goes_on() -> None:
-    story = run(2, SLOW).at(0, Publish(0, b"\1\1")).at(1, Pause(0)).at(2, Publish(0, b"\1")).at(90, Resume(0))
+    story = (
+        run(2, SLOW)
+        .at(0, PublishAction(0, b"\1\1"))
+        .at(1, PauseAction(0))
+        .at(2, PublishAction(0, b"\1"))
+        .at(90, ResumeAction(0))
+    )
     assert story.lines() == text(
         """
          0 publish 0 (0,1) [2]
@@ -211,13 +254,15 @@ def test_a_paused_node_does_not_publish_and_what_it_sent_before_goes_on() -> Non
 
 def test_timers_of_a_paused_node_expire_when_it_goes_on() -> None:
     story = Run(1, build=Clockwork, can_fail=True).at(0, wind(0, 10, 1), wind(0, 70, 2))
-    story.at(5, Pause(0)).at(50, Resume(0))
+    story.at(5, PauseAction(0)).at(50, ResumeAction(0))
     assert story.lines("expire") == text("50 expire 0 [1]\n70 expire 0 [2]")
     assert clockwork(story.engine).expired == [(50, 1), (70, 2)]
 
 
 def test_what_waited_at_a_paused_node_is_lost_when_it_crashes() -> None:
-    story = run(2).at(0, Publish(0, b"\1\1")).at(5, Pause(1)).at(40, Crash(1)).at(50, Restart(1))
+    story = (
+        run(2).at(0, PublishAction(0, b"\1\1")).at(5, PauseAction(1)).at(40, CrashAction(1)).at(50, RestartAction(1))
+    )
     assert story.lines("pause", "crash", "restart", "receive", "drop") == text(
         """
          5 pause 1
@@ -234,7 +279,7 @@ def test_what_waited_at_a_paused_node_is_lost_when_it_crashes() -> None:
 
 
 def test_an_absent_node_gets_nothing_until_it_joins() -> None:
-    story = run(2, absent={1}).at(0, Publish(0, b"\1")).at(20, Publish(0, b"\1")).at(15, Join(1))
+    story = run(2, absent={1}).at(0, PublishAction(0, b"\1")).at(20, PublishAction(0, b"\1")).at(15, JoinAction(1))
     assert story.lines("join", "receive", "drop") == text(
         """
         12 drop 1 <- 0 Publication(0,1) receiver down
@@ -252,7 +297,7 @@ class Courteous(Post):
 
 
 def test_a_leaving_node_is_told_and_what_it_has_sent_is_still_transmitted() -> None:
-    story = Run(2, SLOW, Courteous, can_fail=True).at(0, Publish(0, b"\1")).at(2, Leave(0))
+    story = Run(2, SLOW, Courteous, can_fail=True).at(0, PublishAction(0, b"\1")).at(2, LeaveAction(0))
     assert story.lines("leave", "send", "receive") == text(
         """
          0 send 0 -> 1 Publication(0,1) [5]
@@ -268,8 +313,14 @@ def test_a_leaving_node_is_told_and_what_it_has_sent_is_still_transmitted() -> N
 
 def test_a_node_that_comes_back_finds_its_output_server_as_busy_as_it_left_it() -> None:
     """Three copies leave at 5, 10 and 15; the newcomer's is transmitted after them, and a later crash takes only it."""
-    story = run(2, SLOW).at(0, Publish(0, b"\1\1\1")).at(1, Leave(0)).at(2, Join(0)).at(3, Publish(0, b"\1"))
-    assert story.at(17, Crash(0)).lines("leave", "join", "crash", "send", "receive", "drop") == text(
+    story = (
+        run(2, SLOW)
+        .at(0, PublishAction(0, b"\1\1\1"))
+        .at(1, LeaveAction(0))
+        .at(2, JoinAction(0))
+        .at(3, PublishAction(0, b"\1"))
+    )
+    assert story.at(17, CrashAction(0)).lines("leave", "join", "crash", "send", "receive", "drop") == text(
         """
          0 send 0 -> 1 Publication(0,1) [5]
          0 send 0 -> 1 Publication(0,1) [10]
@@ -287,7 +338,9 @@ def test_a_node_that_comes_back_finds_its_output_server_as_busy_as_it_left_it() 
 
 
 def test_what_a_node_sent_before_it_left_survives_a_crash_of_its_next_life() -> None:
-    story = run(2, SLOW).at(0, Publish(0, b"\1\1\1")).at(1, Leave(0)).at(2, Join(0)).at(3, Crash(0))
+    story = (
+        run(2, SLOW).at(0, PublishAction(0, b"\1\1\1")).at(1, LeaveAction(0)).at(2, JoinAction(0)).at(3, CrashAction(0))
+    )
     assert story.lines("receive", "drop") == text(
         """
         16 receive 1 <- 0 Publication(0,1)
@@ -298,7 +351,7 @@ def test_what_a_node_sent_before_it_left_survives_a_crash_of_its_next_life() -> 
 
 
 def test_a_node_that_left_gets_nothing() -> None:
-    story = run(2).at(0, Publish(0, b"\1")).at(3, Leave(1))
+    story = run(2).at(0, PublishAction(0, b"\1")).at(3, LeaveAction(1))
     assert story.lines("leave", "receive", "drop") == text(
         """
          3 leave 1
@@ -308,7 +361,7 @@ def test_a_node_that_left_gets_nothing() -> None:
 
 
 def test_leaving_forgets_timers() -> None:
-    story = Run(1, build=Clockwork, can_fail=True).at(0, wind(0, 10, 1)).at(5, Leave(0)).at(7, Join(0))
+    story = Run(1, build=Clockwork, can_fail=True).at(0, wind(0, 10, 1)).at(5, LeaveAction(0)).at(7, JoinAction(0))
     assert story.lines("expire", "leave", "join") == text("5 leave 0\n7 join 0 [2]")
 
 
@@ -317,10 +370,10 @@ def test_leaving_forgets_timers() -> None:
 
 def test_a_partition_loses_what_is_on_a_link_between_its_groups() -> None:
     """From 20 to 40. Copies to node 2 arrive before, begin before, run within, end after and begin after it."""
-    story = run(3).at(20, Partition(Cut(20, 40, [[0, 1], [2]])))
+    story = run(3).at(20, PartitionAction(Cut(20, 40, [[0, 1], [2]])))
     for time in (5, 10, 25, 35, 39, 40):
-        story.at(time, Publish(0, b"\2"))
-    story.at(25, Publish(1, b"\0"))
+        story.at(time, PublishAction(0, b"\2"))
+    story.at(25, PublishAction(1, b"\0"))
     assert story.lines("receive", "drop") == text(
         """
         17 receive 2 <- 0 Publication(0,1)
@@ -336,7 +389,9 @@ def test_a_partition_loses_what_is_on_a_link_between_its_groups() -> None:
 
 
 def test_a_one_way_partition_lets_answers_through() -> None:
-    story = run(2).at(0, Partition(Cut(0, 100, [[0], [1]], one_way=True)), Publish(0, b"\1"), Publish(1, b"\0"))
+    story = run(2).at(
+        0, PartitionAction(Cut(0, 100, [[0], [1]], one_way=True)), PublishAction(0, b"\1"), PublishAction(1, b"\0")
+    )
     assert story.lines("receive", "drop") == text(
         """
         12 drop 1 <- 0 Publication(0,1) partition
@@ -349,8 +404,14 @@ def test_a_one_way_partition_lets_answers_through() -> None:
 
 
 def test_a_clock_that_jumps_stays_wrong_and_timers_do_not_follow() -> None:
-    story = run(2).at(5, JumpClock(0, 100)).at(9, Crash(0)).at(10, Restart(0)).at(20, JumpClock(1, -50))
-    story.at(30, Publish(1, b"")).lines()
+    story = (
+        run(2)
+        .at(5, JumpClockAction(0, 100))
+        .at(9, CrashAction(0))
+        .at(10, RestartAction(0))
+        .at(20, JumpClockAction(1, -50))
+    )
+    story.at(30, PublishAction(1, b"")).lines()
     first, second = story.engine.nodes
     assert story.engine.calendar.now == first.now() == second.now() == 30
     assert first.shared_time() == 130
@@ -363,18 +424,18 @@ def test_a_clock_that_jumps_stays_wrong_and_timers_do_not_follow() -> None:
 @pytest.mark.parametrize(
     ("before", "fault", "state", "expected"),
     [
-        ([Crash(0)], Crash(0), "down", "up"),
-        ([Leave(0)], Crash(0), "absent", "up"),
-        ([], Restart(0), "up", "down"),
-        ([Pause(0)], Restart(0), "paused", "down"),
-        ([Crash(0)], Pause(0), "down", "up"),
-        ([Pause(0)], Pause(0), "paused", "up"),
-        ([], Resume(0), "up", "paused"),
-        ([Crash(0)], Resume(0), "down", "paused"),
-        ([], Join(0), "up", "absent"),
-        ([Crash(0)], Join(0), "down", "absent"),
-        ([Pause(0)], Leave(0), "paused", "up"),
-        ([Leave(0)], Leave(0), "absent", "up"),
+        ([CrashAction(0)], CrashAction(0), "down", "up"),
+        ([LeaveAction(0)], CrashAction(0), "absent", "up"),
+        ([], RestartAction(0), "up", "down"),
+        ([PauseAction(0)], RestartAction(0), "paused", "down"),
+        ([CrashAction(0)], PauseAction(0), "down", "up"),
+        ([PauseAction(0)], PauseAction(0), "paused", "up"),
+        ([], ResumeAction(0), "up", "paused"),
+        ([CrashAction(0)], ResumeAction(0), "down", "paused"),
+        ([], JoinAction(0), "up", "absent"),
+        ([CrashAction(0)], JoinAction(0), "down", "absent"),
+        ([PauseAction(0)], LeaveAction(0), "paused", "up"),
+        ([LeaveAction(0)], LeaveAction(0), "absent", "up"),
     ],
 )
 def test_a_fault_in_the_wrong_state_is_refused(
@@ -389,7 +450,16 @@ def test_a_fault_in_the_wrong_state_is_refused(
 
 
 @pytest.mark.parametrize(
-    "fault", [Crash(0), Restart(0), Pause(0), Resume(0), Join(0), Leave(0), Partition(Cut(0, 9, [[0]]))]
+    "fault",
+    [
+        CrashAction(0),
+        RestartAction(0),
+        PauseAction(0),
+        ResumeAction(0),
+        JoinAction(0),
+        LeaveAction(0),
+        PartitionAction(Cut(0, 9, [[0]])),
+    ],
 )
 def test_faults_need_an_engine_that_is_ready_for_them(fault: NodeAction) -> None:
     with pytest.raises(AssertionError, match="created with can_fail=True"):
@@ -404,7 +474,14 @@ ALLOWED = {
     "down": {"restart": "up"},
     "absent": {"join": "up"},
 }
-ACTIONS = {"pause": Pause, "resume": Resume, "crash": Crash, "restart": Restart, "leave": Leave, "join": Join}
+ACTIONS = {
+    "pause": PauseAction,
+    "resume": ResumeAction,
+    "crash": CrashAction,
+    "restart": RestartAction,
+    "leave": LeaveAction,
+    "join": JoinAction,
+}
 NODES = 4
 
 
@@ -423,18 +500,18 @@ class Echo(Post):
 
 def troubled(steps: list[tuple[int, int, int]], seed: int) -> Run:
     """A run with publications and valid faults, one every three ticks; who is paused in the end goes on."""
-    network = Network(NormalDelay(15, 10), 2, 1, loss=0.05, duplication=0.1, reordering=0.2, reordering_window=30)
+    network = NetworkModel(NormalDelay(15, 10), 2, 1, loss=0.05, duplication=0.1, reordering=0.2, reordering_window=30)
     story = Run(NODES, network, Echo, seed=seed, can_fail=True, absent={NODES - 1})
     states = ["up"] * (NODES - 1) + ["absent"]
-    story.at(20, Partition(Cut(20, 60, [[0, 1]])))
+    story.at(20, PartitionAction(Cut(20, 60, [[0, 1]])))
     for number, (node, choice, destinations) in enumerate(steps):
-        story.at(3 * number, Publish(node, bytes(each for each in range(NODES) if destinations >> each & 1)))
+        story.at(3 * number, PublishAction(node, bytes(each for each in range(NODES) if destinations >> each & 1)))
         possible = [None, *sorted(ALLOWED[states[node]])]
         fault = possible[choice % len(possible)]
         if fault is not None:
             states[node] = ALLOWED[states[node]][fault]
             story.at(3 * number + 1, ACTIONS[fault](node))
-    return story.at(500, *[Resume(node) for node, state in enumerate(states) if state == "paused"])
+    return story.at(500, *[ResumeAction(node) for node, state in enumerate(states) if state == "paused"])
 
 
 STEPS = lists_up_to(40, st.tuples(st.integers(0, NODES - 1), st.integers(0, 7), st.integers(0, 2**NODES - 1)))

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from antiphon.kernel import Environment
-from antiphon.simulator.engine.actions import Crash, Join, Leave, Partition, Pause, Restart, Resume
+from antiphon.simulator.engine.actions import (
+    CrashAction,
+    JoinAction,
+    LeaveAction,
+    PartitionAction,
+    PauseAction,
+    RestartAction,
+    ResumeAction,
+)
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import ConstantDelay
-from antiphon.simulator.network.network import Cut, Network
+from antiphon.simulator.network.network import Cut, NetworkModel
 from tests.simulator.engine.post import Do, Post, Run
 
 
@@ -35,44 +43,44 @@ def story(
         process.told = told
         return process
 
-    network = Network(ConstantDelay(10), detection=30, notices_pauses=notices_pauses)
+    network = NetworkModel(ConstantDelay(10), detection=30, notices_pauses=notices_pauses)
     return Run(nodes, network, build, can_fail=True, absent=absent), told
 
 
 def test_a_crash_is_told_to_those_who_watch_after_the_time_of_detection() -> None:
     run, told = story(3)
-    run.at(100, Crash(1)).lines()
+    run.at(100, CrashAction(1)).lines()
     assert told == [(130, 0, "lost", 1), (130, 2, "lost", 1)]
 
 
 def test_a_leave_breaks_links_too_and_a_join_brings_them_back() -> None:
     run, told = story()
-    run.at(100, Leave(1)).at(500, Join(1)).lines()
+    run.at(100, LeaveAction(1)).at(500, JoinAction(1)).lines()
     assert told == [(130, 0, "lost", 1), (530, 0, "found", 1)]
 
 
 def test_who_is_back_before_anybody_noticed_has_lost_its_links_all_the_same() -> None:
     """Its memory is gone: a connection of its earlier life is broken."""
     run, told = story()
-    run.at(100, Crash(1)).at(110, Restart(1)).lines()
+    run.at(100, CrashAction(1)).at(110, RestartAction(1)).lines()
     assert told == [(130, 0, "lost", 1), (140, 0, "found", 1)]
 
 
 def test_who_watches_a_node_that_is_not_there_hears_of_it() -> None:
     run, told = story(absent={1})
-    run.at(500, Join(1)).lines()
+    run.at(500, JoinAction(1)).lines()
     assert told == [(30, 0, "lost", 1), (530, 0, "found", 1)]
 
 
 def test_a_partition_is_noticed_if_it_lasts_and_its_end_is() -> None:
     run, told = story(3)
-    run.at(100, Partition(Cut(100, 400, [[0], [1, 2]]))).lines()
+    run.at(100, PartitionAction(Cut(100, 400, [[0], [1, 2]]))).lines()
     assert told == [(130, 0, "lost", 1), (430, 0, "found", 1)]
 
 
 def test_a_partition_that_is_over_before_it_is_noticed_is_never_told() -> None:
     run, told = story()
-    run.at(100, Partition(Cut(100, 120, [[0], [1]]))).lines()
+    run.at(100, PartitionAction(Cut(100, 120, [[0], [1]]))).lines()
     assert told == []
 
 
@@ -82,20 +90,20 @@ def test_nothing_is_told_of_links_that_do_not_matter_any_more() -> None:
     def stop_watching(engine: Engine) -> None:
         engine.nodes[0].unwatch(1)
 
-    run.at(110, Do(stop_watching)).at(100, Crash(1)).lines()
+    run.at(110, Do(stop_watching)).at(100, CrashAction(1)).lines()
     assert told == []
 
 
 def test_a_process_of_a_new_life_has_to_watch_for_itself() -> None:
     """Node 0 watches again when it starts, and finds node 1 down; what its first life asked for is forgotten."""
     run, told = story()
-    run.at(100, Crash(1)).at(110, Crash(0)).at(120, Restart(0)).lines()
+    run.at(100, CrashAction(1)).at(110, CrashAction(0)).at(120, RestartAction(0)).lines()
     assert told == [(150, 0, "lost", 1)]
 
 
 def test_a_paused_node_is_told_when_it_goes_on() -> None:
     run, told = story()
-    run.at(90, Pause(0)).at(100, Crash(1)).at(900, Resume(0)).lines()
+    run.at(90, PauseAction(0)).at(100, CrashAction(1)).at(900, ResumeAction(0)).lines()
     assert told == [(900, 0, "lost", 1)]
 
 
@@ -117,12 +125,14 @@ def standstill(resume_at: int) -> tuple[list[tuple[int, int, str, int]], list[st
         process.told = told
         return process
 
-    network = Network(ConstantDelay(10), transmission=0, processing=0, detection=30, in_order=True, notices_pauses=True)
+    network = NetworkModel(
+        ConstantDelay(10), transmission=0, processing=0, detection=30, in_order=True, notices_pauses=True
+    )
     run = Run(3, network, build, can_fail=True)
     run.at(95, Do(lambda engine: engine.publish(0, bytes([1])))).at(
         115, Do(lambda engine: engine.publish(0, bytes([1])))
     )
-    run.at(100, Pause(1)).at(125, Do(lambda engine: engine.publish(0, bytes([1])))).at(resume_at, Resume(1))
+    run.at(100, PauseAction(1)).at(125, Do(lambda engine: engine.publish(0, bytes([1])))).at(resume_at, ResumeAction(1))
     run.at(resume_at, Do(lambda engine: engine.publish(1, bytes([0]))))
     run.at(resume_at + 100, Do(lambda engine: engine.publish(1, bytes([0]))))
     lines = run.lines("deliver", "drop").splitlines()
@@ -154,11 +164,11 @@ def test_who_stands_still_for_long_is_lost_and_found_when_it_goes_on() -> None:
 
 def test_who_crashes_while_it_stands_still_is_lost_once() -> None:
     run, told = story(notices_pauses=True)
-    run.at(100, Pause(1)).at(200, Crash(1)).at(300, Restart(1)).lines()
+    run.at(100, PauseAction(1)).at(200, CrashAction(1)).at(300, RestartAction(1)).lines()
     assert told == [(130, 0, "lost", 1), (330, 0, "found", 1)]
 
 
 def test_who_stands_still_again_is_not_found_in_between() -> None:
     run, told = story(notices_pauses=True)
-    run.at(100, Pause(1)).at(200, Resume(1)).at(220, Pause(1)).at(240, Resume(1)).lines()
+    run.at(100, PauseAction(1)).at(200, ResumeAction(1)).at(220, PauseAction(1)).at(240, ResumeAction(1)).lines()
     assert told == [(130, 0, "lost", 1), (270, 0, "found", 1)]

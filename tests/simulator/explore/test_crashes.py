@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from antiphon.simulator.explore.crashes import CRASH, RETURN, FailingSystem, FailingWorld, Failure, explore_failure
+from antiphon.simulator.explore.crashes import (
+    CRASH,
+    RETURN,
+    CrashingEnvironment,
+    CrashingSystem,
+    Failure,
+    explore_failure,
+)
 from antiphon.simulator.explore.explorer import explore, narrate
 from tests.simulator.explore.test_explorer import Flooding
 
@@ -46,26 +53,32 @@ def test_what_a_dead_node_has_sent_may_arrive_here_and_not_there() -> None:
 
 def test_who_comes_back_is_owed_what_it_missed() -> None:
     found = explore_failure(Pair, [[("publish", 0)], []], Failure(1, True))
-    assert found.violation is not None and "publication 1 of node 0 on topic 0 at node 1: owed" in found.violation
+    assert (
+        found.violation is not None
+        and "publication 1 of node 0 on topic 0 at node 1: never delivered" in found.violation
+    )
     assert "node 1 comes back" in found.schedule
 
 
 def test_nothing_arrives_before_both_ends_know_of_a_new_connection() -> None:
-    system = FailingSystem(Pair, [[("publish", 0), ("publish", 0)], []], Failure(1, True))
+    system = CrashingSystem(Pair, [[("publish", 0), ("publish", 0)], []], Failure(1, True))
     for step in ("node 0: publish 0", "node 1 crashes"):
         take(system, step)
     assert not system.in_flight, "what was on its way to it is gone"
     take(system, "node 1 comes back")
-    assert isinstance(system.processes[1].environment, FailingWorld) and system.processes[1].environment.life == 1
+    assert (
+        isinstance(system.processes[1].environment, CrashingEnvironment)
+        and system.processes[1].environment.incarnation == 1
+    )
     assert not any("is there" in system.describe(choice) for choice in system.choices()), "node 0 has not noticed yet"
-    for step in ("node 0 hears that node 1 is lost", "node 0 hears that node 1 is there", "node 0: publish 0"):
+    for step in ("node 0 is told that node 1 is lost", "node 0 is told that node 1 is found", "node 0: publish 0"):
         take(system, step)
     assert len(system.in_flight) == 1 and not any(choice >= 0 for choice in system.choices())
-    take(system, "node 1 hears that node 0 is there")
+    take(system, "node 1 is told that node 0 is found")
     assert [choice for choice in system.choices() if choice >= 0] == [0]
 
 
-def take(system: FailingSystem, step: str) -> None:
+def take(system: CrashingSystem, step: str) -> None:
     """Let something happen by its name."""
     (choice,) = [choice for choice in system.choices() if system.describe(choice) == step]
     system.take(choice)
@@ -81,7 +94,7 @@ def test_timers_expire_when_nothing_is_on_its_way_or_early_as_often_as_is_allowe
             self.delivered.append((-2, name))
 
     def expiries(early_timers: int) -> list[str]:
-        system = FailingSystem(Ticking, [[("publish", 0)], []], Failure(1, False, 1, early_timers))
+        system = CrashingSystem(Ticking, [[("publish", 0)], []], Failure(1, False, 1, early_timers))
         take(system, "node 0: publish 0")
         return [system.describe(choice) for choice in system.choices() if "timer" in system.describe(choice)]
 
@@ -90,7 +103,7 @@ def test_timers_expire_when_nothing_is_on_its_way_or_early_as_often_as_is_allowe
 
 
 def test_a_schedule_with_a_crash_can_be_told() -> None:
-    def make() -> FailingSystem:
-        return FailingSystem(Pair, [[], []], Failure(1, True))
+    def make() -> CrashingSystem:
+        return CrashingSystem(Pair, [[], []], Failure(1, True))
 
     assert narrate(make, [CRASH, RETURN]) == ("node 1 crashes", "node 1 comes back")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from antiphon.kernel import RandomStream, UsageError
 from antiphon.simulator.network.delays import ConstantDelay, Delay, LinkDelay, MatrixDelay, NormalDelay
-from antiphon.simulator.network.network import Cut, Network
+from antiphon.simulator.network.network import Cut, NetworkModel
 
 SAMPLE = 40_000
 
@@ -168,33 +168,33 @@ def test_a_law_of_ones_own_must_say_how_it_draws() -> None:
 @pytest.mark.parametrize("name", ["loss", "duplication", "reordering"])
 def test_shares_are_probabilities(name: str, share: float) -> None:
     with pytest.raises(UsageError, match=f"{name} is a probability from 0 to 1, not {share}"):
-        Network(ConstantDelay(1), **{name: share})  # type: ignore[arg-type]
+        NetworkModel(ConstantDelay(1), **{name: share})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["transmission", "processing", "reordering_window"])
 def test_ticks_are_not_negative(name: str) -> None:
     with pytest.raises(UsageError, match=f"{name}.* cannot be negative"):
-        Network(ConstantDelay(1), **{name: -1})  # type: ignore[arg-type]
+        NetworkModel(ConstantDelay(1), **{name: -1})  # type: ignore[arg-type]
 
 
 def test_a_reordering_window_is_one_that_can_be_drawn_from() -> None:
-    Network(ConstantDelay(1), reordering_window=(1 << 31) - 1)
+    NetworkModel(ConstantDelay(1), reordering_window=(1 << 31) - 1)
     with pytest.raises(UsageError, match="at most 2147483647 ticks, not 2147483648"):
-        Network(ConstantDelay(1), reordering_window=1 << 31)
+        NetworkModel(ConstantDelay(1), reordering_window=1 << 31)
 
 
 def test_a_network_is_simple_where_every_copy_takes_the_same_time_and_arrives_once() -> None:
     constant = ConstantDelay(100)
-    assert Network(constant).is_simple()
-    assert Network(constant, charge_control=False).is_simple()
-    assert Network(constant, transmission=0, processing=0, reordering_window=5).is_simple()
+    assert NetworkModel(constant).is_simple()
+    assert NetworkModel(constant, charge_control=False).is_simple()
+    assert NetworkModel(constant, transmission=0, processing=0, reordering_window=5).is_simple()
     for complicated in (
-        Network(NormalDelay(100, 25)),
-        Network(LinkDelay(constant, 1)),
-        Network(MatrixDelay([[100]])),
-        Network(constant, loss=0.1),
-        Network(constant, duplication=0.1),
-        Network(constant, reordering=0.1),
+        NetworkModel(NormalDelay(100, 25)),
+        NetworkModel(LinkDelay(constant, 1)),
+        NetworkModel(MatrixDelay([[100]])),
+        NetworkModel(constant, loss=0.1),
+        NetworkModel(constant, duplication=0.1),
+        NetworkModel(constant, reordering=0.1),
     ):
         assert not complicated.is_simple()
 

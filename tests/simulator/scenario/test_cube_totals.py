@@ -6,7 +6,7 @@ import pytest
 
 from antiphon.simulator.scenario.scenario import Scenario
 from antiphon.torture.campaign import run_campaign
-from antiphon.torture.schedules.operations import draw_schedule
+from antiphon.torture.schedules.topic_schedule import draw_schedule
 from tests.torture.broken import ClosesWithoutNumbers, GrantsAtOnce, Variant, break_vcube_ps
 
 DRAWN = [draw_schedule(seed, "total") for seed in range(1, 101)]

@@ -9,16 +9,11 @@ from antiphon.kernel import ScenarioError, UsageError
 from antiphon.simulator.scenario.file import parse_scenario
 from antiphon.simulator.scenario.run import Result, run_scenario
 from antiphon.simulator.scenario.scenario import CrashFault, PartitionFault, RestartFault, Scenario
-from antiphon.torture.campaign import (
-    AgreementCount,
-    Outcome,
-    check_campaign,
-    run_campaign,
-    run_schedule,
-    wilson,
-)
-from antiphon.torture.schedules.epto import draw_epto_schedule, theory_of
+from antiphon.torture.campaign import check_campaign, run_campaign, run_schedule
+from antiphon.torture.rates import wilson
+from antiphon.torture.schedules.epto import calm_agreement, draw_epto_schedule
 from antiphon.torture.shrinking import Shrinker
+from antiphon.torture.tally import AgreementCount, Outcome
 
 TEXT = """
 fabric = "gossip"
@@ -110,7 +105,7 @@ def test_options_that_cannot_give_agreement_are_refused(options: str, complaint:
 
 
 def test_there_is_no_order_but_total() -> None:
-    with pytest.raises(ScenarioError, match="epto can be run with order total, not with causal"):
+    with pytest.raises(ScenarioError, match="epto supports the orders total, not causal"):
         parse_scenario(TEXT.format(nodes=4, loss=0, options="").replace('"total"', '"causal"'))
 
 
@@ -124,7 +119,7 @@ def test_schedules_are_hard() -> None:
     assert {0.3, 0.0} <= {one.network.loss for one in drawn}
     assert any(one.get("drift") == 2.0 for one in options)
     assert any(one.get("granularity") == 10_000 for one in options)
-    assert 15 < sum(theory_of(one) is not None for one in drawn) < 45
+    assert 15 < sum(calm_agreement(one) is not None for one in drawn) < 45
     assert draw_epto_schedule(7) == draw_epto_schedule(7) != draw_epto_schedule(8)
 
 
@@ -183,7 +178,9 @@ def test_what_is_published_in_two_lives_is_not_judged() -> None:
     text = TEXT.format(nodes=8, loss=0, options="") + "".join(
         f"[[fault]]\nkind = '{kind}'\nnode = 1\nat = {at}\n" for kind, at in (("crash", 500), ("restart", 900))
     )
-    assert run_scenario(parse_scenario(text)).judgement.startswith("not judged: node 1 publishes in two lives")
+    assert run_scenario(parse_scenario(text)).judgement.startswith(
+        "not judged: node 1 publishes before and after a restart"
+    )
 
 
 def test_the_interval_of_a_rate() -> None:
@@ -196,5 +193,5 @@ def test_the_interval_of_a_rate() -> None:
 def test_a_campaign_has_no_other_order() -> None:
     check_campaign("epto", None)
     check_campaign("epto", "total")
-    with pytest.raises(UsageError, match="the order of a campaign is total"):
+    with pytest.raises(UsageError, match="a campaign has no order 'mixed'; choose from total"):
         check_campaign("epto", "mixed")

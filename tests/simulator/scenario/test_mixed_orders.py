@@ -10,7 +10,8 @@ from antiphon.simulator.scenario.run import run_scenario
 from antiphon.simulator.scenario.workload import plan
 from antiphon.simulator.scenario.writer import scenario_text
 from antiphon.torture.campaign import run_campaign
-from antiphon.torture.schedules.operations import MIXED, draw_schedule, operations_of, with_operations
+from antiphon.torture.schedules.operations import MIXED, operations_of, with_operations
+from antiphon.torture.schedules.topic_schedule import draw_schedule
 
 JUMBLED = """
 nodes = 12

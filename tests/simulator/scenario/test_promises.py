@@ -59,7 +59,7 @@ NOT_JUDGED = {
     "best effort": (ONCE + 'order = "best-effort"', "best-effort promises nothing"),
     "a crash": (
         ONCE + '[[fault]]\nat = 9\nkind = "crash"\nnode = 5',
-        "what is promised to nodes that crash, join or leave is not defined",
+        "the protocol defines no promise to nodes that crash, join or leave",
     ),
 }
 
@@ -77,7 +77,7 @@ def test_too_much_to_look_at_is_not_judged(limit: str, value: int, monkeypatch: 
     monkeypatch.setattr(verdict, limit, value)
     result = judged(ONCE)
     assert result.violations is None
-    assert result.judgement.startswith("not judged: too much to look at")
+    assert result.judgement.startswith("not judged: too large")
 
 
 @pytest.mark.parametrize("level", ["deliveries", "everything"])
@@ -141,7 +141,7 @@ class Eager(Wrapped):
 LIARS: dict[str, tuple[type[Wrapped], str, set[str], str]] = {
     "fifo for causal": (Wrapped, RATE + JUMBLED, {"causal"}, "delivered after something that follows it"),
     "a deaf node": (Deaf, ONCE, {"completeness", "stuck"}, "completeness: 1, such as publication 1 of node 0"),
-    "an eager node": (Eager, ONCE, {"requests"}, "requests: 1, such as 8 publications were asked for, and 9 started"),
+    "an eager node": (Eager, ONCE, {"requests"}, "requests: 1, such as 8 publications were requested, and 9 started"),
 }
 
 

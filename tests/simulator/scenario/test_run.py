@@ -492,7 +492,7 @@ def test_a_wrong_scenario_or_place_leaves_nothing_behind(tmp_path: Path) -> None
     with pytest.raises(UsageError, match=r"^a trace is written as \.parquet, \.arrow or \.txt, not as 'a\.csv'"):
         run_scenario(right, tmp_path / "new" / "a.csv")
     counts = parse_scenario('nodes = 4\nworkload = { kind = "once" }\ntrace = { level = "counts" }')
-    with pytest.raises(UsageError, match=r"^the level of the trace is counts, which writes nothing; choose"):
+    with pytest.raises(UsageError, match=r"^the level of the trace is counts, which has no rows; choose"):
         run_scenario(counts, tmp_path / "new" / "a.parquet")
     (tmp_path / "file").touch()
     with pytest.raises(PeerError, match=r"^cannot write the trace to .*/file/a\.parquet: .*; choose another place$"):

@@ -12,7 +12,7 @@ from antiphon.kernel.errors import PeerError, ScenarioError, UsageError
 from antiphon.kernel.process import Process
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import ConstantDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon.simulator.scenario.file import check_scenario, load_scenario, parse_scenario
 from antiphon.simulator.scenario.protocols.registry import PROTOCOLS
 from antiphon.simulator.scenario.run import build_cube, schedule_faults
@@ -35,7 +35,7 @@ from antiphon.simulator.scenario.scenario import (
     RestartFault,
     ResumeFault,
     Scenario,
-    SubscriptionTable,
+    SubscribeTable,
     TopicsTable,
     TraceTable,
     expand_nodes,
@@ -185,7 +185,7 @@ def tables() -> list[type[msgspec.Struct]]:
         LimitsTable,
         TraceTable,
         TopicsTable,
-        SubscriptionTable,
+        SubscribeTable,
     ]
     return [*rest, *faults, *laws, *options]
 
@@ -344,7 +344,7 @@ class Idle(Process):
 def test_the_check_before_the_run_agrees_with_the_engine(faults: list[Fault]) -> None:
     """A sequence of faults is refused exactly when the engine would have stumbled over it."""
     scenario = Scenario(nodes=3, faults=faults, workload=OnceWorkload(start=20))
-    engine = Engine(3, Network(ConstantDelay(1)), Idle, can_fail=True, absent=scenario.absent_at_start())
+    engine = Engine(3, NetworkModel(ConstantDelay(1)), Idle, can_fail=True, absent=scenario.absent_at_start())
     schedule_faults(engine, scenario, build_cube(scenario))
     try:
         engine.run()

@@ -15,7 +15,7 @@ from antiphon.simulator.scenario.scenario import (
     PublishTable,
     RateWorkload,
     Scenario,
-    SubscriptionTable,
+    SubscribeTable,
     TopicsTable,
 )
 from antiphon.simulator.scenario.subscriptions import first_members, subscribed_spans
@@ -25,13 +25,13 @@ from antiphon.trace.store import MemoryTrace
 TOPICS = 'nodes = 8\nprotocol = "vcube-ps"\nworkload = { kind = "once" }\n'
 EVERYBODY = 'nodes = 8\nworkload = { kind = "once" }\n'
 
-NO_TOPICS = 'knows no topics: everybody gets everything; leave this out, or choose: protocol = "vcube-ps"'
-NO_FAILURES = "vcube-ps needs nodes that do not fail and are there from the start"
+NO_TOPICS = 'has no topics: all nodes receive everything; leave this out, or choose: protocol = "vcube-ps"'
+NO_FAILURES = "vcube-ps needs nodes that do not fail and are up from the start"
 
 WRONG = {
     "best effort": (
         TOPICS + 'order = "best-effort"',
-        "a.toml, line 4: order: vcube-ps can be run with order none, fifo, causal, total, not with best-effort; "
+        "a.toml, line 4: order: vcube-ps supports the orders none, fifo, causal, total, not best-effort; "
         'for example: order = "none"',
     ),
     "an option of another protocol": (
@@ -120,13 +120,13 @@ WRONG = {
     ),
     "a crash": (
         TOPICS + '[[fault]]\nat = 5\nkind = "crash"\nnode = 2',
-        f"a.toml, line 4: fault 1: {NO_FAILURES} (they may pause and resume; members come and go by [[subscribe]] and "
-        '[[unsubscribe]]); leave this out, or choose: protocol = "broadcast"',
+        f"a.toml, line 4: fault 1: {NO_FAILURES} (they may pause and resume; members join and leave by [[subscribe]] "
+        'and [[unsubscribe]]); leave this out, or choose: protocol = "broadcast"',
     ),
     "a partition": (
         TOPICS + '[[fault]]\nat = 5\nkind = "partition"\ngroups = [[1]]',
-        f"a.toml, line 4: fault 1: {NO_FAILURES} (they may pause and resume; members come and go by [[subscribe]] and "
-        '[[unsubscribe]]); leave this out, or choose: protocol = "broadcast"',
+        f"a.toml, line 4: fault 1: {NO_FAILURES} (they may pause and resume; members join and leave by [[subscribe]] "
+        'and [[unsubscribe]]); leave this out, or choose: protocol = "broadcast"',
     ),
 }
 
@@ -245,8 +245,8 @@ COMING_AND_GOING = Scenario(
     nodes=6,
     protocol="vcube-ps",
     topics=TopicsTable(count=3, members=["0-3", [1, 4], []]),
-    unsubscriptions=[SubscriptionTable(at=100, nodes=[0, 1]), SubscriptionTable(at=150, node=4, topic=1)],
-    subscriptions=[SubscriptionTable(at=200, nodes=[0, 5]), SubscriptionTable(at=120, node=3, topic=1)],
+    unsubscriptions=[SubscribeTable(at=100, nodes=[0, 1]), SubscribeTable(at=150, node=4, topic=1)],
+    subscriptions=[SubscribeTable(at=200, nodes=[0, 5]), SubscribeTable(at=120, node=3, topic=1)],
 )
 
 
@@ -312,8 +312,8 @@ def test_the_check_before_the_run_agrees_with_the_protocol(changes: list[tuple[s
         nodes=2,
         protocol="vcube-ps",
         topics=TopicsTable(members=[[0]]),
-        subscriptions=[SubscriptionTable(at=at, node=node) for kind, at, node in changes if kind == "subscribe"],
-        unsubscriptions=[SubscriptionTable(at=at, node=node) for kind, at, node in changes if kind == "unsubscribe"],
+        subscriptions=[SubscribeTable(at=at, node=node) for kind, at, node in changes if kind == "subscribe"],
+        unsubscriptions=[SubscribeTable(at=at, node=node) for kind, at, node in changes if kind == "unsubscribe"],
         publications=[PublishTable(at=at, node=node) for kind, at, node in changes if kind == "publish"],
     )
     try:
@@ -336,5 +336,5 @@ def unchecked_run(scenario: Scenario) -> None:
     simulation = Simulation(bare)
     schedule_subscriptions(simulation.engine, scenario)
     for publication in plan(scenario):
-        simulation.engine.at(publication.at, actions.Publish(publication.node, b"", publication.topic))
+        simulation.engine.at(publication.at, actions.PublishAction(publication.node, b"", publication.topic))
     simulation.run()

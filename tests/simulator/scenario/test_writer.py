@@ -23,7 +23,7 @@ from antiphon.simulator.scenario.scenario import (
     RateWorkload,
     ResumeFault,
     Scenario,
-    SubscriptionTable,
+    SubscribeTable,
     TopicsTable,
     TraceTable,
 )
@@ -103,8 +103,8 @@ def vcube_ps(draw: st.DrawFn, common: dict[str, Any], payload: str) -> Scenario:
         protocol_options=draw(st.sampled_from([{}, {"window": 3, "largest_first": False}])),
         order=draw(st.sampled_from(["none", "fifo", "causal"])),
         topics=None if members is None else TopicsTable(count=len(members) + 1, members=["0-3", *members]),
-        unsubscriptions=[SubscriptionTable(at=left, node=0)],
-        subscriptions=[SubscriptionTable(at=back, nodes=[0])],
+        unsubscriptions=[SubscribeTable(at=left, node=0)],
+        subscriptions=[SubscribeTable(at=back, nodes=[0])],
         publications=[PublishTable(at=back, node=0, payload=payload)],
         faults=[PauseFault(at=1, node=11)],
     )
@@ -128,7 +128,7 @@ def test_only_what_is_special_is_written() -> None:
         protocol="vcube-ps",
         network=NetworkTable(delay=NormalLaw(mean=9, deviation=2.5)),
         topics=TopicsTable(count=2, members=["0-1", []]),
-        subscriptions=[SubscriptionTable(at=3, node=2)],
+        subscriptions=[SubscribeTable(at=3, node=2)],
         publications=[PublishTable(at=3, node=2, payload='"so"\x7f')],
     )
     assert scenario_text(scenario, "A remark\nof two lines.") == (

@@ -126,7 +126,7 @@ WRONG = {
     ),
     "reordering without a window": (
         ONCE + "[network]\nreordering = 0.1",
-        "a.toml, line 4: network.reordering: reordered copies need a time by which they may be late; "
+        "a.toml, line 4: network.reordering: reordered copies need a largest delay; "
         "add for example: reordering_window = 50",
     ),
     "unknown fabric": (
@@ -197,7 +197,7 @@ WRONG = {
     ),
     "a ring of three": (
         ONCE + '[[fault]]\nat = 1\nkind = "partition"\ngroups = [[0], [1], [2]]\nlinked = "ring"',
-        "a.toml, line 6: fault 1, groups: a ring of groups cuts nobody off unless there are 4 of them, not 3; for "
+        "a.toml, line 6: fault 1, groups: a ring of groups separates no nodes unless there are at least 4, not 3; for "
         "example: groups = [[0], [1], [2], [3]]",
     ),
     "a fault of nobody": (
@@ -255,13 +255,13 @@ WRONG = {
     ),
     "a partition of nothing": (
         ONCE + '[[fault]]\nat = 1\nkind = "partition"\ngroups = ["0-63"]',
-        "a.toml, line 6: fault 1, groups: expected groups of at least one node each that leave somebody to be parted "
-        'from; for example: groups = ["0-31", "32-63"]',
+        "a.toml, line 6: fault 1, groups: expected groups of at least one node each, and nodes outside of "
+        'the first group; for example: groups = ["0-31", "32-63"]',
     ),
     "an empty group": (
         ONCE + '[[fault]]\nat = 1\nkind = "partition"\ngroups = [[1], []]',
-        "a.toml, line 6: fault 1, groups: expected groups of at least one node each that leave somebody to be parted "
-        'from; for example: groups = ["0-31", "32-63"]',
+        "a.toml, line 6: fault 1, groups: expected groups of at least one node each, and nodes outside of "
+        'the first group; for example: groups = ["0-31", "32-63"]',
     ),
     "a partition that ends before it begins": (
         ONCE + '[[fault]]\nat = 5\nkind = "partition"\ngroups = [[1]]\nuntil = 5',

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from antiphon.torture.live.crowds import end_journal
+from antiphon.torture.live.crowd_process import end_journal
 from antiphon.torture.live.dropping import visits_in
 from antiphon.torture.live.journal import read_journal
 

@@ -10,7 +10,7 @@ import pytest
 
 from antiphon.torture.live.campaign import EVERYTHING
 from antiphon.torture.live.faults import LOST_SECONDS, SECONDS, TAKES_LIVES, Draws
-from antiphon.torture.live.load import Load, Orders, Work
+from antiphon.torture.live.load import Load, LoadWork, Orders
 
 
 def test_two_faults_at_once_never_take_the_lives_of_half_of_the_nodes() -> None:
@@ -56,7 +56,7 @@ def test_who_publishes_much_is_cut_off_with_one_companion_at_most() -> None:
 
 def test_last_words_are_in_every_order_and_probes_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     orders = Orders(["none", "fifo", "causal", "total"])
-    work = Work(["here:1"], [0], ["bank"], orders, 1.0, 1, str(tmp_path))
+    work = LoadWork(["here:1"], [0], ["bank"], orders, 1.0, 1, str(tmp_path))
     asked: list[tuple[int, list[str]]] = []
 
     async def obeyed() -> list[list[int]]:

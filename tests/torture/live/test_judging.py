@@ -10,7 +10,7 @@ from antiphon.audit.auditor import audit_files
 from antiphon.kernel.errors import UsageError
 from antiphon.torture.live.audit import audit_campaign
 from antiphon.torture.live.crowd import DROPPING_NAME, FIRST_IDENTITY
-from antiphon.torture.live.judging import Circumstances, Judgement, judge_journals
+from antiphon.torture.live.judging import CampaignJudgement, Circumstances, judge_journals
 
 BEGIN = ["begin 1 {me}", "node 1 door-{me}", "ready 2 0"]
 
@@ -22,7 +22,7 @@ def judged(
     may_lose: bool = False,
     dropping: list[list[str]] | None = None,
     disturbed: list[tuple[int, int]] | None = None,
-) -> Judgement:
+) -> CampaignJudgement:
     """Judge journals that are given as lines, one list for each place; each begins with a subscription to topic 0.
 
     Those of subscribers that drop messages have a directory of their own. Publishers may wait for 20 microseconds.
@@ -36,7 +36,7 @@ def judged(
     return judge_journals(directory, circumstances, audit_files, directory)
 
 
-def broken(found: Judgement) -> dict[str, int]:
+def broken(found: CampaignJudgement) -> dict[str, int]:
     return {name: count for name, count in found.violations.items() if count}
 
 
@@ -150,7 +150,7 @@ def test_what_was_accepted_is_on_the_disk_of_its_node(tmp_path: Path, remains: l
 def test_what_a_campaign_has_kept_is_audited_again(tmp_path: Path) -> None:
     found = judged(tmp_path, [*ASKS, *SEES], SEES[:1])
     assert broken(found) == {"completeness": 1}
-    with pytest.raises(UsageError, match="does not say what happened"):
+    with pytest.raises(UsageError, match="does not describe a campaign"):
         audit_campaign(tmp_path, audit_files)
     Circumstances("tree").write(tmp_path)
     (tmp_path / "remains").mkdir()

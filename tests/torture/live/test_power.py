@@ -14,7 +14,16 @@ import pytest
 import antiphon
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.storage.log import DurableLog
-from antiphon.torture.live.power import EVERYTHING, LATEST, SECTOR_BYTES, SECTORS, WAYS, Disk, compile_library, compiler
+from antiphon.torture.live.power import (
+    EVERYTHING,
+    LATEST,
+    SECTOR_BYTES,
+    SECTORS,
+    WAYS,
+    FaultyDisk,
+    compile_library,
+    compiler,
+)
 
 pytestmark = pytest.mark.skipif(
     compiler() is None or sys.platform != "linux", reason="losses of power need Linux and a C compiler"
@@ -29,12 +38,12 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def disk(tmp_path: Path, library: Path) -> Disk:
+def disk(tmp_path: Path, library: Path) -> FaultyDisk:
     (tmp_path / "root").mkdir()
-    return Disk(library, tmp_path / "root", tmp_path / "notes")
+    return FaultyDisk(library, tmp_path / "root", tmp_path / "notes")
 
 
-def run_and_kill(disk: Disk, root: Path, program: str) -> None:
+def run_and_kill(disk: FaultyDisk, root: Path, program: str) -> None:
     """Run a program with the disk, in its directory, and kill it when it is through."""
     text = f"import os, signal\n{program}\nos.kill(os.getpid(), signal.SIGKILL)"
     environment = {**os.environ, **disk.environment()}
@@ -59,7 +68,7 @@ os.pwrite(file, b"third and longer", 2)
 @pytest.mark.parametrize(
     ("sync", "left"), [("", b"first"), ("os.fsync(file)", b"second"), ("os.fdatasync(file)", b"second")]
 )
-def test_what_was_synced_stays_and_the_rest_is_gone(disk: Disk, tmp_path: Path, sync: str, left: bytes) -> None:
+def test_what_was_synced_stays_and_the_rest_is_gone(disk: FaultyDisk, tmp_path: Path, sync: str, left: bytes) -> None:
     root = tmp_path / "root"
     prepare(root, log=b"first")
     run_and_kill(disk, root, WRITE_TWICE.format(sync=sync))
@@ -80,7 +89,7 @@ def test_what_was_synced_stays_and_the_rest_is_gone(disk: Disk, tmp_path: Path, 
         "os.pwritev(os.open('log', os.O_WRONLY), [b'ot', b'her'], 9)",
     ],
 )
-def test_every_way_to_change_a_file_is_taken_back(disk: Disk, tmp_path: Path, change: str) -> None:
+def test_every_way_to_change_a_file_is_taken_back(disk: FaultyDisk, tmp_path: Path, change: str) -> None:
     root = tmp_path / "root"
     prepare(root, log=b"as it was")
     run_and_kill(disk, root, change)
@@ -106,7 +115,7 @@ SYNC_NAMES = "os.fsync(os.open('.', os.O_RDONLY))"
 
 
 @pytest.mark.parametrize("sync", ["", SYNC_NAMES])
-def test_names_stay_when_their_directory_is_synced(disk: Disk, tmp_path: Path, sync: str) -> None:
+def test_names_stay_when_their_directory_is_synced(disk: FaultyDisk, tmp_path: Path, sync: str) -> None:
     root = tmp_path / "root"
     before, after = {"old": b"old", "from": b"1", "to": b"2"}, {"new": b"", "to": b"1", "made": None}
     prepare(root, **before)
@@ -116,7 +125,7 @@ def test_names_stay_when_their_directory_is_synced(disk: Disk, tmp_path: Path, s
     assert names_in(root) == (after if sync else before)
 
 
-def test_what_one_life_has_not_synced_may_be_lost_in_the_next(disk: Disk, tmp_path: Path) -> None:
+def test_what_one_life_has_not_synced_may_be_lost_in_the_next(disk: FaultyDisk, tmp_path: Path) -> None:
     root = tmp_path / "root"
     prepare(root, log=b"....")
     for place in range(2):
@@ -135,7 +144,7 @@ for state in range(1, {STATES}):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_every_sector_is_left_as_it_was_at_some_moment(disk: Disk, tmp_path: Path, way: str) -> None:
+def test_every_sector_is_left_as_it_was_at_some_moment(disk: FaultyDisk, tmp_path: Path, way: str) -> None:
     """By moments all but one write are whole, and by sectors each is left by itself."""
     root = tmp_path / "root"
     found = []
@@ -157,7 +166,7 @@ def test_every_sector_is_left_as_it_was_at_some_moment(disk: Disk, tmp_path: Pat
     assert any(torn) and way in (LATEST, SECTORS)
 
 
-def run_log_and_kill(disk: Disk, directory: Path, seed: int, promises: int) -> tuple[int, int, int]:
+def run_log_and_kill(disk: FaultyDisk, directory: Path, seed: int, promises: int) -> tuple[int, int, int]:
     """Let a process append to a log until it has promised so much; its last promise."""
     source = str(Path(antiphon.__file__).parent.parent)
     environment = {**os.environ, **disk.environment(), "PYTHONPATH": source}
@@ -183,7 +192,7 @@ def lacks(directory: Path, promised: tuple[int, int, int]) -> bool:
     return any(have < want for have, want in zip(found, promised, strict=True))
 
 
-def test_a_log_keeps_what_it_has_promised_through_losses_of_power(disk: Disk, tmp_path: Path) -> None:
+def test_a_log_keeps_what_it_has_promised_through_losses_of_power(disk: FaultyDisk, tmp_path: Path) -> None:
     chance = random.Random(4)
     taken = 0
     directory = tmp_path / "root" / "new" / "log"
@@ -195,7 +204,7 @@ def test_a_log_keeps_what_it_has_promised_through_losses_of_power(disk: Disk, tm
 
 
 def test_a_disk_that_lies_about_syncs_is_found_out(tmp_path: Path, library: Path) -> None:
-    disk = Disk(library, tmp_path / "root", tmp_path / "notes", lies=True)
+    disk = FaultyDisk(library, tmp_path / "root", tmp_path / "notes", lies=True)
     promised = run_log_and_kill(disk, tmp_path / "root", 1, 5)
     disk.lose(random.Random(1), EVERYTHING)
     assert lacks(tmp_path / "root", promised)
@@ -210,7 +219,7 @@ os.write(file, b"%.3f" % (time.monotonic() - begun))
 """
 
 
-def test_a_slow_disk_takes_longer_for_each_sync_until_it_is_well(disk: Disk, tmp_path: Path) -> None:
+def test_a_slow_disk_takes_longer_for_each_sync_until_it_is_well(disk: FaultyDisk, tmp_path: Path) -> None:
     root = tmp_path / "root"
     took_seconds = []
     for more_seconds in (0.0, 3.0, 0.0):

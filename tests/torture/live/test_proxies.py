@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from antiphon.torture.live.proxies import Network, between
+from antiphon.torture.live.proxies import ProxyNetwork, between
 from antiphon.transport.codec import Codec
 from antiphon.transport.links import split_address
 from antiphon.transport.peer_messages import PEER_CONTROLS, PROTOCOL_VERSION, Hello
@@ -24,7 +24,7 @@ class Listening:
     def __init__(self, count: int) -> None:
         self.targets = free_addresses(count)
         self.heard: list[asyncio.Queue[bytes]] = [asyncio.Queue() for _ in range(count)]
-        self.network = Network(free_addresses(count), self.targets)
+        self.network = ProxyNetwork(free_addresses(count), self.targets)
 
     async def listen(self, place: int) -> asyncio.Server:
         async def came(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -10,8 +10,9 @@ import pytest
 from antiphon.fabrics.gossip.epto.analysis import Spread
 from antiphon.fabrics.gossip.epto.options import EptoOptions
 from antiphon.kernel import RandomStream
-from antiphon.torture.campaign import run_schedule, wilson
-from antiphon.torture.schedules.epto import draw_epto_schedule, played_of, theory_of
+from antiphon.torture.campaign import run_schedule
+from antiphon.torture.rates import wilson
+from antiphon.torture.schedules.epto import calm_agreement, draw_epto_schedule, played_agreement
 from antiphon.torture.schedules.epto_expectation import reaching
 
 
@@ -72,13 +73,13 @@ def test_calm_schedules_agree_as_often_as_is_expected() -> None:
     while owed < 900:
         seed += 1
         scenario = draw_epto_schedule(seed)
-        in_step = theory_of(scenario)
+        in_step = calm_agreement(scenario)
         if in_step is not None:
             outcome = run_schedule(scenario)
             agreed += outcome.agreed
             owed += outcome.owed
             theory += in_step * outcome.owed
-            played += played_of(scenario) * outcome.owed
+            played += played_agreement(scenario) * outcome.owed
     # Publications of one schedule share its options, so the interval of independent ones is too small.
     low, high = wilson(agreed, owed, 3.0)
     assert low < played / owed < high

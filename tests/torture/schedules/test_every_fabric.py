@@ -11,10 +11,12 @@ from antiphon.simulator.scenario.file import check_scenario, parse_scenario
 from antiphon.simulator.scenario.last_words import LONG_AFTER
 from antiphon.simulator.scenario.scenario import CrashFault, PartitionFault, RestartFault, Scenario
 from antiphon.simulator.scenario.writer import scenario_text
-from antiphon.torture.campaign import Outcome, Tally, fabric_of, run_campaign, run_seeds
+from antiphon.torture.campaign import run_campaign, run_seeds
 from antiphon.torture.schedules import ALL
-from antiphon.torture.schedules.every_fabric import DRAWN, WEIGHTS, draw_any_schedule, orders_of
+from antiphon.torture.schedules.every_fabric import WEIGHTS, draw_any_schedule
+from antiphon.torture.schedules.families import FAMILIES, family_name, orders_of
 from antiphon.torture.schedules.operations import PAUSE, PUBLISH, operations_of, with_operations
+from antiphon.torture.tally import Outcome, Tally
 
 SEEDS = range(1, 121)
 
@@ -37,7 +39,7 @@ def test_all_fabrics_orders_and_faults_are_drawn(drawn: list[Scenario]) -> None:
     tally = Tally()
     for scenario in drawn:
         tally.count(scenario, Outcome(seed=0))
-    assert set(tally.fabrics) == set(DRAWN) == set(WEIGHTS)
+    assert set(tally.fabrics) == set(FAMILIES) == set(WEIGHTS)
     assert min(count.seeds for count in tally.fabrics.values()) > 5
     assert set(tally.orders) == {"none", "fifo", "causal", "total", "mixed"}
     kinds = ("subscribe", "unsubscribe", "pause", "crash", "restart", "join", "leave", "clock")
@@ -64,10 +66,10 @@ KINDS_OF_ROWS = {
 
 
 def test_each_fabric_meets_what_the_manual_says_and_nothing_else() -> None:
-    tallies = {fabric: Tally() for fabric in DRAWN}
+    tallies = {fabric: Tally() for fabric in FAMILIES}
     for seed in range(1, 800):
         scenario = draw_any_schedule(seed)
-        tallies[fabric_of(scenario)].count(scenario, Outcome(seed=seed))
+        tallies[family_name(scenario)].count(scenario, Outcome(seed=seed))
     manual = (Path(__file__).parents[3] / "docs" / "torture.md").read_text()
     lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in manual.splitlines() if "|" in line]
     fabrics = next(line[1:] for line in lines if line[0] == "fault" and "cube-faults" in line)
@@ -98,7 +100,7 @@ def test_who_speaks_last_is_there(drawn: list[Scenario]) -> None:
 @pytest.mark.parametrize("order", ["none", "total", "mixed"])
 def test_an_order_is_drawn_on_the_fabrics_that_have_it(order: str) -> None:
     for seed in range(1, 30):
-        assert order in orders_of(fabric_of(draw_any_schedule(seed, order)))
+        assert order in orders_of(family_name(draw_any_schedule(seed, order)))
 
 
 def test_every_fabric_survives() -> None:
@@ -121,7 +123,7 @@ def test_half_of_the_nodes_are_down_at_once_and_all_come_back() -> None:
     halved = 0
     for seed in range(1, 500):
         scenario = draw_any_schedule(seed)
-        if fabric_of(scenario) == "cube-faults":
+        if family_name(scenario) == "cube-faults":
             crashes = Counter(fault.at for fault in scenario.faults if isinstance(fault, CrashFault))
             at, count = max(crashes.items(), key=lambda item: item[1], default=(0, 0))
             down = {fault.node for fault in scenario.faults if isinstance(fault, CrashFault) and fault.at == at}
@@ -136,8 +138,8 @@ def test_nodes_stand_still_for_less_and_for_more_than_others_need_to_notice(draw
         for one in operations_of(scenario):
             if one.kind == PAUSE:
                 is_noticed = one.until - one.at > scenario.network.detection
-                by_fabric.setdefault(fabric_of(scenario), set()).add(is_noticed)
-    assert by_fabric == {fabric: {True, False} for fabric in DRAWN}
+                by_fabric.setdefault(family_name(scenario), set()).add(is_noticed)
+    assert by_fabric == {fabric: {True, False} for fabric in FAMILIES}
 
 
 def test_nodes_crash_while_the_network_is_parted(drawn: list[Scenario]) -> None:
@@ -146,5 +148,5 @@ def test_nodes_crash_while_the_network_is_parted(drawn: list[Scenario]) -> None:
         parts = [fault for fault in scenario.faults if isinstance(fault, PartitionFault)]
         crashes = [fault.at for fault in scenario.faults if isinstance(fault, CrashFault)]
         if any(part.at <= at < (part.until or 0) for part in parts for at in crashes):
-            both.add(fabric_of(scenario))
+            both.add(family_name(scenario))
     assert both == {"cube-faults", "tree", "gossip", "epto"}

@@ -26,13 +26,14 @@ from antiphon.simulator.scenario.scenario import (
     PublishTable,
     RestartFault,
     Scenario,
-    SubscriptionTable,
+    SubscribeTable,
     TopicsTable,
 )
 from antiphon.simulator.scenario.verdict import Witness, judge_run
 from antiphon.torture.campaign import run_schedule
 from antiphon.torture.schedules import SCHEDULES
-from antiphon.torture.schedules.every_fabric import DRAWN, is_calm
+from antiphon.torture.schedules.every_fabric import is_calm
+from antiphon.torture.schedules.families import FAMILIES
 from antiphon.torture.schedules.last_words import with_last_words
 from antiphon.torture.schedules.operations import PAUSE, operations_of
 
@@ -57,10 +58,10 @@ def test_every_schedule_of_every_fabric_has_them(fabric: str) -> None:
     assert spoken > 100
 
 
-@pytest.mark.parametrize("fabric", list(DRAWN))
+@pytest.mark.parametrize("fabric", list(FAMILIES))
 def test_a_schedule_is_what_it_was_before_them(fabric: str) -> None:
     for seed in range(1, 20):
-        drawn, whole = DRAWN[fabric](seed, None), SCHEDULES[fabric](seed, None)
+        drawn, whole = FAMILIES[fabric].draw(seed, None), SCHEDULES[fabric](seed, None)
         before = whole.publications[: len(drawn.publications)]
         # The same faults, perhaps listed in another order.
         assert len(whole.faults) == len(drawn.faults) and all(fault in drawn.faults for fault in whole.faults)
@@ -83,7 +84,7 @@ def cube(**changes: object) -> Scenario:
 def test_those_who_are_gone_neither_speak_nor_listen() -> None:
     scenario = cube(
         faults=[CrashFault(at=10, node=1), CrashFault(at=20, node=2), RestartFault(at=900, node=2)],
-        unsubscriptions=[SubscriptionTable(at=30, node=3)],
+        unsubscriptions=[SubscribeTable(at=30, node=3)],
     )
     assert listeners(scenario) == [{0, 2}]
     assert [(one.at, one.node) for one in last_words_of(scenario)] == [(100_900, 0), (100_910, 2)]
@@ -136,7 +137,7 @@ def test_a_last_word_that_is_refused_is_found_out() -> None:
     assert table is not None
     assert unheard(scenario, witness.asked, table) == (0, "")
     count, example = unheard(scenario, witness.asked[:-1], table)
-    assert (count, example) == (1, "what node 3 was told to publish at 100035 was not accepted")
+    assert (count, example) == (1, "the publication of node 3 at 100035 was not accepted")
 
 
 def test_no_word_of_a_loss_excuses_anybody() -> None:

@@ -15,7 +15,7 @@ import antiphon
 from antiphon_lab.bench.peers.contender import HOST, TOPIC, Arrived, Contender, Place, Side
 
 IN_FLIGHT_CHUNKS = 64
-"""On disk a message is accepted some milliseconds after it was published: so many chunks wait for that."""
+"""On disk a message is accepted some milliseconds after it was published; so many chunks may wait for that."""
 
 
 class Antiphon(Contender):
@@ -52,7 +52,7 @@ class AntiphonUnordered(Antiphon):
 
 
 class AntiphonOnDisk(Antiphon):
-    """Accepted, seen and acknowledged when it is on the disk of each node."""
+    """Messages are accepted, shown and acknowledged when they are on the disk of each node."""
 
     name = "antiphon-disk"
     title = "Antiphon, causal order, on disk"
@@ -62,7 +62,7 @@ class AntiphonOnDisk(Antiphon):
 
 
 class AntiphonTotal(Antiphon):
-    """One order of all messages at everybody."""
+    """One order of all messages at all nodes."""
 
     name = "antiphon-total"
     title = "Antiphon, total order"
@@ -80,7 +80,7 @@ class AntiphonTree(Antiphon):
 
 
 class AntiphonTreeTotal(Antiphon):
-    """Brokers with one order at everybody."""
+    """The tree with one order at all nodes."""
 
     name = "antiphon-tree-total"
     title = "Antiphon, total order, broker tree"
@@ -99,7 +99,7 @@ class AntiphonGossip(Antiphon):
 
 
 class AntiphonGossipTotal(Antiphon):
-    """Gossip with one order at everybody, which takes rounds."""
+    """Gossip with one order at all nodes, which takes rounds."""
 
     name = "antiphon-gossip-total"
     title = "Antiphon, total order, gossip"
@@ -109,7 +109,7 @@ class AntiphonGossipTotal(Antiphon):
 
 
 class AntiphonTls(Antiphon):
-    """Nodes that show each other certificates, and encrypt."""
+    """Nodes that authenticate by certificates, and encrypt."""
 
     name = "antiphon-tls"
     title = "Antiphon, causal order, TLS"
@@ -164,11 +164,11 @@ class AntiphonSide(Side):
             await subscription.ready()
 
     def data_directory(self) -> str | None:
-        """Where the log is, if there is one."""
+        """The directory of the log, if there is one."""
         return None
 
     async def security(self) -> dict[str, Any]:
-        """Settings of TLS, if there is any."""
+        """Settings of TLS, if it is used."""
         return {}
 
     async def _receive(self, subscription: antiphon.Subscription, arrived: Arrived) -> None:
@@ -188,7 +188,7 @@ class AntiphonSide(Side):
 
 
 class DurableSide(AntiphonSide):
-    """The same with a log in a directory of its own, which goes with it."""
+    """The same with a log in a temporary directory."""
 
     def __init__(self, place: Place, order: str, fabric: str) -> None:
         super().__init__(place, order, fabric)
@@ -231,6 +231,6 @@ class TlsSide(AntiphonSide):
         made = self._open.enter_context(tempfile.TemporaryDirectory(prefix="antiphon-bench-"))
         Authority.make(Path(made) / "all").issue(NODE, "node")
         shutil.rmtree(directory, ignore_errors=True)
-        # Whole from the first moment in which others can see it.
+        # Moved into place at once, so that others never see it incomplete.
         (Path(made) / "all").rename(directory)
         self._open.callback(shutil.rmtree, directory, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""What a contender is: its server, if it has one, and the side of it that runs inside every process.
+"""The interface of a contender: its server, if it has one, and its side inside every process.
 
-Everything that is not the contender's own (rounds, clocks, counting, warm-up) is written once, elsewhere. A contender
-uses its client as that client's documentation advises for speed, and calls ``publish`` once per message.
+Rounds, clocks, counting and warm-up are shared by all contenders. A contender uses its client as the client's
+documentation advises for speed, and calls ``publish`` once per message.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Arrived = Callable[[bytes], None]
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a process stands in a workload."""
+    """The place of a process in a workload."""
 
     index: int
     publishes: bool
@@ -59,26 +59,26 @@ class Side(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Disconnect; what is on its way may be lost."""
+        """Disconnect; messages in transit may be lost."""
 
 
 class Contender(ABC):
-    """One system that takes part."""
+    """One system of the comparison."""
 
     name: ClassVar[str]
     title: ClassVar[str]
     """For tables: the system and its client."""
     modules: ClassVar[tuple[str, ...]] = ()
-    """What must be importable."""
+    """Modules that must be importable."""
     distribution: ClassVar[str] = ""
     """The package on PyPI that brings the client."""
     program: ClassVar[str] = ""
     """The server, if it has one; the Debian package has the same name unless ``debian`` says otherwise."""
     debian: ClassVar[str] = ""
     published: ClassVar[str]
-    """What is known when ``publish`` has returned."""
+    """What a publisher knows when ``publish`` has returned."""
     settings: ClassVar[str]
-    """What was set, for speed and against loss."""
+    """The settings, for speed and against loss."""
 
     @abstractmethod
     def side(self, place: Place) -> Side:
@@ -89,7 +89,7 @@ class Contender(ABC):
         raise NotImplementedError(f"{self.name} has no server")
 
     def missing(self) -> str:
-        """What has to be installed before it can run, as a sentence; empty if nothing is missing."""
+        """The missing packages and how to install them, as a sentence; empty if nothing is missing."""
         wanted = []
         if any(find_spec(module) is None for module in self.modules):
             wanted.append("pip install 'antiphon-lab[bench-peers]'")
@@ -98,7 +98,7 @@ class Contender(ABC):
         return f"not installed; run `{'` and `'.join(wanted)}`" if wanted else ""
 
     def find_program(self) -> str | None:
-        """The path of the server; Debian keeps some servers where only the superuser looks."""
+        """The path of the server; Debian keeps some servers outside of a normal user's path."""
         return shutil.which(self.program) or shutil.which(self.program, path="/usr/sbin:/usr/local/sbin")
 
     def client_version(self) -> str:
@@ -109,7 +109,7 @@ class Contender(ABC):
             return self.distribution
 
     def server_version(self) -> str:
-        """The server and its version, as it says itself; empty without a server."""
+        """The server and its version, as it reports itself; empty without a server."""
         program = self.find_program() if self.program else None
         if program is None:
             return ""
@@ -118,5 +118,5 @@ class Contender(ABC):
         return f"{self.program} {found[0]}" if found else self.program
 
     def version_arguments(self) -> list[str]:
-        """How the server is asked for its version."""
+        """The arguments that make the server print its version."""
         return ["--version"]

@@ -1,4 +1,4 @@
-"""What the conductor and its workers say to each other: one line of JSON each, over standard input and output."""
+"""The messages between the conductor and its workers: one line of JSON each, over standard input and output."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Publish(Order, frozen=True):
 
 
 class Over(Order, frozen=True):
-    """Everybody has everything: stop repeating the end."""
+    """All subscribers have everything: stop repeating the end."""
 
 
 class Close(Order, frozen=True):
@@ -79,7 +79,7 @@ class Received(Answer, frozen=True):
     messages: int
     finished_nanoseconds: int
     latencies_nanoseconds: list[int]
-    """Of every message, in a paced round."""
+    """The latency of every message, in a paced round."""
 
 
 class Spent(Answer, frozen=True):
@@ -106,5 +106,5 @@ answers = msgspec.json.Decoder(AnyAnswer)
 
 
 def line_of(word: Order | Answer) -> bytes:
-    """A word as one line."""
+    """A message as one line."""
     return msgspec.json.encode(word) + b"\n"

@@ -7,12 +7,12 @@ import contextlib
 import os
 import signal
 import socket
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TypeVar
 
 from antiphon.kernel.errors import PeerError
+from antiphon_lab.bench.own_process import python_module
 from antiphon_lab.bench.peers.contender import HOST, Contender
 from antiphon_lab.bench.peers.control import LINE_MOST_BYTES, Answer, AnyAnswer, Failed, Order, answers, line_of
 
@@ -24,8 +24,8 @@ COMPLAINT_CHARACTERS = 400
 Kind = TypeVar("Kind", bound=Answer)
 
 
-class Worker:
-    """A worker, seen from the conductor."""
+class WorkerHandle:
+    """A worker process, seen from the conductor."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, complaints: Path) -> None:
         self._name = name
@@ -39,7 +39,7 @@ class Worker:
         self._process.stdin.write(line_of(order))
 
     async def expect(self, kind: type[Kind]) -> Kind:
-        """The next answer of this kind; others are kept until somebody asks for them."""
+        """The next answer of this kind; others are kept for later calls."""
         while True:
             for position, answer in enumerate(self._unread):
                 if isinstance(answer, kind):
@@ -59,13 +59,13 @@ class Worker:
 
 
 def last_words(complaints: Path) -> str:
-    """The end of what a process has written to standard error."""
+    """The end of the standard error of a process."""
     text = complaints.read_text(encoding="utf-8", errors="replace").strip()
-    return text[-COMPLAINT_CHARACTERS:] or "it said nothing"
+    return text[-COMPLAINT_CHARACTERS:] or "it printed nothing"
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback on which nobody listens, all different."""
+    """Unused ports of loopback, all different."""
     with contextlib.ExitStack() as opened:
         sockets = [opened.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
@@ -96,7 +96,7 @@ async def running(command: list[str], complaints: Path, piped: bool) -> AsyncIte
 
 
 async def end(process: asyncio.subprocess.Process) -> None:
-    """Ask a process to end, and after some seconds do not ask any more."""
+    """Ask a process to end, and kill it after some seconds."""
     if process.stdin is not None:
         process.stdin.close()
     elif process.returncode is None:
@@ -111,13 +111,12 @@ async def end(process: asyncio.subprocess.Process) -> None:
 
 
 @contextlib.asynccontextmanager
-async def worker(name: str, directory: Path) -> AsyncIterator[Worker]:
-    """A worker of one's own."""
-    # -P: what lies in the current directory must not be imported in the place of the installed package.
-    command = [sys.executable, "-P", "-m", "antiphon_lab.bench.peers.worker"]
+async def worker(name: str, directory: Path) -> AsyncIterator[WorkerHandle]:
+    """A worker process."""
+    command = python_module("antiphon_lab.bench.peers.worker")
     complaints = directory / f"{name}.log"
     async with running(command, complaints, piped=True) as process:
-        yield Worker(name, process, complaints)
+        yield WorkerHandle(name, process, complaints)
 
 
 class Server:
@@ -128,7 +127,7 @@ class Server:
         self._process = process
 
     def processor_seconds(self) -> float:
-        """Processor time that the server has used; 0 without a server or where the system does not tell."""
+        """The processor time of the server; 0 without a server or where the system does not report it."""
         if self._process is None:
             return 0.0
         try:
@@ -157,7 +156,7 @@ async def server(contender: Contender, directory: Path) -> AsyncIterator[Server]
 
 
 async def until_it_listens(process: asyncio.subprocess.Process, port: int) -> None:
-    """Try to connect until somebody answers."""
+    """Try to connect until the server accepts."""
     while True:
         if process.returncode is not None:
             raise ChildProcessError

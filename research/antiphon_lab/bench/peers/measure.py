@@ -1,7 +1,8 @@
 """Conducts one contender through one workload: open, probe, warm up, full speed, then the moderate rate.
 
-Nothing is timed before every subscriber has heard every publisher. A round ends when every subscriber has the ends of
-all publishers; what has not arrived by then is lost, because all contenders keep the order of one publisher.
+Timing starts when every subscriber has received from every publisher. A round ends when every subscriber has the ends
+of all publishers; messages that have not arrived by then are lost, because all contenders keep the order of one
+publisher.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ DRAIN_SECONDS = 60.0
 Result = TypeVar("Result")
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """How much of each thing is done."""
+class MeasurePlan(msgspec.Struct, frozen=True):
+    """The amounts of work of a measurement."""
 
     messages: int = 200_000
     seconds: float = 3.0
@@ -62,7 +63,7 @@ class Plan(msgspec.Struct, frozen=True):
 class Ensemble:
     """The workers of one workload, with the server that they share."""
 
-    def __init__(self, workload: Workload, workers: list[crew.Worker], server: crew.Server) -> None:
+    def __init__(self, workload: Workload, workers: list[crew.WorkerHandle], server: crew.Server) -> None:
         self._workload = workload
         self._workers = workers
         self._server = server
@@ -71,7 +72,7 @@ class Ensemble:
         self._round_number = 0
 
     async def open(self, contender: Contender) -> None:
-        """Connect everybody, the first publisher before the rest, so that there is somebody to join."""
+        """Connect all workers, the first publisher before the rest, so that they can join it."""
         ports = crew.free_ports(self._workload.publishers)
         orders = [
             Open(
@@ -89,7 +90,7 @@ class Ensemble:
             await together(worker.expect(Opened) for worker in self._workers[1:])
 
     async def probe(self) -> None:
-        """Publish probes until every subscriber has heard all publishers."""
+        """Publish probes until every subscriber has received from all publishers."""
         heard = asyncio.ensure_future(together(worker.expect(Heard) for worker in self._receivers))
         pure_publishers = [worker for worker in self._publishers if worker not in self._receivers]
         try:
@@ -97,7 +98,7 @@ class Ensemble:
                 while not heard.done():
                     for worker in self._publishers:
                         worker.tell(Probe())
-                    # Only those that nobody else is reading from; the others' answers are kept.
+                    # Only workers that no other task reads from; the answers of the others are kept.
                     await together(worker.expect(Probed) for worker in pure_publishers)
                     await asyncio.wait([heard], timeout=PROBE_SECONDS)
                 await heard
@@ -130,7 +131,7 @@ class Ensemble:
         return figures, [latency for one in received for latency in one.latencies_nanoseconds]
 
     async def close(self) -> None:
-        """Disconnect everybody."""
+        """Disconnect all workers."""
         async with limit(OPEN_SECONDS, "disconnect"):
             await self._ask(Close(), Closed)
 
@@ -152,7 +153,7 @@ async def together(waits: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]
 
 @contextlib.asynccontextmanager
 async def limit(seconds: float, what: str) -> AsyncIterator[None]:
-    """Give up after so many seconds."""
+    """Fail after so many seconds."""
     try:
         async with asyncio.timeout(seconds):
             yield
@@ -160,7 +161,7 @@ async def limit(seconds: float, what: str) -> AsyncIterator[None]:
         raise PeerError(f"it did not {what} within {seconds:.0f} seconds") from None
 
 
-async def perform(contender: Contender, workload: Workload, plan: Plan) -> Figures:
+async def perform(contender: Contender, workload: Workload, plan: MeasurePlan) -> Figures:
     """Start everything, measure, end everything."""
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="antiphon-bench-") as name:
@@ -182,8 +183,8 @@ async def perform(contender: Contender, workload: Workload, plan: Plan) -> Figur
     return Figures.of(contender.name, workload, load, throughput_of(rounds), latency)
 
 
-def affordable(plan: Plan, warm_up: RoundFigures) -> int:
-    """How many messages a round may have so that also their delivery ends in time, judging by the warm-up.
+def affordable(plan: MeasurePlan, warm_up: RoundFigures) -> int:
+    """The number of messages of a round such that their delivery ends in time too, judging by the warm-up.
 
     A contender that buffers without bound accepts more in its time than it can deliver in many times as long.
     """
@@ -199,7 +200,7 @@ async def paced(ensemble: Ensemble, seconds: float) -> Latency:
 
 
 async def cancelled_by_termination(work: Coroutine[Any, Any, Result]) -> Result:
-    """Let a termination signal end the work as an interrupt does, so that no process is left behind."""
+    """Treat a termination signal like an interrupt, so that no process is left behind."""
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, task.cancel)
@@ -209,8 +210,8 @@ async def cancelled_by_termination(work: Coroutine[Any, Any, Result]) -> Result:
         loop.remove_signal_handler(signal.SIGTERM)
 
 
-def measure(contender: Contender, workload: Workload, plan: Plan) -> Figures:
-    """Measure one contender under one workload; if it fails, the figures say why."""
+def measure(contender: Contender, workload: Workload, plan: MeasurePlan) -> Figures:
+    """Measure one contender under one workload; if it fails, the figures give the reason."""
     load = os.getloadavg()[0]
     try:
         return asyncio.run(cancelled_by_termination(perform(contender, workload, plan)))

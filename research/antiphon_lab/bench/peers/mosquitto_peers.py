@@ -1,7 +1,7 @@
 """MQTT: the Mosquitto broker and paho-mqtt, quality of service 0.
 
-The client's thread sends what ``publish`` has queued, without a bound; after each 256 messages the publisher waits
-until they are written to the socket, so that the queue cannot grow for ever. The broker's own limits are off.
+The client's thread sends queued messages, without a bound; after each 256 messages the publisher waits until they are
+written to the socket, so that the queue cannot grow for ever. The broker's own limits are off.
 """
 
 from __future__ import annotations

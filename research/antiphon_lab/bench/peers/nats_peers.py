@@ -1,7 +1,7 @@
 """NATS: nats-server and nats-py.
 
-The client collects what is published and writes it when its loop gets a turn; ``publish`` waits when two megabytes are
-collected. Server and client cut off or drop for a slow subscriber beyond a limit; the limits are raised here.
+The client buffers published messages and writes them when its loop gets a turn; ``publish`` waits when the buffer has
+two megabytes. Server and client disconnect or drop for a slow subscriber beyond a limit; the limits are raised here.
 """
 
 from __future__ import annotations

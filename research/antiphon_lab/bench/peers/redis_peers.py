@@ -39,7 +39,7 @@ class Redis(Contender):
 
 
 class RedisSide(Side):
-    """One connection to publish and another to receive, as the protocol wants."""
+    """One connection to publish and another to receive, as the protocol requires."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -75,7 +75,7 @@ class RedisSide(Side):
 
     async def close(self) -> None:
         if self._receiver is not None:
-            # The thread stops listening when it is told that it has no subscription left.
+            # The thread stops when it is told that no subscription is left.
             self._subscription.unsubscribe()
             self._receiver.join()
         self._client.close()

@@ -1,4 +1,4 @@
-"""Figures out of counts: deliveries per second, lost messages, latencies, and how many times faster than whom."""
+"""Figures from counts: deliveries per second, lost messages, latencies, and ratios between contenders."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class RoundFigures(msgspec.Struct, frozen=True):
     published: int
     delivered: int
     lost: int
-    """Deliveries that were due and did not happen; negative if messages came twice."""
+    """Deliveries that were due and did not happen; negative if messages arrived twice."""
     seconds: float
     delivered_per_second: float
     processor_microseconds_per_delivery: float
-    """Of all processes and the server together; it depends less on what else the machine does."""
+    """The processor time of all processes and the server; it depends little on other load of the machine."""
 
     @staticmethod
     def of_counts(
         published: int, subscribers: int, delivered: int, seconds: float, processor_seconds: float
     ) -> RoundFigures:
-        """Figures of a round in which every subscriber should have got every message."""
+        """Figures of a round in which every subscriber should have received every message."""
         return RoundFigures(
             published=published,
             delivered=delivered,
@@ -70,7 +70,7 @@ class Figures(msgspec.Struct, frozen=True, omit_defaults=True):
     workload: str
     payload_bytes: int
     load_average: float
-    """How busy the machine was before the run."""
+    """The load of the machine before the run."""
     throughput: Throughput | None = None
     latency: Latency | None = None
     error: str = ""
@@ -82,7 +82,7 @@ class Figures(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @staticmethod
     def failed(name: str, workload: Workload, load: float, error: str) -> Figures:
-        """What is left of a run that did not."""
+        """The figures of a failed run."""
         return Figures(name, workload.name, workload.payload_bytes, load, error=error)
 
 
@@ -98,7 +98,7 @@ class Ratio(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Participant(msgspec.Struct, frozen=True):
-    """Who took part, in which version, and how it was used."""
+    """A contender that took part, its version, and how it was used."""
 
     name: str
     title: str
@@ -109,7 +109,7 @@ class Participant(msgspec.Struct, frozen=True):
 
     @staticmethod
     def of(contender: Contender) -> Participant:
-        """A contender's own words about itself."""
+        """The description of a contender."""
         return Participant(
             name=contender.name,
             title=contender.title,
@@ -121,13 +121,13 @@ class Participant(msgspec.Struct, frozen=True):
 
 
 class Absent(msgspec.Struct, frozen=True):
-    """Who did not take part, and what would change that."""
+    """A contender that did not take part, and how to install it."""
 
     name: str
     reason: str
 
 
-class Report(msgspec.Struct, frozen=True):
+class PeerReport(msgspec.Struct, frozen=True):
     """All figures of one invocation."""
 
     antiphon: str
@@ -138,10 +138,12 @@ class Report(msgspec.Struct, frozen=True):
     ratios: list[Ratio]
 
     @staticmethod
-    def of(machine: Machine, contenders: Iterable[Contender], absent: list[Absent], figures: list[Figures]) -> Report:
-        """Put everything together."""
+    def of(
+        machine: Machine, contenders: Iterable[Contender], absent: list[Absent], figures: list[Figures]
+    ) -> PeerReport:
+        """Combine all figures."""
         participants = [Participant.of(contender) for contender in contenders]
-        return Report(antiphon.__version__, machine, participants, absent, figures, ratios_of(figures))
+        return PeerReport(antiphon.__version__, machine, participants, absent, figures, ratios_of(figures))
 
 
 def throughput_of(rounds: Sequence[RoundFigures]) -> Throughput:
@@ -170,14 +172,14 @@ def latency_of(rate: float, figures: RoundFigures, nanoseconds: list[int]) -> La
 
 
 def percentile(ascending: Sequence[int], percent: int) -> float:
-    """The smallest value that is not exceeded by so many percent of all; not a number if there is none."""
+    """The smallest value that is at least as large as so many percent of all; NaN if there is none."""
     if not ascending:
         return float("nan")
     return ascending[max(0, -(-len(ascending) * percent // 100) - 1)]
 
 
 def ratios_of(figures: Iterable[Figures]) -> list[Ratio]:
-    """Antiphon against each rival under the same workload; nothing where one of the two has no figures."""
+    """Antiphon against each rival under the same workload; none where one of the two has no figures."""
     by_name = {(one.contender, one.workload, one.payload_bytes): one for one in figures}
     found = []
     for (name, workload, payload_bytes), theirs in by_name.items():

@@ -1,7 +1,7 @@
-"""Bare TCP: what is left when topics, brokers and orders are taken away. It is the ceiling, not a rival.
+"""Bare TCP, without topics, brokers and orders. It is the ceiling, not a rival.
 
-Frames with their length in front; the writer joins what is published in one turn of the loop, at most 64 KiB, into one
-write; the reader slices payloads out of what it has read. Nothing is looked at, acknowledged or ordered.
+Frames are prefixed with their length; the writer joins the messages of one turn of the loop, at most 64 KiB, into one
+write; the reader slices payloads out of the data it has read. Nothing is parsed, acknowledged or ordered.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Link(asyncio.Protocol):
         self.writable.set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # The transports of uvloop are no subclasses of those of asyncio.
+        # The transports of uvloop are not subclasses of those of asyncio.
         self.transport = cast(asyncio.Transport, transport)
-        # Room for several writes: the loop does something else while the kernel takes one.
+        # Room for several writes: the loop does other work while the kernel takes one.
         self.transport.set_write_buffer_limits(high=BUFFERED_BYTES)
         self._links.add(self)
 
@@ -121,7 +121,7 @@ class TcpSide(Side):
             self._flush()
             for link in list(self._links):
                 await link.writable.wait()
-            # A socket that takes everything must not keep the loop from reading.
+            # A socket that accepts everything must not keep the loop from reading.
             await asyncio.sleep(0)
         elif not self._flush_is_due:
             self._flush_is_due = True

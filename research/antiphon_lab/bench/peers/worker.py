@@ -1,7 +1,7 @@
 """The program of every process that publishes or receives: ``python -m antiphon_lab.bench.peers.worker``.
 
-It obeys the conductor's orders, one line each. Data go through the contender only. If the conductor goes away, the
-input ends, and so does the worker.
+It carries out the conductor's orders, one line each. Data travels only through the contender. If the conductor is gone,
+the input ends, and so does the worker.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Say = Callable[[Answer], None]
 
 
 class Arrivals:
-    """Counts what arrives, in whatever thread it arrives, and notices when a round is complete."""
+    """Counts arriving messages, in any thread, and notices when a round is complete."""
 
     def __init__(self, workload: Workload, say: Say) -> None:
         self._workload = workload
@@ -70,7 +70,7 @@ class Arrivals:
         self._ended = set()
 
     def counter(self) -> Arrived:
-        """What the contender calls for each message."""
+        """The callback of the contender for each message."""
         payload_bytes = self._workload.payload_bytes
         now, unpack = time.monotonic_ns, STAMP.unpack_from
 
@@ -98,7 +98,7 @@ class Arrivals:
 
 
 class Worker:
-    """Carries out orders."""
+    """Carries out orders of the conductor."""
 
     def __init__(self, say: Say) -> None:
         self._say = say
@@ -111,7 +111,7 @@ class Worker:
         self._publishing: asyncio.Task[None] | None = None
 
     async def obey(self, order: AnyOrder) -> None:
-        """Carry out one order; publishing goes on in the background."""
+        """Carry out one order; publishing continues in the background."""
         if isinstance(order, Open):
             await self._open(order)
         elif isinstance(order, Probe):
@@ -151,7 +151,7 @@ class Worker:
         self._say(Begun())
 
     async def _publish(self) -> None:
-        """The share of this publisher, then its end until somebody says that it has been heard."""
+        """Publish the share of this publisher, then its end, until the conductor confirms it."""
         try:
             begun = time.monotonic_ns()
             messages = await (self._pace() if self._round.is_paced else self._flood())
@@ -167,7 +167,7 @@ class Worker:
         await self._opened().publish(marker(END, self._round.number, self._index, messages), 1)
 
     async def _flood(self) -> int:
-        """Publish as fast as the contender takes it."""
+        """Publish as fast as the contender accepts."""
         side, one = self._opened(), self._round
         payload = bytes(self._workload.payload_bytes)
         share = one.share(self._index, self._workload.publishers)
@@ -207,12 +207,12 @@ class Worker:
 
 
 async def work(inward: int, outward: int) -> None:
-    """Obey until told to close, or until the conductor is gone."""
+    """Carry out orders until told to close, or until the conductor is gone."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=LINE_MOST_BYTES)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(inward, "rb", 0))
     pen = os.fdopen(outward, "wb")
-    # Arrivals are noticed in threads of the clients.
+    # Clients report arrivals in their own threads.
     one_at_a_time = threading.Lock()
 
     def say(answer: Answer) -> None:
@@ -240,7 +240,7 @@ def end_with(parent: int) -> None:
 
 
 def main() -> None:
-    """Take over standard input and output; what clients print goes to standard error."""
+    """Take over standard input and output; the output of clients goes to standard error."""
     inward, outward = os.dup(0), os.dup(1)
     os.dup2(2, 1)
     threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()

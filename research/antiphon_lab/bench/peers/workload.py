@@ -1,8 +1,9 @@
-"""Who publishes to whom, how much, and what the messages look like.
+"""A workload: its publishers and subscribers, its amount, and the format of its messages.
 
 A data message has the size of the workload and carries the time of its publication in its first eight bytes. Markers
-are shorter than any data message: probes, which show that a subscription is effective, and ends, which carry how many
-messages a publisher has published in a round. All contenders keep the order of one publisher, so an end comes last.
+are shorter than any data message: probes, which show that a subscription is effective, and ends, which carry the number
+of messages that a publisher has published in a round. All contenders keep the order of one publisher, so an end arrives
+last.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ PAYLOAD_MOST_BYTES = 1 << 20
 PROCESSES_AT_MOST = 64
 
 CHUNK_MESSAGES = 256
-"""Between looks at the clock; also the length of a pipeline for clients that need one."""
+"""The number of messages between two reads of the clock; also the length of a pipeline for clients that need one."""
 
 
 class Workload(msgspec.Struct, frozen=True):
-    """So many publishers to so many subscribers, in as many processes; if they are equally many, everyone does both."""
+    """A number of publishers and of subscribers, one process each; if they are equal, every process does both."""
 
     publishers: int
     subscribers: int
@@ -45,12 +46,12 @@ class Workload(msgspec.Struct, frozen=True):
 
     @property
     def processes(self) -> int:
-        """How many processes take part, servers not counted."""
+        """The number of processes, without servers."""
         return self.publishers if self.everyone_does_both else self.publishers + self.subscribers
 
     @property
     def name(self) -> str:
-        """As it is given on the command line."""
+        """The name on the command line."""
         return f"{self.publishers}-to-{self.subscribers}"
 
     def publishes(self, index: int) -> bool:
@@ -67,10 +68,10 @@ class Round(msgspec.Struct, frozen=True):
 
     number: int
     messages: int
-    """Of all publishers together."""
+    """The messages of all publishers together."""
     seconds: float
     rate: float = 0.0
-    """Messages per second of all publishers together; 0 is as fast as the contender takes them."""
+    """Messages per second of all publishers together; 0 is as fast as the contender accepts them."""
 
     @property
     def is_paced(self) -> bool:
@@ -99,5 +100,5 @@ def parse_workload(text: str, payload_bytes: int) -> Workload:
 
 
 def marker(kind: bytes, round_number: int, publisher: int, messages: int = 0) -> bytes:
-    """A message that is no data."""
+    """A message without data."""
     return MARKER.pack(kind, round_number, publisher, messages)

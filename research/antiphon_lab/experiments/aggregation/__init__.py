@@ -1,1 +1,1 @@
-"""Causal aggregation: chapter 4 of the thesis of J. P. de Araujo, and what we added."""
+"""Causal aggregation: chapter 4 of the thesis of J. P. de Araujo, and our extensions."""

@@ -1,13 +1,13 @@
-"""Aggregation as published, what goes beyond it, and its rivals, on the same work.
+"""Aggregation as published, our extensions, and its rivals, on the same work.
 
-This experiment is our own: nothing was published about most of it, and so nothing is compared with a document. Every
-system does the work of chapter 4 (:mod:`antiphon_lab.experiments.aggregation.model`, calibrated): every node broadcasts
-one message. A delay depends on the link and the time alone, so that systems which send at the same time meet the same;
-ratios are taken pair by pair, each against its own kind without aggregation.
+This experiment is our own: most of it was never published, so no number is compared with a document. Every system does
+the work of chapter 4 (:mod:`antiphon_lab.experiments.aggregation.model`, calibrated): every node broadcasts one
+message. A delay depends on the link and the time alone, so that systems which send at the same time have the same
+delays; ratios are taken pair by pair, each against its own kind without aggregation.
 
-* **Ride-along**: while something is held back from a child, whatever else goes there waits and rides with it.
-* **Hybrid**: everything waits for company, at most for a timer; what is released takes all along.
-* **VCube-PS with aggregation**: the topic protocol on causal barriers, whose forwarders hold back.
+* **Ride-along**: while a message is held back from a child, later messages for that child wait and travel with it.
+* **Hybrid**: every message waits for others, at most for a timer; a released message takes all waiting ones along.
+* **VCube-PS with aggregation**: the topic protocol on causal barriers, whose forwarders hold messages back.
 * **Timer bundling** and the **single tree** are the rivals of the thesis.
 """
 
@@ -29,8 +29,8 @@ from antiphon_lab.experiments.aggregation.model import (
     TIMER,
     TOPIC,
     TOPIC_AGGREGATION,
-    Broadcasts,
-    Measured,
+    AggregationCase,
+    AggregationMeasures,
     measure,
 )
 from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample
@@ -40,68 +40,68 @@ TIMERS = (2, 10, 50)
 """Ticks; a hop takes about 100."""
 
 SYSTEMS = (
-    Broadcasts(0, NO_AGGREGATION),
-    Broadcasts(0, AGGREGATION),
-    Broadcasts(0, RIDE_ALONG),
-    *(Broadcasts(0, RIDE_ALONG, timer_ticks=ticks) for ticks in TIMERS[1:]),
-    *(Broadcasts(0, HYBRID, timer_ticks=ticks) for ticks in TIMERS),
-    *(Broadcasts(0, TIMER, timer_ticks=ticks) for ticks in TIMERS),
-    Broadcasts(0, SINGLE_TREE),
-    Broadcasts(0, TOPIC),
-    Broadcasts(0, TOPIC_AGGREGATION),
+    AggregationCase(0, NO_AGGREGATION),
+    AggregationCase(0, AGGREGATION),
+    AggregationCase(0, RIDE_ALONG),
+    *(AggregationCase(0, RIDE_ALONG, timer_ticks=ticks) for ticks in TIMERS[1:]),
+    *(AggregationCase(0, HYBRID, timer_ticks=ticks) for ticks in TIMERS),
+    *(AggregationCase(0, TIMER, timer_ticks=ticks) for ticks in TIMERS),
+    AggregationCase(0, SINGLE_TREE),
+    AggregationCase(0, TOPIC),
+    AggregationCase(0, TOPIC_AGGREGATION),
 )
 
-Found = Results[Broadcasts, Measured]
+Found = Results[AggregationCase, AggregationMeasures]
 
 
-def of_size(system: Broadcasts, nodes: int) -> Broadcasts:
+def of_size(system: AggregationCase, nodes: int) -> AggregationCase:
     """The case of a system at a size."""
     return replace(system, nodes=nodes, starts=CALIBRATED, paired=True)
 
 
-def without(case: Broadcasts) -> Broadcasts:
+def without(case: AggregationCase) -> AggregationCase:
     """The same without aggregation, on vectors or on barriers."""
     protocol = TOPIC if case.protocol in (TOPIC, TOPIC_AGGREGATION) else NO_AGGREGATION
     return replace(case, protocol=protocol, timer_ticks=0)
 
 
-def cases(plan: Plan) -> list[Broadcasts]:
+def cases(plan: Plan) -> list[AggregationCase]:
     """All systems at all sizes."""
     return [of_size(system, nodes) for nodes in plan.sizes for system in SYSTEMS]
 
 
-def against(results: Found, case: Broadcasts, quantity: Callable[[Measured], float]) -> Sample:
+def against(results: Found, case: AggregationCase, quantity: Callable[[AggregationMeasures], float]) -> Sample:
     """By how many percent a quantity is higher than without aggregation, pair by pair."""
     return results.sample(case, quantity).increase_over(results.sample(without(case), quantity))
 
 
-def packets(found: Measured) -> float:
+def packets(found: AggregationMeasures) -> float:
     """Packets with messages."""
     return float(found.packets)
 
 
-def bytes_sent(found: Measured) -> float:
+def bytes_sent(found: AggregationMeasures) -> float:
     """Bytes of these packets."""
     return float(found.bytes_sent)
 
 
-def reception(found: Measured) -> float:
+def reception(found: AggregationMeasures) -> float:
     """The mean time from broadcast to arrival."""
     return found.reception
 
 
-def delivery(found: Measured) -> float:
+def delivery(found: AggregationMeasures) -> float:
     """The mean time from broadcast to delivery."""
     return found.delivery
 
 
-def kept(found: Measured) -> float:
+def kept(found: AggregationMeasures) -> float:
     """The most messages that a node kept undelivered, on average over the nodes."""
     return float(found.pending_peaks.mean())
 
 
 def compare(plan: Plan, results: Found) -> Iterator[Finding]:
-    """System by system: what it saves and what that costs."""
+    """Savings and costs, system by system."""
     for nodes in plan.sizes:
         for system in SYSTEMS:
             case = of_size(system, nodes)
@@ -123,7 +123,7 @@ def compare(plan: Plan, results: Found) -> Iterator[Finding]:
 
 
 def trade_figure(nodes: int, results: Found) -> Figure:
-    """What each system saves and what that costs, at the largest size: one point for each."""
+    """Savings and costs of each system at the largest size: one point for each."""
     found: dict[str, list[Point]] = {}
     for system in SYSTEMS:
         case = of_size(system, nodes)
@@ -148,7 +148,7 @@ def sorted_points(points: list[Point]) -> list[Point]:
 
 
 def best_trade(plan: Plan, results: Found) -> Iterator[Row | Note]:
-    """What a saved packet costs in delivery time, for those that delay deliveries."""
+    """The delivery time that a saved packet costs, for systems that delay deliveries."""
     nodes = max(plan.sizes)
     for system in SYSTEMS:
         case = of_size(system, nodes)
@@ -163,7 +163,7 @@ def best_trade(plan: Plan, results: Found) -> Iterator[Row | Note]:
     )
 
 
-AGGREGATION_BETTER: Experiment[Broadcasts, Measured] = Experiment(
+AGGREGATION_BETTER: Experiment[AggregationCase, AggregationMeasures] = Experiment(
     name="aggregation/better",
     document="nothing published: our own",
     description="aggregation as published beside ride-along, hybrid, aggregation on barriers, timers and one tree",

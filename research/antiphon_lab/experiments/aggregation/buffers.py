@@ -1,6 +1,6 @@
 """Buffers under causal aggregation: Figures 4.6 and 4.7 of the thesis.
 
-The plots hold no readable values; what is compared is what the text says about them. All numbers stand twice,
+The plots have no readable values; the statements of the text about them are compared. All numbers are given twice,
 calibrated and literal (:mod:`antiphon_lab.experiments.aggregation.model`).
 """
 
@@ -20,8 +20,8 @@ from antiphon_lab.experiments.aggregation.model import (
     MODEL,
     NO_AGGREGATION,
     WIDE,
-    Broadcasts,
-    Measured,
+    AggregationCase,
+    AggregationMeasures,
     measure,
 )
 from antiphon_lab.experiments.aggregation.packets import (
@@ -38,19 +38,19 @@ from antiphon_lab.reproduction.experiment import Experiment, Explanation, Findin
 from antiphon_lab.reproduction.figures import Axis, Figure, Mark, Point, Series, published_point, published_series
 
 
-def buffer_cases(plan: Plan) -> list[Broadcasts]:
+def buffer_cases(plan: Plan) -> list[AggregationCase]:
     """With and without aggregation, with both start times, with wide delays and with fixed ones."""
     nodes = max(plan.sizes)
     protocols = (AGGREGATION, NO_AGGREGATION)
     found = [case for protocol in protocols for case in both_starts(nodes, protocol)]
-    return found + [Broadcasts(nodes, protocol, starts) for protocol in protocols for starts in (WIDE, FIXED)]
+    return found + [AggregationCase(nodes, protocol, starts) for protocol in protocols for starts in (WIDE, FIXED)]
 
 
 FULLEST, EMPTIEST = 24, 569
 """How many nodes are published to keep more than 250 with aggregation, and how many no more than 50."""
 
 
-def unevenness(found: Measured) -> float:
+def unevenness(found: AggregationMeasures) -> float:
     """How many times more the 24th fullest node keeps than the 569th emptiest; published is more than 5 times."""
     peaks = np.sort(found.pending_peaks)
     return float(peaks[-min(FULLEST, len(peaks))] / max(1, peaks[min(EMPTIEST, len(peaks)) - 1]))
@@ -59,7 +59,7 @@ def unevenness(found: Measured) -> float:
 def too_even(results: Found, nodes: int) -> Explanation:
     """Why no node keeps as much as 24 do in the document, while more than half keep little there too."""
     ratios = [
-        results.sample(Broadcasts(nodes, AGGREGATION, starts), unevenness).mean
+        results.sample(AggregationCase(nodes, AGGREGATION, starts), unevenness).mean
         for starts in (CALIBRATED, LITERAL, WIDE, FIXED)
     ]
     return Explanation(
@@ -72,17 +72,17 @@ def too_even(results: Found, nodes: int) -> Explanation:
     )
 
 
-def few(found: Measured) -> float:
+def few(found: AggregationMeasures) -> float:
     """Nodes that never keep more than 50 messages."""
     return float(np.count_nonzero(found.pending_peaks <= 50))
 
 
-def few_share(found: Measured) -> float:
+def few_share(found: AggregationMeasures) -> float:
     """The same in percent of all."""
     return float(100 * np.mean(found.pending_peaks <= 50))
 
 
-def many(found: Measured) -> float:
+def many(found: AggregationMeasures) -> float:
     """Nodes that keep more than 250 messages at some time."""
     return float(np.count_nonzero(found.pending_peaks > 250))
 
@@ -93,7 +93,7 @@ def compare_buffers(plan: Plan, results: Found) -> Iterator[Finding]:
     number = numbers_of("fig-4.6")
     for protocol, name in ((AGGREGATION, "with"), (NO_AGGREGATION, "without")):
         cases = both_starts(nodes, protocol)
-        wide = Broadcasts(nodes, protocol, WIDE)
+        wide = AggregationCase(nodes, protocol, WIDE)
         fewest = few if protocol == AGGREGATION else few_share
         for kept, rest, quantity in (
             ("never more than 50", "up-to-50", fewest),
@@ -119,15 +119,15 @@ BUFFER_STEP = 5
 
 
 def buffer_figure(nodes: int, results: Found, number: Callable[[str], Number]) -> Figure:
-    """Figure 4.6 added up: how many nodes never keep more than so many messages."""
+    """Figure 4.6 cumulated: the number of nodes that never keep more than so many messages."""
 
-    def curve(case: Broadcasts) -> tuple[Point, ...]:
+    def curve(case: AggregationCase) -> tuple[Point, ...]:
         most = max(int(found.pending_peaks.max()) for found in results.of(case))
         borders = range(0, most + 2 * BUFFER_STEP, BUFFER_STEP)
         return tuple(results.sample(case, nodes_up_to(border)).point(border) for border in borders)
 
     series = [
-        Series(f"{protocol}, {name}", protocol, curve(Broadcasts(nodes, protocol, starts)), "steps", variant)
+        Series(f"{protocol}, {name}", protocol, curve(AggregationCase(nodes, protocol, starts)), "steps", variant)
         for protocol in (AGGREGATION, NO_AGGREGATION)
         for variant, (starts, name) in enumerate(((CALIBRATED, start_name(CALIBRATED)), (WIDE, WIDE)))
     ]
@@ -161,13 +161,13 @@ def nodes_up_to(border: int) -> Quantity:
     return lambda found: float(np.count_nonzero(found.pending_peaks <= border))
 
 
-def participation_cases(plan: Plan) -> list[Broadcasts]:
+def participation_cases(plan: Plan) -> list[AggregationCase]:
     """Both sizes of payload, with both start times."""
     return [case for payload in (50, 5) for case in both_starts(max(plan.sizes), payload_bytes=payload)]
 
 
 def within(low: int, high: int) -> Quantity:
-    """The share of nodes whose largest packet has so many messages, in percent."""
+    """The share of nodes whose largest packet has a number of messages in this range, in percent."""
     return lambda found: float(100 * np.mean((found.largest_packets >= low) & (found.largest_packets <= high)))
 
 
@@ -192,7 +192,7 @@ def compare_participation(plan: Plan, results: Found) -> Iterator[Finding]:
 
 def participation_figure(nodes: int, results: Found) -> Figure:
     """Figure 4.7."""
-    cases = [(payload, Broadcasts(nodes, payload_bytes=payload)) for payload in (50, 5)]
+    cases = [(payload, AggregationCase(nodes, payload_bytes=payload)) for payload in (50, 5)]
     most = max(int(found.largest_packets.max()) for _, case in cases for found in results.of(case))
     series = [
         Series(
@@ -220,7 +220,7 @@ def participation_figure(nodes: int, results: Found) -> Figure:
     )
 
 
-FIG_4_6: Experiment[Broadcasts, Measured] = Experiment(
+FIG_4_6: Experiment[AggregationCase, AggregationMeasures] = Experiment(
     name="aggregation/fig-4.6",
     document="thesis, Figure 4.6 (ICPP paper, Figure 9)",
     description="nodes by the most messages that they keep, with and without aggregation, 1024 nodes",
@@ -236,7 +236,7 @@ FIG_4_6: Experiment[Broadcasts, Measured] = Experiment(
     "both. Aggregation moves the wait to the sender, and the bound on receivers' buffers gets better.",
 )
 
-FIG_4_7: Experiment[Broadcasts, Measured] = Experiment(
+FIG_4_7: Experiment[AggregationCase, AggregationMeasures] = Experiment(
     name="aggregation/fig-4.7",
     document="thesis, Figure 4.7 (ICPP paper, Figure 10)",
     description="nodes by the largest packet that they put together, for 50 and 5 bytes, 1024 nodes",

@@ -1,6 +1,6 @@
 """Latency under causal aggregation: Figures 4.4 and 4.5 of the thesis.
 
-The plots hold no readable values; what is compared is what the text says about them. All numbers stand twice,
+The plots have no readable values; the statements of the text about them are compared. All numbers are given twice,
 calibrated and literal (:mod:`antiphon_lab.experiments.aggregation.model`).
 """
 
@@ -20,9 +20,9 @@ from antiphon_lab.experiments.aggregation.model import (
     MODEL,
     NO_AGGREGATION,
     WIDE,
-    Broadcasts,
+    AggregationCase,
+    AggregationMeasures,
     Journeys,
-    Measured,
     measure,
     travel,
 )
@@ -46,8 +46,8 @@ LARGEST = 1024
 def gain(results: Found, nodes: int, quantity: Quantity) -> tuple[Sample, Sample]:
     """By how much a quantity is higher with aggregation, in percent; calibrated and literal."""
     samples = [
-        results.sample(Broadcasts(nodes, AGGREGATION, starts), quantity).increase_over(
-            results.sample(Broadcasts(nodes, NO_AGGREGATION, starts), quantity)
+        results.sample(AggregationCase(nodes, AGGREGATION, starts), quantity).increase_over(
+            results.sample(AggregationCase(nodes, NO_AGGREGATION, starts), quantity)
         )
         for starts in (CALIBRATED, LITERAL)
     ]
@@ -59,18 +59,18 @@ def negated(sample: Sample) -> Sample:
     return Sample(tuple(-value for value in sample.values))
 
 
-def reception(found: Measured) -> float:
+def reception(found: AggregationMeasures) -> float:
     """The mean time from broadcast to arrival."""
     return found.reception
 
 
-def delivery(found: Measured) -> float:
+def delivery(found: AggregationMeasures) -> float:
     """The mean time from broadcast to delivery."""
     return found.delivery
 
 
 def longer_holds(number: Number, calibrated: Sample, wide: Sample) -> Explanation:
-    """Why messages are held back longer in the documents than here; ``wide`` is what wide delays give."""
+    """Why messages are held back longer in the documents than here; ``wide`` is the result with wide delays."""
     low, high = sorted((calibrated.mean, wide.mean))
     return Explanation(
         "depends on how long messages are held back, and so on the deviation of delays: "
@@ -86,22 +86,22 @@ WIDE_NODES = 256
 """Where wide delays are tried."""
 
 
-def latency_cases(plan: Plan) -> list[Broadcasts]:
+def latency_cases(plan: Plan) -> list[AggregationCase]:
     """All sizes with and without aggregation, with both start times; one size with wide delays."""
     protocols = (AGGREGATION, NO_AGGREGATION)
     found = [case for nodes in plan.sizes for protocol in protocols for case in both_starts(nodes, protocol)]
-    return found + [Broadcasts(WIDE_NODES, protocol, WIDE) for protocol in protocols if WIDE_NODES in plan.sizes]
+    return found + [AggregationCase(WIDE_NODES, protocol, WIDE) for protocol in protocols if WIDE_NODES in plan.sizes]
 
 
 def compare_latencies(plan: Plan, results: Found) -> Iterator[Finding]:
-    """What the text says, then the figure as numbers."""
+    """The statements of the text, then the figure as numbers."""
     number = numbers_of("fig-4.4")
     if LARGEST in plan.sizes and SIZES[0] in plan.sizes:
         yield from compare_growth(plan, results, number)
         yield from compare_largest(results, number)
     if WIDE_NODES in plan.sizes:
         together, alone = (
-            results.sample(Broadcasts(WIDE_NODES, protocol, WIDE), reception)
+            results.sample(AggregationCase(WIDE_NODES, protocol, WIDE), reception)
             for protocol in (AGGREGATION, NO_AGGREGATION)
         )
         increases = gain(results, WIDE_NODES, reception)
@@ -127,7 +127,7 @@ def latency_figures(plan: Plan, results: Found, number: Callable[[str], Number])
         Series(
             f"{name}, {protocol}",
             protocol,
-            tuple(results.sample(Broadcasts(nodes, protocol), quantity).point(nodes) for nodes in plan.sizes),
+            tuple(results.sample(AggregationCase(nodes, protocol), quantity).point(nodes) for nodes in plan.sizes),
             variant=variant,
         )
         for protocol in (AGGREGATION, NO_AGGREGATION)
@@ -170,7 +170,7 @@ def latency_figures(plan: Plan, results: Found, number: Callable[[str], Number])
     )
 
 
-def pending(found: Measured) -> float:
+def pending(found: AggregationMeasures) -> float:
     """The mean time from arrival to delivery."""
     return found.pending
 
@@ -181,9 +181,10 @@ def compare_growth(plan: Plan, results: Found, number: Callable[[str], Number]) 
         growths: list[Sample] = []
         means: list[Sample] = []
         for starts in (CALIBRATED, LITERAL):
-            first = results.sample(Broadcasts(SIZES[0], protocol, starts), reception)
+            first = results.sample(AggregationCase(SIZES[0], protocol, starts), reception)
             ratios = [
-                results.sample(Broadcasts(nodes, protocol, starts), reception).over(first) for nodes in plan.sizes[1:]
+                results.sample(AggregationCase(nodes, protocol, starts), reception).over(first)
+                for nodes in plan.sizes[1:]
             ]
             growths.append(ratios[-1])
             means.append(
@@ -244,7 +245,7 @@ class Pairs:
         return 100 * (1 - (self.delivery - self.reception) / (self.delivery_alone - self.reception_alone))
 
 
-def measure_pairs(case: Broadcasts, seed: int) -> Pairs:
+def measure_pairs(case: AggregationCase, seed: int) -> Pairs:
     """Run a case with and without aggregation, with delays that depend on link and time alone."""
     together = travel(case, seed)
     alone = travel(replace(case, protocol=NO_AGGREGATION), seed)
@@ -263,18 +264,18 @@ def measure_pairs(case: Broadcasts, seed: int) -> Pairs:
     )
 
 
-def pair_cases(plan: Plan) -> list[Broadcasts]:
+def pair_cases(plan: Plan) -> list[AggregationCase]:
     """All sizes with both start times, and with fixed delays."""
     found = [replace(case, paired=True) for nodes in plan.sizes for case in both_starts(nodes)]
     return found + [with_fixed_delays(nodes) for nodes in plan.sizes if nodes > SIZES[0]]
 
 
-def with_fixed_delays(nodes: int) -> Broadcasts:
+def with_fixed_delays(nodes: int) -> AggregationCase:
     """A case in which pairs meet the same delays because links never change theirs."""
-    return Broadcasts(nodes, AGGREGATION, FIXED, paired=True)
+    return AggregationCase(nodes, AGGREGATION, FIXED, paired=True)
 
 
-PairsFound = Results[Broadcasts, Pairs]
+PairsFound = Results[AggregationCase, Pairs]
 
 
 def of_pairs(results: PairsFound, nodes: int, quantity: Callable[[Pairs], float]) -> tuple[Sample, Sample]:
@@ -367,7 +368,7 @@ def compare_fixed_delays(plan: Plan, results: PairsFound, most: list[Sample]) ->
     yield from side_by_side("reception, largest increase", number("reception"), *most, why=why)
 
 
-FIG_4_4: Experiment[Broadcasts, Measured] = Experiment(
+FIG_4_4: Experiment[AggregationCase, AggregationMeasures] = Experiment(
     name="aggregation/fig-4.4",
     document="thesis, Figure 4.4 (ICPP paper, Figure 7)",
     description="reception and delivery latency with and without aggregation, by number of nodes",
@@ -384,7 +385,7 @@ FIG_4_4: Experiment[Broadcasts, Measured] = Experiment(
     "on.",
 )
 
-FIG_4_5: Experiment[Broadcasts, Pairs] = Experiment(
+FIG_4_5: Experiment[AggregationCase, Pairs] = Experiment(
     name="aggregation/fig-4.5",
     document="thesis, Figure 4.5 (ICPP paper, Figure 8)",
     description="messages in packets of two against the same messages sent alone, by number of nodes",

@@ -8,8 +8,8 @@ published numbers, whichever way they are read. **Literal** is a Poisson variabl
 deviation of delays, 25. **Calibrated** is uniform in a window of 430 ticks with a deviation of 33: found by trying, it
 gives the published packets at all sizes, and with them the messages per packet and the waits. **Wide delays** are the
 calibrated start times with a deviation of 80, which holds messages back as long as published, and saves more packets.
-**Fixed delays** are the calibrated start times with a delay that every link draws once and keeps, of deviation 75: that
-it is drawn anew whenever a link is used is said in section 4.5.6 of the experiment there, as if elsewhere it were not.
+**Fixed delays** are the calibrated start times with a delay that every link draws once and keeps, of deviation 75:
+section 4.5.6 states for its experiment alone that a delay is drawn whenever a link is used, as if others differed.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from antiphon.fabrics.cube.view import View
 from antiphon.kernel.message import SOURCE_MASK
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.actions import PublishAction
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import Delay, LinkDelay, NormalDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon_lab.protocols.cube.causal_aggregation import CausalAggregation
 from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
 from antiphon_lab.protocols.cube.riding_aggregation import RidingOptions
@@ -81,7 +81,7 @@ WHY_LITERAL = (
 
 
 @dataclass(frozen=True)
-class Broadcasts:
+class AggregationCase:
     """One simulation of the model. ``paired`` makes a delay depend on link and time alone, so that pairs share it."""
 
     nodes: int
@@ -98,10 +98,10 @@ class Broadcasts:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What one run gives. Times are means over all messages and receivers, in ticks.
+class AggregationMeasures:
+    """The results of one run. Times are means over all messages and receivers, in ticks.
 
-    ``packets`` holds those with messages, ``answers`` acknowledgements. ``pending_peaks`` and ``largest_packets`` have
+    ``packets`` counts those with messages, ``answers`` acknowledgements. ``pending_peaks`` and ``largest_packets`` have
     an entry per node, ``dependencies`` one per message, and ``by_publications`` and ``by_bytes`` one per size of a
     packet.
     """
@@ -161,14 +161,14 @@ class Journeys:
     delivered: np.ndarray
     dependencies: np.ndarray
 
-    def measured(self) -> Measured:
+    def measured(self) -> AggregationMeasures:
         """The run in numbers."""
         nodes = len(self.starts)
         elsewhere = ~np.eye(nodes, dtype=bool)
         latency = (self.received - self.starts[:, None])[elsewhere]
         by_publications = np.array(list(self.traffic.by_publications))
         packets = int(by_publications.sum())
-        return Measured(
+        return AggregationMeasures(
             packets=packets,
             answers=int(self.engine.sent) - packets,
             bytes_sent=int(self.traffic.bytes_sent),
@@ -194,7 +194,7 @@ class Journeys:
         return np.asarray((arrived - gone).reshape(nodes, ticks).cumsum(axis=1).max(axis=1))
 
 
-def start_times(case: Broadcasts, seed: int) -> list[int]:
+def start_times(case: AggregationCase, seed: int) -> list[int]:
     """When each node broadcasts; the same for all protocols."""
     random = RandomStream(seed, WORKLOAD_STREAM)
     if case.starts != LITERAL:
@@ -204,8 +204,8 @@ def start_times(case: Broadcasts, seed: int) -> list[int]:
     return [bisect_right(cumulative, random.uniform()) for _ in range(case.nodes)]
 
 
-def builder(case: Broadcasts, traffic: Traffic) -> Callable[[Environment], Process]:
-    """What builds the process at a node."""
+def builder(case: AggregationCase, traffic: Traffic) -> Callable[[Environment], Process]:
+    """A function that builds the process at a node."""
     cube = full_or_partial(case.nodes)
     form = PacketFormat(LARGEST_PACKET_BYTES)
     view = View(cube.dimension, range(case.nodes))
@@ -232,7 +232,7 @@ def builder(case: Broadcasts, traffic: Traffic) -> Callable[[Environment], Proce
     return build
 
 
-def travel(case: Broadcasts, seed: int) -> Journeys:
+def travel(case: AggregationCase, seed: int) -> Journeys:
     """Run one case to its end."""
     nodes = case.nodes
     traffic = Traffic(nodes, LARGEST_PACKET_BYTES, keeps_journeys=True)
@@ -241,13 +241,13 @@ def travel(case: Broadcasts, seed: int) -> Journeys:
         law = LinkDelay(law, seed)
     by_moment = DelayByMoment(law, seed)
     # Acknowledgements, which only VCube-PS has, are free of charge, as in the published experiments with it.
-    network = Network(by_moment if case.paired else law, charge_control=False)
+    network = NetworkModel(by_moment if case.paired else law, charge_control=False)
     engine = Engine(nodes, network, builder(case, traffic), seed)
     calendar = engine.calendar
     by_moment.now = lambda: int(calendar.now)
     starts = start_times(case, seed)
     for node, time in enumerate(starts):
-        engine.at(time, Publish(node, bytes(case.payload_bytes)))
+        engine.at(time, PublishAction(node, bytes(case.payload_bytes)))
     engine.run()
     assert engine.deliveries == nodes * nodes, "everybody delivers everything"
     received, together, delivered = (np.zeros((nodes, nodes), np.int64) for _ in range(3))
@@ -267,6 +267,6 @@ def columns(rows: object, width: int) -> np.ndarray:
     return np.frombuffer(rows, dtype=np.int64).reshape(-1, width).T  # type: ignore[call-overload, no-any-return]
 
 
-def measure(case: Broadcasts, seed: int) -> Measured:
-    """Run one case and say what came of it."""
+def measure(case: AggregationCase, seed: int) -> AggregationMeasures:
+    """Run one case and return its results."""
     return travel(case, seed).measured()

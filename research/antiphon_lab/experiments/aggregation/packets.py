@@ -1,6 +1,6 @@
 """How many packets causal aggregation saves, and how large they are: Tables 4.1 to 4.3 and Figure 4.3 of the thesis.
 
-All numbers stand twice, calibrated and literal (:mod:`antiphon_lab.experiments.aggregation.model` says what that is).
+All numbers are given twice, calibrated and literal (:mod:`antiphon_lab.experiments.aggregation.model` defines both).
 Table 4.1 also has the rivals that the thesis describes and does not measure: bundles that wait for a timer.
 """
 
@@ -18,8 +18,8 @@ from antiphon_lab.experiments.aggregation.model import (
     NO_AGGREGATION,
     TIMER,
     WHY_LITERAL,
-    Broadcasts,
-    Measured,
+    AggregationCase,
+    AggregationMeasures,
     measure,
 )
 from antiphon_lab.reproduction.documents import Number, Table, document
@@ -41,8 +41,8 @@ TIMERS = (1, 10, 50, 100, 200)
 TIMER_NODES = 256
 BYTE_BORDERS = (0, 100, 200, 300, 400)
 
-Found = Results[Broadcasts, Measured]
-Quantity = Callable[[Measured], float]
+Found = Results[AggregationCase, AggregationMeasures]
+Quantity = Callable[[AggregationMeasures], float]
 
 
 def numbers_of(figure: str) -> Callable[[str], Number]:
@@ -50,9 +50,9 @@ def numbers_of(figure: str) -> Callable[[str], Number]:
     return lambda name: document("thesis").numbers[f"{figure}/{name}"]
 
 
-def both_starts(nodes: int, protocol: str = AGGREGATION, payload_bytes: int = 50) -> list[Broadcasts]:
+def both_starts(nodes: int, protocol: str = AGGREGATION, payload_bytes: int = 50) -> list[AggregationCase]:
     """A case with calibrated and with literal start times."""
-    return [Broadcasts(nodes, protocol, starts, payload_bytes) for starts in (CALIBRATED, LITERAL)]
+    return [AggregationCase(nodes, protocol, starts, payload_bytes) for starts in (CALIBRATED, LITERAL)]
 
 
 def side_by_side(
@@ -64,9 +64,9 @@ def side_by_side(
     unit: str = "%",
     why: Explanation | None = None,
 ) -> Iterator[Row]:
-    """One quantity twice; ``unit`` is for what has no published number, ``why`` for what has a reason of its own.
+    """One quantity twice; ``unit`` is for rows without a published number, ``why`` for rows with a reason of their own.
 
-    The start times cannot be recovered, so a value that they decide cannot be held to the published one.
+    The start times cannot be recovered, so a value that depends on them cannot be held to the published one.
     """
     if number is None:
         yield Row(f"{label}, calibrated", unit, calibrated)
@@ -85,7 +85,7 @@ def side_by_side(
     yield compared(f"{label}, literal", literal, number, Explanation(WHY_LITERAL, holds=nearer or between))
 
 
-def both(results: Found, cases: list[Broadcasts], quantity: Quantity) -> tuple[Sample, Sample]:
+def both(results: Found, cases: list[AggregationCase], quantity: Quantity) -> tuple[Sample, Sample]:
     """One quantity, calibrated and literal."""
     calibrated, literal = (results.sample(case, quantity) for case in cases)
     return calibrated, literal
@@ -97,7 +97,7 @@ def share(counts: np.ndarray, low: int, high: int | None = None) -> float:
     return float(100 * counts[low + 1 : stop].sum() / counts.sum())
 
 
-def share_of(counts: Callable[[Measured], np.ndarray], low: int, high: int | None) -> Quantity:
+def share_of(counts: Callable[[AggregationMeasures], np.ndarray], low: int, high: int | None) -> Quantity:
     """The same as a quantity of a run."""
     return lambda found: share(counts(found), low, high)
 
@@ -115,17 +115,17 @@ def start_name(starts: str) -> str:
 # Table 4.1.
 
 
-def timer_cases(plan: Plan) -> list[Broadcasts]:
+def timer_cases(plan: Plan) -> list[AggregationCase]:
     """Bundles that wait, at one size."""
     nodes = min(TIMER_NODES, max(plan.sizes))
-    return [Broadcasts(nodes, TIMER, timer_ticks=ticks) for ticks in TIMERS]
+    return [AggregationCase(nodes, TIMER, timer_ticks=ticks) for ticks in TIMERS]
 
 
-def packet_cases(plan: Plan) -> list[Broadcasts]:
+def packet_cases(plan: Plan) -> list[AggregationCase]:
     """All sizes with both start times, without aggregation, and timers."""
     sizes = [case for nodes in plan.sizes for case in both_starts(nodes)]
     timers = timer_cases(plan)
-    return [*sizes, *timers, Broadcasts(timers[0].nodes, NO_AGGREGATION)]
+    return [*sizes, *timers, AggregationCase(timers[0].nodes, NO_AGGREGATION)]
 
 
 def compare_packets(plan: Plan, results: Found) -> Iterator[Finding]:
@@ -158,7 +158,7 @@ def packet_figures(plan: Plan, results: Found) -> Iterator[Figure]:
                 start_name(starts),
                 AGGREGATION,
                 tuple(
-                    results.sample(Broadcasts(nodes, starts=starts), quantity(nodes)).point(nodes)
+                    results.sample(AggregationCase(nodes, starts=starts), quantity(nodes)).point(nodes)
                     for nodes in plan.sizes
                 ),
                 variant=variant,
@@ -177,18 +177,18 @@ def packet_figures(plan: Plan, results: Found) -> Iterator[Figure]:
         )
 
 
-def aggregated_percent(found: Measured) -> float:
+def aggregated_percent(found: AggregationMeasures) -> float:
     """The share of packets with several messages."""
     return 100 * found.aggregated / found.packets
 
 
 def timer_figure(plan: Plan, results: Found) -> Figure:
-    """What is saved against what it costs: up and to the left is better."""
+    """Savings against costs: up and to the left is better."""
     nodes = timer_cases(plan)[0].nodes
     series = []
     for protocol, cases in (
-        (NO_AGGREGATION, [Broadcasts(nodes, NO_AGGREGATION)]),
-        (AGGREGATION, [Broadcasts(nodes)]),
+        (NO_AGGREGATION, [AggregationCase(nodes, NO_AGGREGATION)]),
+        (AGGREGATION, [AggregationCase(nodes)]),
         (TIMER, timer_cases(plan)),
     ):
         points = []
@@ -208,9 +208,9 @@ def timer_figure(plan: Plan, results: Found) -> Figure:
 
 
 def compare_timers(plan: Plan, results: Found) -> Iterator[Row | Note]:
-    """What a timer would save, and what it costs; not in the documents."""
+    """The savings and the costs of a timer; not in the documents."""
     nodes = timer_cases(plan)[0].nodes
-    rivals = [Broadcasts(nodes, NO_AGGREGATION), Broadcasts(nodes), *timer_cases(plan)]
+    rivals = [AggregationCase(nodes, NO_AGGREGATION), AggregationCase(nodes), *timer_cases(plan)]
     for case in rivals:
         name = f"timer of {case.timer_ticks}" if case.protocol == TIMER else case.protocol
         saved = results.sample(case, reduction_of(nodes))
@@ -226,7 +226,7 @@ def compare_timers(plan: Plan, results: Found) -> Iterator[Row | Note]:
 # Table 4.2.
 
 
-def one_size(plan: Plan) -> list[Broadcasts]:
+def one_size(plan: Plan) -> list[AggregationCase]:
     """The size of the table with both start times."""
     return both_starts(max(plan.sizes))
 
@@ -307,7 +307,7 @@ DEPENDENCY_CLASSES: tuple[tuple[str, int, int | None], ...] = (
 """The classes of which the text speaks; those with 10 to 12 are in none."""
 
 
-def dependency_counts(found: Measured) -> np.ndarray:
+def dependency_counts(found: AggregationMeasures) -> np.ndarray:
     """Messages by the number of their dependencies."""
     return np.bincount(found.dependencies)
 
@@ -339,7 +339,7 @@ def dependency_figures(nodes: int, at_size: bool, results: Found) -> Iterator[Fi
         (*series, *published_series(AGGREGATION, AGGREGATION, published if at_size else [])),
         caption="The classes are those of the text.",
     )
-    calibrated = Broadcasts(nodes)
+    calibrated = AggregationCase(nodes)
     most = max(int(found.dependencies.max()) for found in results.of(calibrated))
     shares = tuple(
         results.sample(calibrated, share_of(dependency_counts, number - 1, number)).point(number)
@@ -358,13 +358,13 @@ def dependency_figures(nodes: int, at_size: bool, results: Found) -> Iterator[Fi
 # Table 4.3.
 
 
-def size_cases(plan: Plan) -> list[Broadcasts]:
+def size_cases(plan: Plan) -> list[AggregationCase]:
     """With and without aggregation, with both start times."""
     return [case for protocol in (NO_AGGREGATION, AGGREGATION) for case in both_starts(max(plan.sizes), protocol)]
 
 
 def compare_sizes(plan: Plan, results: Found) -> Iterator[Finding]:
-    """The share of packets by size; then what the text says about large ones."""
+    """The share of packets by size; then the statements of the text about large ones."""
     table = document("thesis").tables["table-4.3"]
     nodes = max(plan.sizes)
     for protocol in (NO_AGGREGATION, AGGREGATION):
@@ -390,7 +390,7 @@ def sizes_figure(nodes: int, table: Table, results: Found) -> Figure:
     series: list[Series] = []
     rows = range(len(table.rows))
     for protocol in (NO_AGGREGATION, AGGREGATION):
-        points = tuple(results.sample(Broadcasts(nodes, protocol), share_of_bytes(row)).point(row) for row in rows)
+        points = tuple(results.sample(AggregationCase(nodes, protocol), share_of_bytes(row)).point(row) for row in rows)
         series.append(Series(f"{protocol}, {start_name(CALIBRATED)}", protocol, points, "bars"))
         if nodes == table.nodes:
             series += published_series(
@@ -433,7 +433,7 @@ def compare_large(nodes: int, at_size: bool, results: Found) -> Iterator[Row | N
     yield from side_by_side(label, number("closed"), *closed, unit="packets", why=tail)
 
 
-TABLE_4_1: Experiment[Broadcasts, Measured] = Experiment(
+TABLE_4_1: Experiment[AggregationCase, AggregationMeasures] = Experiment(
     name="aggregation/table-4.1",
     document="thesis, Table 4.1 (ICPP paper, Table 1)",
     description="packets saved by causal aggregation, by number of nodes; beside it timers",
@@ -450,7 +450,7 @@ TABLE_4_1: Experiment[Broadcasts, Measured] = Experiment(
     "free.",
 )
 
-TABLE_4_2: Experiment[Broadcasts, Measured] = Experiment(
+TABLE_4_2: Experiment[AggregationCase, AggregationMeasures] = Experiment(
     name="aggregation/table-4.2",
     document="thesis, Table 4.2 (ICPP paper, Table 2)",
     description="packets by the number of messages in them, 256 nodes",
@@ -466,7 +466,7 @@ TABLE_4_2: Experiment[Broadcasts, Measured] = Experiment(
     "method; expect fewer of them where the network reorders.",
 )
 
-TABLE_4_3: Experiment[Broadcasts, Measured] = Experiment(
+TABLE_4_3: Experiment[AggregationCase, AggregationMeasures] = Experiment(
     name="aggregation/table-4.3",
     document="thesis, Table 4.3 (ICPP paper, Table 3)",
     description="packets by size in bytes, with and without aggregation, 256 nodes",
@@ -482,7 +482,7 @@ TABLE_4_3: Experiment[Broadcasts, Measured] = Experiment(
     "our runs agree.",
 )
 
-FIG_4_3: Experiment[Broadcasts, Measured] = Experiment(
+FIG_4_3: Experiment[AggregationCase, AggregationMeasures] = Experiment(
     name="aggregation/fig-4.3",
     document="thesis, Figure 4.3 (ICPP paper, Figure 6)",
     description="messages by the number of dependencies that they carry, 256 nodes",

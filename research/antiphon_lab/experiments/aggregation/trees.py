@@ -1,7 +1,7 @@
 """Causal aggregation over one tree and over many: Figure 4.9 of the thesis.
 
-The plot holds no readable values; what is compared is what the text says about it. All numbers stand twice, calibrated
-and literal (:mod:`antiphon_lab.experiments.aggregation.model`).
+The plot has no readable values; the statements of the text about it are compared. All numbers are given twice,
+calibrated and literal (:mod:`antiphon_lab.experiments.aggregation.model`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from antiphon_lab.experiments.aggregation.model import (
     CALIBRATED,
     MODEL,
     SINGLE_TREE,
-    Broadcasts,
-    Measured,
+    AggregationCase,
+    AggregationMeasures,
     measure,
 )
 from antiphon_lab.experiments.aggregation.packets import SIZES, Found, both_starts, numbers_of, side_by_side, start_name
@@ -24,20 +24,20 @@ from antiphon_lab.reproduction.experiment import Experiment, Finding, Plan, Row,
 from antiphon_lab.reproduction.figures import NODES, Axis, Figure, Mark, Point, Series
 
 
-def tree_cases(plan: Plan) -> list[Broadcasts]:
+def tree_cases(plan: Plan) -> list[AggregationCase]:
     """Aggregation over one tree and over many."""
     return [
         case for nodes in plan.sizes for protocol in (AGGREGATION, SINGLE_TREE) for case in both_starts(nodes, protocol)
     ]
 
 
-def messages_aggregated(found: Measured) -> float:
+def messages_aggregated(found: AggregationMeasures) -> float:
     """Messages that travelled with others."""
     counts = found.by_publications
     return float((counts * np.arange(len(counts)))[2:].sum())
 
 
-def messages_delayed(found: Measured) -> float:
+def messages_delayed(found: AggregationMeasures) -> float:
     """Messages that had to wait for their delivery."""
     return float(found.delayed)
 
@@ -71,7 +71,7 @@ def tree_figures(plan: Plan, results: Found) -> Iterator[Figure]:
             tuple(
                 point
                 for nodes in plan.sizes
-                if (point := results.sample(Broadcasts(nodes, protocol), quantity).point(nodes)).y > 0
+                if (point := results.sample(AggregationCase(nodes, protocol), quantity).point(nodes)).y > 0
             ),
             variant=variant,
         )
@@ -91,7 +91,8 @@ def tree_figures(plan: Plan, results: Found) -> Iterator[Figure]:
         points = []
         for nodes in plan.sizes:
             several, single = (
-                results.sample(Broadcasts(nodes, protocol), quantity).mean for protocol in (AGGREGATION, SINGLE_TREE)
+                results.sample(AggregationCase(nodes, protocol), quantity).mean
+                for protocol in (AGGREGATION, SINGLE_TREE)
             )
             if several > 0:
                 points.append(Point(nodes, 100 * (1 - single / several)))
@@ -111,7 +112,7 @@ def tree_figures(plan: Plan, results: Found) -> Iterator[Figure]:
     )
 
 
-FIG_4_9: Experiment[Broadcasts, Measured] = Experiment(
+FIG_4_9: Experiment[AggregationCase, AggregationMeasures] = Experiment(
     name="aggregation/fig-4.9",
     document="thesis, Figure 4.9 (ICPP paper, Figure 11)",
     description="messages aggregated and delayed over one tree and over many, by number of nodes",

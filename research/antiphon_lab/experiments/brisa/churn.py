@@ -1,13 +1,12 @@
-"""BRISA while processes come and go: Table 4.1 of the thesis of M. Matos.
+"""BRISA under churn: Table 4.1 of the thesis of M. Matos.
 
 As in Listing 4.1: a process joins every second; from second 1000 to 1600 a share of all processes is replaced every
-minute, one after the other, by processes that were never there before. The source never fails, nor do the four through
-whom others join. The source publishes five times per second all the while: the document says that 500 messages were
-sent, which would be over before the churn begins to show. Repairs are counted at the processes, those that fail later
-included.
+minute, one after the other, by new processes. The source never fails, nor do the four contacts. The source publishes
+five times per second all the while: the document states that 500 messages were sent, which would be over before the
+churn begins to show. Repairs are counted at the processes, those that fail later included.
 
-Shares of soft repairs are shares of all parents lost: for 128 processes 20 of 23, 37 of 40, 27 of 34 and 63 of 70 are
-exactly what the table says, while 92.5 % of the two orphans of a DAG would be no whole number.
+Shares of soft repairs are shares of all lost parents: for 128 processes 20 of 23, 37 of 40, 27 of 34 and 63 of 70 give
+exactly the table, while 92.5 % of the two orphans of a DAG would not be a whole number.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from math import ceil
 
 from antiphon.fabrics.gossip.structure import Repairs
 from antiphon.simulator.engine.engine import Action, Engine
+from antiphon_lab.experiments.brisa.hops import CLUSTER
 from antiphon_lab.experiments.brisa.model import (
-    CLUSTER,
     CONTACTS,
     GAP_MS,
     MODEL,
     Growth,
-    Stream,
+    StreamCase,
     arithmetic,
     depths,
     numbers_of,
@@ -57,7 +56,7 @@ EXPANSIONS = (2.0, 1.0)
 
 
 @dataclass(frozen=True)
-class ChurnCase:
+class BrisaChurnCase:
     """One simulation."""
 
     nodes: int
@@ -82,11 +81,11 @@ class ChurnCase:
 
 @dataclass(frozen=True)
 class Churned:
-    """What the time of churn was like, added up over all processes.
+    """The time of churn, added up over all processes.
 
-    ``parents_failed`` are those of the lost parents that failed; the others made room for newcomers. ``soft`` repairs
-    of orphans and of processes that have another parent count alike. ``missing`` are deliveries at processes that were
-    there all the time; ``left_out`` processes have no way from the source at the end.
+    ``parents_failed`` are lost parents that failed; the others made room for newcomers. ``soft`` repairs of orphans and
+    of processes with another parent count the same. ``missing`` are deliveries at processes that were present all the
+    time; ``left_out`` processes have no path from the source at the end.
     """
 
     parents_lost: int
@@ -107,7 +106,7 @@ class Churned:
         return 100 * self.soft / (self.soft + self.hard) if self.soft + self.hard else 100.0
 
 
-class Replacement(Action):
+class BrisaReplacement(Action):
     """A process fails, and a new one joins."""
 
     def __init__(self, growth: Growth, newcomer: int) -> None:
@@ -134,16 +133,16 @@ def repairs_of(growth: Growth) -> list[Repairs]:
     return [each for process in growth.processes for each in process.brisa.repairs()]
 
 
-def measure(case: ChurnCase, seed: int) -> Churned:
+def measure(case: BrisaChurnCase, seed: int) -> Churned:
     """Let a system grow, and replace processes while a stream goes through it."""
     messages = (CHURN_TO_MS - STREAM_FROM_MS) // GAP_MS
-    stream = Stream(case.nodes, messages, VIEW, case.parents, case.expansion, network=CLUSTER)
+    stream = StreamCase(case.nodes, messages, VIEW, case.parents, case.expansion, network=CLUSTER)
     growth = Growth(stream, seed, spare=case.replaced, join_gap_ms=JOIN_MS)
     end = growth.publish_from(STREAM_FROM_MS)
-    replacements: list[Replacement] = []
+    replacements: list[BrisaReplacement] = []
     for number in range(case.replaced):
         at = CHURN_FROM_MS + (2 * number + 1) * (CHURN_TO_MS - CHURN_FROM_MS) // (2 * case.replaced)
-        replacements.append(Replacement(growth, case.nodes + number))
+        replacements.append(BrisaReplacement(growth, case.nodes + number))
         growth.engine.at(at, replacements[-1])
     growth.engine.run(CHURN_FROM_MS - 1)
     before = total(repairs_of(growth))
@@ -180,13 +179,13 @@ def total(repairs: list[Repairs]) -> tuple[int, ...]:
     )
 
 
-Found = Results[ChurnCase, Churned]
+Found = Results[BrisaChurnCase, Churned]
 
 
-def cases(plan: Plan) -> list[ChurnCase]:
+def cases(plan: Plan) -> list[BrisaChurnCase]:
     """All conditions at all sizes."""
     return [
-        ChurnCase(nodes, share, parents, expansion)
+        BrisaChurnCase(nodes, share, parents, expansion)
         for expansion in EXPANSIONS
         for nodes in plan.sizes
         for share in SHARES
@@ -194,7 +193,7 @@ def cases(plan: Plan) -> list[ChurnCase]:
     ]
 
 
-def cell(case: ChurnCase, kind: str, column: str) -> Number | None:
+def cell(case: BrisaChurnCase, kind: str, column: str) -> Number | None:
     """A published cell, if there is one for such a system."""
     if case.expansion != max(EXPANSIONS):
         return None
@@ -208,7 +207,7 @@ def per_minute(count: float) -> float:
 
 
 def compare(plan: Plan, results: Found) -> Iterator[Finding]:
-    """Rates, repairs, and whether anybody missed anything."""
+    """Rates, repairs, and missed messages."""
     everything = [found for case in cases(plan) for found in results.of(case)]
     rule = arithmetic(0, "deliveries", "every process that stays receives every message")
     missing = Sample((float(sum(found.missing for found in everything)),))
@@ -232,7 +231,7 @@ def compare(plan: Plan, results: Found) -> Iterator[Finding]:
     )
 
 
-def compare_case(case: ChurnCase, results: Found) -> Iterator[Row]:
+def compare_case(case: BrisaChurnCase, results: Found) -> Iterator[Row]:
     """One row of the table."""
     counted = case.replaced / CHURN_MINUTES * case.parents
     lost = results.sample(case, lambda found: per_minute(found.parents_lost))
@@ -261,11 +260,11 @@ def compare_case(case: ChurnCase, results: Found) -> Iterator[Row]:
     yield from compare_repairs(case, results)
 
 
-def compare_repairs(case: ChurnCase, results: Found) -> Iterator[Row]:
+def compare_repairs(case: BrisaChurnCase, results: Found) -> Iterator[Row]:
     """How parents were replaced."""
     soft = results.sample(case, lambda found: found.soft_share)
     tighter = results.sample(
-        ChurnCase(case.nodes, case.share, case.parents, min(EXPANSIONS)), lambda found: found.soft_share
+        BrisaChurnCase(case.nodes, case.share, case.parents, min(EXPANSIONS)), lambda found: found.soft_share
     )
     why = Explanation(
         "views that may grow are almost full here, and who has more neighbours finds a new parent among them more "
@@ -279,17 +278,19 @@ def compare_repairs(case: ChurnCase, results: Found) -> Iterator[Row]:
 
 
 def compare_structures(nodes: int, results: Found) -> Iterator[Row]:
-    """What the document concludes: who has two parents is seldom without any."""
+    """The conclusion of the document: a process with two parents is seldom without any."""
     number = numbers_of("table-4.1")["softer"]
     for share in SHARES:
-        tree, graph = (ChurnCase(nodes, share, parents) for parents in STRUCTURES)
+        tree, graph = (BrisaChurnCase(nodes, share, parents) for parents in STRUCTURES)
         orphans = results.sample(tree, lambda found: float(found.orphaned))
         fewer = orphans.over(results.sample(graph, lambda found: float(max(1, found.orphaned))))
         yield compared(f"orphans, tree against DAG, {nodes} nodes, {share} %", fewer, number)
     if nodes == LARGE:
         number = numbers_of("table-4.1")["disconnected"]
-        measured = results.sample(ChurnCase(nodes, 5, 2), lambda found: float(found.orphaned_by_failure))
-        yield compared(f"processes disconnected in {CHURN_MINUTES} minutes, {ChurnCase(nodes, 5, 2)}", measured, number)
+        measured = results.sample(BrisaChurnCase(nodes, 5, 2), lambda found: float(found.orphaned_by_failure))
+        yield compared(
+            f"processes disconnected in {CHURN_MINUTES} minutes, {BrisaChurnCase(nodes, 5, 2)}", measured, number
+        )
 
 
 def repair_figure(plan: Plan, results: Found) -> Figure:
@@ -315,7 +316,7 @@ def repair_figure(plan: Plan, results: Found) -> Figure:
     )
 
 
-TABLE_4_1: Experiment[ChurnCase, Churned] = Experiment(
+TABLE_4_1: Experiment[BrisaChurnCase, Churned] = Experiment(
     name="brisa/table-4.1",
     document="thesis of M. Matos, Table 4.1",
     description="BRISA: parents lost, orphans and repairs while 3 % and 5 % of the processes are replaced per minute",

@@ -1,4 +1,4 @@
-"""Properties of overlays as graphs: who can be reached, how far away others are, and how alike neighbours' views are.
+"""Properties of overlays as graphs: reachability, distances, and the similarity of neighbours' views.
 
 A graph is a square matrix of truth values: row ``p`` has the view of node ``p``. Definitions as in section 2.2 of the
 thesis of M. Matos; clustering of directed views counts ordered pairs.
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 MOST_STARTS = 256
-"""From so many nodes paths are followed; a sample of this size has the mean to two digits."""
+"""The number of nodes from which paths are followed; a sample of this size has the mean to two digits."""
 
 
 def graph_of(views: Mapping[int, Sequence[int]]) -> np.ndarray:

@@ -1,11 +1,11 @@
-"""What the experiments on BRISA have in common: a system that grows node by node, and a stream through it.
+"""Shared by the experiments on BRISA: a system that grows node by node, and a stream through it.
 
 Thesis of M. Matos, section 4.3. Processes join one after the other through the first of them; then one of them
 publishes, five times per second. A tick is a millisecond. The document ran 512 processes on 15 machines, and up to 200
 on PlanetLab; here a hop takes a time that is drawn from a law (:data:`NETWORKS`), and nothing waits for a processor.
 
 One run gives everything that Figures 4.3 and 4.7 to 4.16 show, so that experiments share runs. The structure of a run
-is read off the processes when the stream is over; what was sent is counted where it arrives (:class:`Watched`).
+is read off the processes when the stream is over; messages are counted on arrival (:class:`Watched`).
 """
 
 from __future__ import annotations
@@ -13,60 +13,37 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from math import log
 from typing import Any
 
 import numpy as np
 
-from antiphon.fabrics.gossip.messages import Beat, Comparison, Data, Position, Report, Resent, structure_key
+from antiphon.fabrics.gossip.messages import Data, Resent, structure_key
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.process import Brisa
-from antiphon.fabrics.gossip.sampling.hyparview import HyParViewOptions, Shuffle, ShuffleReply
-from antiphon.fabrics.gossip.sampling.service import SamplingMessage
+from antiphon.fabrics.gossip.sampling.hyparview import HyParViewOptions
 from antiphon.fabrics.gossip.structure import Structure
 from antiphon.kernel.message import Message, Publication
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.engine.actions import Join, Publish
-from antiphon.simulator.engine.engine import Application, Engine
-from antiphon.simulator.network.delays import Delay, MatrixDelay, NormalDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.engine.actions import JoinAction, PublishAction
+from antiphon.simulator.engine.engine import Engine, SimulatedApplication
+from antiphon_lab.experiments.brisa.hops import CLUSTER, NETWORKS, network_of, size_of
 from antiphon_lab.protocols.gossip.processes import PROCESSES
 from antiphon_lab.reproduction.documents import Document, Number, Tolerance, document
 
 GROWTH_STREAM = 11
-PLACES_STREAM = 12
-"""Name the streams of random numbers of who joins through whom, and of how far places are from each other."""
+"""The random stream for contacts of joining nodes."""
 
 JOIN_GAP_MS = 100
 SETTLING_MS = 30_000
 GAP_MS = 200
 DRAIN_MS = 10_000
 CONSTRUCTION = 10
-"""So many publications at the beginning of a stream build the structure, and count in no cost."""
+"""The number of publications at the beginning of a stream that build the structure, and count in no cost."""
 
 CONTACTS = 4
-"""The first so many nodes are those through whom others join."""
+"""The number of first nodes through which others join."""
 
-HEADER_BYTES, NODE_BYTES, NUMBER_BYTES, DEPTH_BYTES = 40, 6, 8, 2
-"""What goes over a connection: the header of a packet, an address of 48 bits as in section 4.2.4, numbers, depths."""
-
-CLUSTER, HEAVY, PLANETLAB = "cluster", "heavy tail", "PlanetLab"
-NETWORKS = {
-    CLUSTER: "normal, 10 ms with a standard deviation of 2 ms, drawn for each message",
-    HEAVY: "exponential, 10 ms on average, drawn for each message",
-    PLANETLAB: "half of a ping between two places, drawn once per pair from a law with percentiles 5, 50 and 95 of 15, "
-    "125 and 366 ms (Figure 5.7 of the thesis); each message keeps the sender's line busy for 8 ms, as 1 KB "
-    "does at 1 Mbit/s",
-}
-"""How long a hop takes."""
-
-PING_SHARES = (0, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1)
-PING_MS = (1, 15, 70, 125, 215, 366, 480, 800)
-"""The published percentiles of pings, and between and beyond them others that give the published mean too."""
-
-HEAVY_MEAN_MS, HEAVY_STEPS = 10, 1024
-PLANETLAB_TRANSMISSION_MS = 8
 
 MODEL: dict[str, object] = {
     "hops": NETWORKS,
@@ -75,21 +52,21 @@ MODEL: dict[str, object] = {
     "overlay": "HyParView with a passive view of 30, walks of 6 and 3 hops, shuffles of 3 and 4 every 10 s, beats "
     "every 1 s",
 }
-"""What no experiment on BRISA changes unless it says so."""
+"""The defaults of all experiments on BRISA."""
 
 
 def published() -> Document:
-    """What the thesis says."""
+    """The numbers of the thesis."""
     return document("epidemic")
 
 
 def arithmetic(value: float, unit: str, says: str) -> Number:
-    """What a measured value must be whatever is published, because it can be counted."""
+    """The necessary value of a measurement, which follows by counting and not from a publication."""
     return Number(value, unit, "follows by counting, not published", says, Tolerance(absolute=1e-9))
 
 
 @dataclass(frozen=True)
-class Stream:
+class StreamCase:
     """One simulation: a system grows, then one of its nodes publishes.
 
     ``parents`` is 1 for a tree and 0 for a flood in which every link stays in use.
@@ -107,7 +84,7 @@ class Stream:
 
     @property
     def structure(self) -> str:
-        """What the links that are used form."""
+        """The shape of the used links."""
         return ("flood", "tree")[self.parents] if self.parents < 2 else f"DAG of {self.parents} parents"
 
     def __str__(self) -> str:
@@ -136,71 +113,8 @@ class Stream:
         )
 
 
-class HeavyDelay(Delay):
-    """Exponential, in steps of equal probability."""
-
-    def __init__(self, mean: float) -> None:
-        shares = [(step + 0.5) / HEAVY_STEPS for step in range(HEAVY_STEPS)]
-        self._ticks = [max(1, round(-mean * log(1 - share))) for share in shares]
-
-    def draw(self, sender: int, receiver: int, random: RandomStream) -> int:
-        return self._ticks[random.below(HEAVY_STEPS)]
-
-
-def ping_ms(share: float) -> float:
-    """The ping below which so large a share of all pings is."""
-    return float(np.interp(share, PING_SHARES, PING_MS))
-
-
-def places(nodes: int, seed: int) -> MatrixDelay:
-    """A delay for each pair of nodes, the same in both directions."""
-    random = RandomStream(seed, PLACES_STREAM)
-    rows = [[0] * nodes for _ in range(nodes)]
-    for one in range(nodes):
-        for other in range(one):
-            rows[one][other] = rows[other][one] = max(1, round(ping_ms(random.uniform()) / 2))
-    return MatrixDelay(rows)
-
-
-def network_of(kind: str, nodes: int, seed: int) -> Network:
-    """A network in which copies between two nodes do not overtake each other, as on a connection."""
-    if kind == PLANETLAB:
-        return Network(places(nodes, seed), PLANETLAB_TRANSMISSION_MS, processing=0, in_order=True)
-    law: Delay = NormalDelay(10, 2) if kind == CLUSTER else HeavyDelay(HEAVY_MEAN_MS)
-    return Network(law, transmission=0, processing=0, in_order=True)
-
-
-def position_bytes(position: Position) -> int:
-    """A path, or a depth."""
-    return NODE_BYTES * len(position.path) if len(position.path) > 0 else DEPTH_BYTES
-
-
-def report_bytes(report: Report) -> int:
-    """Pairs of node and number, names of structures and places in them, and three properties of the node."""
-    pairs = (len(report.numbers) + len(report.pulses)) // 2 * (NODE_BYTES + NUMBER_BYTES)
-    places = sum(NODE_BYTES + 1 + position_bytes(position) for position in report.positions)
-    return pairs + places + 3 * NUMBER_BYTES
-
-
-def size_of(message: Message) -> int:
-    """Bytes of a message without the payload of the publication in it."""
-    size = HEADER_BYTES + NODE_BYTES
-    if isinstance(message, Data):
-        return size + 2 * NUMBER_BYTES + 1 + position_bytes(message.position)
-    if isinstance(message, Resent):
-        return size + 2 * NUMBER_BYTES
-    if isinstance(message, Beat):
-        return size + 3 * NUMBER_BYTES + report_bytes(message.report)
-    if isinstance(message, Comparison):
-        return size + report_bytes(message.report)
-    if isinstance(message, Shuffle | ShuffleReply):
-        return size + 1 + NODE_BYTES * len(message.nodes)
-    # What is left names a node or a structure, and one number at most.
-    return size + (1 if isinstance(message, SamplingMessage) else NUMBER_BYTES)
-
-
 class Counts:
-    """What arrived while a stream was running, by node: copies of publications, and bytes that are no payload."""
+    """The arrivals during a stream, by node: copies of publications, and bytes that are not payload."""
 
     def __init__(self, nodes: int) -> None:
         self.copies_received = [0] * nodes
@@ -221,7 +135,7 @@ class Counts:
 
 
 class Watched(Process):
-    """BRISA at one node, or a rival of it, with somebody who counts what arrives."""
+    """BRISA at one node, or a rival of it, with a counter of arrivals."""
 
     def __init__(self, environment: Environment, options: BrisaOptions, growth: Growth) -> None:
         super().__init__(environment)
@@ -252,7 +166,7 @@ class Watched(Process):
         return self.brisa.unfinished()
 
 
-class Receipts(Application):
+class Receipts(SimulatedApplication):
     """When nodes get publications of others."""
 
     def __init__(self, nodes: int) -> None:
@@ -271,9 +185,9 @@ class Receipts(Application):
 
 
 class Growth:
-    """A system that grows, and what happens in it. ``spare`` nodes may join after the first ones."""
+    """A system that grows, and its events. ``spare`` nodes may join after the first ones."""
 
-    def __init__(self, case: Stream, seed: int, spare: int = 0, join_gap_ms: int = JOIN_GAP_MS) -> None:
+    def __init__(self, case: StreamCase, seed: int, spare: int = 0, join_gap_ms: int = JOIN_GAP_MS) -> None:
         self.case = case
         self.random = RandomStream(seed, GROWTH_STREAM)
         total = case.nodes + spare
@@ -294,7 +208,7 @@ class Growth:
             application=self.receipts,
         )
         for node in range(case.nodes):
-            self.engine.at(node * join_gap_ms, Join(node))
+            self.engine.at(node * join_gap_ms, JoinAction(node))
         self.grown_at = case.nodes * join_gap_ms
 
     def _build(self, environment: Environment) -> Watched:
@@ -308,13 +222,13 @@ class Growth:
         return process
 
     def new_process(self, environment: Environment, options: BrisaOptions) -> Watched:
-        """What runs at a node."""
+        """The process at a node."""
         return Watched(environment, options, self)
 
     def publish_from(self, start: int) -> int:
         """Let the source publish its stream; the answer is when it ends."""
         for number in range(self.case.messages):
-            self.engine.at(start + number * self.case.gap_ms, Publish(self.source))
+            self.engine.at(start + number * self.case.gap_ms, PublishAction(self.source))
         return start + self.case.messages * self.case.gap_ms
 
     def duplicates(self) -> list[int]:
@@ -335,16 +249,16 @@ class Growth:
         return process.brisa
 
     def structure_of(self, node: int, tree: int) -> Structure:
-        """What a node knows of one structure of the source."""
+        """The state of a node in one structure of the source."""
         return self.brisa_of(node).group(0).trees.structure(structure_key(self.source, tree))
 
     def parents(self, tree: int) -> dict[int, list[int]]:
-        """From whom each node that is there receives."""
+        """The parents of each present node."""
         return {node: [int(parent) for parent in self.structure_of(node, tree).parents] for node in self.present}
 
 
 def children_of(parents: dict[int, list[int]]) -> dict[int, list[int]]:
-    """To whom each node sends."""
+    """The children of each node."""
     children: dict[int, list[int]] = {}
     for node, chosen in parents.items():
         for parent in chosen:
@@ -380,16 +294,16 @@ def hops_from(source: int, parents: dict[int, list[int]]) -> dict[int, int]:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What one stream gives; arrays have an entry per node, ``children`` a row per tree.
+class StreamMeasures:
+    """The results of one stream; arrays have an entry per node, ``children`` a row per tree.
 
-    ``links`` are neighbours when the stream begins, ``duplicates`` copies too many per publication. ``last_duplicates``
+    ``links`` are neighbours when the stream begins, ``duplicates`` extra copies per publication. ``last_duplicates``
     are those of the last publication at all nodes together, and ``last_links`` all ends of links at that time, -1 if
     some changed or only one end knew of them; ``is_steady`` if none changed during the whole stream. ``depth`` is the
-    longest way from the source in the first structure, -1 where there is none, and ``shortest`` the mean of the
-    shortest ways. ``unserved`` nodes have fewer parents than they want and a neighbour that could be one. Copies and
-    bytes without payload are those of the time of the stream after its first publications. Delays are in milliseconds.
-    ``routing`` adds up measured round trips from the source down to a node.
+    longest path from the source in the first structure, -1 where there is none, and ``shortest`` the mean of the
+    shortest paths. ``unserved`` nodes have fewer parents than they want and a neighbour that could be one. Copies and
+    bytes without payload are those of the stream after its first publications. Delays are in milliseconds. ``routing``
+    adds up measured round trips from the source down to a node.
     """
 
     source: int
@@ -422,7 +336,7 @@ class Measured:
 
 
 def routing_ms(growth: Growth, parent: np.ndarray, depth: np.ndarray) -> Iterator[float]:
-    """For each node the round trips on its way from the source, as neighbours have measured them."""
+    """For each node the round trips on its path from the source, as neighbours have measured them."""
     hops = np.zeros(len(parent))
     for node in range(len(parent)):
         link = growth.brisa_of(node).group(0).trees.links.get(int(parent[node]))
@@ -437,7 +351,7 @@ def routing_ms(growth: Growth, parent: np.ndarray, depth: np.ndarray) -> Iterato
 
 
 def is_unserved(growth: Growth, node: int) -> bool:
-    """Whether a node lacks a parent although a neighbour is no deeper than it and has not descended from it."""
+    """Whether a node misses a parent although a neighbour is not deeper and not its descendant."""
     structure = growth.structure_of(node, 0)
     if structure.is_root or len(structure.parents) >= growth.case.parents:
         return False
@@ -449,7 +363,7 @@ def is_unserved(growth: Growth, node: int) -> bool:
     return False
 
 
-def measure(case: Stream, seed: int) -> Measured:
+def measure(case: StreamCase, seed: int) -> StreamMeasures:
     """Let a system grow and a stream go through it."""
     growth = Growth(case, seed)
     engine = growth.engine
@@ -467,7 +381,7 @@ def measure(case: Stream, seed: int) -> Measured:
         node in links_then[peer] for node, peers in enumerate(links_then) for peer in peers
     )
     duplicates = growth.duplicates()
-    return Measured(
+    return StreamMeasures(
         source=growth.source,
         links=np.array([len(found) for found in links]),
         duplicates=np.array(duplicates) / case.messages,
@@ -480,7 +394,7 @@ def measure(case: Stream, seed: int) -> Measured:
 
 
 def structure_measures(growth: Growth) -> dict[str, Any]:
-    """What is read off the processes at the end."""
+    """The measures that are read off the processes at the end."""
     case = growth.case
     nodes = range(case.nodes)
     by_tree = [growth.parents(tree) for tree in range(case.trees)]
@@ -506,7 +420,7 @@ def structure_measures(growth: Growth) -> dict[str, Any]:
 
 
 def traffic_measures(growth: Growth) -> dict[str, Any]:
-    """What was counted on the way."""
+    """The measures that were counted during the run."""
     receipts, counts = growth.receipts, growth.counts
     return {
         "missing": growth.case.messages * growth.case.nodes - sum(receipts.count),

@@ -1,4 +1,4 @@
-"""What BRISA costs the network: Figures 4.10 to 4.12 of the thesis of M. Matos."""
+"""The network cost of BRISA: Figures 4.10 to 4.12 of the thesis of M. Matos."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from antiphon_lab.experiments.brisa.hops import PLANETLAB
 from antiphon_lab.experiments.brisa.model import (
     CONSTRUCTION,
     GAP_MS,
     MODEL,
-    PLANETLAB,
-    Measured,
-    Stream,
+    StreamCase,
+    StreamMeasures,
     measure,
     numbers_of,
 )
@@ -46,30 +46,30 @@ PERCENTILES = (5, 25, 50, 75, 90)
 # Figure 4.10.
 
 
-def routing_case(nodes: int, name: str) -> Stream:
+def routing_case(nodes: int, name: str) -> StreamCase:
     """A stream on PlanetLab by one of the three ways."""
     parents = 0 if name == FLOODING else 1
     strategy = "delay" if name == DELAY_AWARE else "first-come"
-    return Stream(nodes, PLANETLAB_MESSAGES, 4, parents, strategy=strategy, network=PLANETLAB)
+    return StreamCase(nodes, PLANETLAB_MESSAGES, 4, parents, strategy=strategy, network=PLANETLAB)
 
 
-def routing_cases(plan: Plan) -> list[Stream]:
+def routing_cases(plan: Plan) -> list[StreamCase]:
     """The three ways."""
     return [routing_case(max(plan.sizes), name) for name in (FLOODING, FIRST_COME, DELAY_AWARE)]
 
 
-def mean_reception(found: Measured) -> float:
+def mean_reception(found: StreamMeasures) -> float:
     """The mean time from a publication to its arrival."""
     return float(found.reception[found.others].mean())
 
 
-def mean_routing(found: Measured) -> float:
+def mean_routing(found: StreamMeasures) -> float:
     """The mean of the round trips on the ways from the source."""
     return float(found.routing[found.others].mean())
 
 
-def halved(one: Measured, other: Measured) -> float:
-    """The share of nodes whose routing delay is at most half of what it is in the other run, in percent."""
+def halved(one: StreamMeasures, other: StreamMeasures) -> float:
+    """The share of nodes whose routing delay is at most half of that in the other run, in percent."""
     chosen = one.others
     return float(100 * np.mean(one.routing[chosen] <= other.routing[chosen] / 2))
 
@@ -112,7 +112,7 @@ def compare_routing(plan: Plan, results: Found) -> Iterator[Finding]:
     )
 
 
-def percentile_curve(results: Found, case: Stream, values: Values) -> tuple[Point, ...]:
+def percentile_curve(results: Found, case: StreamCase, values: Values) -> tuple[Point, ...]:
     """A cumulative distribution over all nodes and runs, at every fifth percentile."""
     pooled = np.concatenate([values(found)[found.others] for found in results.of(case)])
     return tuple(Point(float(np.percentile(pooled, share)), share) for share in range(0, 101, 5))
@@ -139,30 +139,30 @@ def routing_figure(plan: Plan, results: Found) -> Figure:
 # Figures 4.11 and 4.12.
 
 
-def per_message(case: Stream, copies: Values) -> Values:
+def per_message(case: StreamCase, copies: Values) -> Values:
     """Copies of one message at each node but the source."""
     counted = max(1, case.messages - CONSTRUCTION)
     return lambda found: copies(found)[found.others] / counted
 
 
-def received(found: Measured) -> np.ndarray:
+def received(found: StreamMeasures) -> np.ndarray:
     """Copies that each node received."""
     return found.copies_received
 
 
-def sent(found: Measured) -> np.ndarray:
+def sent(found: StreamMeasures) -> np.ndarray:
     """Copies that each node sent."""
     return found.copies_sent
 
 
-def management_kbps(case: Stream, bytes_of: Values) -> Values:
-    """What is no payload, in kilobytes per second, at each node but the source."""
+def management_kbps(case: StreamCase, bytes_of: Values) -> Values:
+    """The bytes that are not payload, in kilobytes per second, at each node but the source."""
     seconds = case.messages * case.gap_ms / 1000
     return lambda found: bytes_of(found)[found.others] / seconds / 1000
 
 
 def bandwidth(
-    case: Stream,
+    case: StreamCase,
     payload_kb: int,
     copies: Values,
     bytes_of: Values,
@@ -179,7 +179,7 @@ def percentile(values: Values, share: int) -> Quantity:
 
 
 def compare_download(plan: Plan, results: Found) -> Iterator[Finding]:
-    """What processes receive."""
+    """The download of processes."""
     numbers = numbers_of("fig-4.11")
     cases = shape_cases(plan)
     yield complete(cases, results)
@@ -209,7 +209,7 @@ def compare_download(plan: Plan, results: Found) -> Iterator[Finding]:
 
 
 def compare_upload(plan: Plan, results: Found) -> Iterator[Finding]:
-    """What processes send."""
+    """The upload of processes."""
     number = numbers_of("fig-4.12")["graph"] if at_full_size(plan) else None
     cases = shape_cases(plan)
     yield complete(cases, results)
@@ -226,7 +226,7 @@ def compare_upload(plan: Plan, results: Found) -> Iterator[Finding]:
 
 
 def bandwidth_findings(
-    what: str, cases: list[Stream], results: Found, copies: Values, bytes_of: Values
+    what: str, cases: list[StreamCase], results: Found, copies: Values, bytes_of: Values
 ) -> Iterator[Finding]:
     """Kilobytes per second by payload, as rows and as a figure."""
     for case in cases:
@@ -256,7 +256,7 @@ def bandwidth_findings(
     )
 
 
-FIG_4_10: Experiment[Stream, Measured] = Experiment(
+FIG_4_10: Experiment[StreamCase, StreamMeasures] = Experiment(
     name="brisa/fig-4.10",
     document="thesis of M. Matos, Figure 4.10",
     description="BRISA: routing delays by flooding, first-come and delay-aware parents, 150 processes on PlanetLab",
@@ -271,7 +271,7 @@ FIG_4_10: Experiment[Stream, Measured] = Experiment(
     "parent that is near may itself be far from the source. A flood loads the lines, and everything arrives later.",
 )
 
-FIG_4_11: Experiment[Stream, Measured] = Experiment(
+FIG_4_11: Experiment[StreamCase, StreamMeasures] = Experiment(
     name="brisa/fig-4.11",
     document="thesis of M. Matos, Figure 4.11",
     description="BRISA: what processes download, trees and DAGs, views of 4 and 8, 512 processes",
@@ -293,7 +293,7 @@ FIG_4_11: Experiment[Stream, Measured] = Experiment(
     "source that have nobody else above them. Beats, views and paths are a few kilobytes per second.",
 )
 
-FIG_4_12: Experiment[Stream, Measured] = Experiment(
+FIG_4_12: Experiment[StreamCase, StreamMeasures] = Experiment(
     name="brisa/fig-4.12",
     document="thesis of M. Matos, Figure 4.12",
     description="BRISA: what processes upload, trees and DAGs, views of 4 and 8, 512 processes",

@@ -1,7 +1,7 @@
-"""Peer sampling services, each alone: what their overlays are like, and what failures and churn do to them.
+"""Peer sampling services, each alone: properties of their overlays, and the effects of failures and churn.
 
-Nodes join one after the other, each through a random one that is there, and run one service. Nobody has a contact to
-turn to later: what the overlay cannot repair by itself stays broken. A tick is a millisecond, a period a second.
+Nodes join one after the other, each through a random present one, and run one service. No node has a contact to turn to
+later: damage that the overlay cannot repair by itself stays. A tick is a millisecond, a period a second.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from antiphon.fabrics.gossip.sampling.service import Connections, Neighbourhood,
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.engine.actions import Join
+from antiphon.simulator.engine.actions import JoinAction
 from antiphon.simulator.engine.engine import Action, Engine
 from antiphon.simulator.network.delays import NormalDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon_lab.experiments.brisa.graphs import (
     clustering,
     graph_of,
@@ -54,8 +54,8 @@ MODEL: dict[str, object] = {
 
 
 @dataclass(frozen=True)
-class OverlayCase:
-    """One simulation: nodes that fail all at once, or so many percent that are replaced per minute."""
+class SamplingCase:
+    """One simulation: a share of nodes that fail at once, or a percentage that is replaced per minute."""
 
     service: str
     nodes: int
@@ -71,7 +71,7 @@ class OverlayCase:
 
 @dataclass(frozen=True)
 class Overlay:
-    """What an overlay is like; shares in percent. ``dead`` are entries of nodes that are not there any more."""
+    """The properties of an overlay; shares in percent. ``dead`` are entries of absent nodes."""
 
     nodes: int
     view: float
@@ -105,7 +105,7 @@ def new_service(name: str, environment: Environment) -> PeerSampling:
     return Scamp(environment, 0, connections, listener, ScampOptions(COPIES))
 
 
-class Sampler(Process):
+class SamplingHost(Process):
     """A peer sampling service with nothing above it."""
 
     def __init__(self, environment: Environment, service: PeerSampling, contact: int | None) -> None:
@@ -131,7 +131,7 @@ class Sampler(Process):
         self.service.lost(peer)
 
 
-class Replacement(Action):
+class SamplingReplacement(Action):
     """A node fails, and a new one joins."""
 
     def __init__(self, world: World, newcomer: int) -> None:
@@ -146,22 +146,22 @@ class Replacement(Action):
 class World:
     """Nodes with one service each."""
 
-    def __init__(self, case: OverlayCase, seed: int) -> None:
+    def __init__(self, case: SamplingCase, seed: int) -> None:
         self._case = case
         self._random = RandomStream(seed, GROWTH_STREAM)
         self.replaced = case.nodes * case.churn * CHURN_MINUTES // 100
         total = case.nodes + self.replaced
         self.present: list[int] = []
-        network = Network(NormalDelay(10, 2), transmission=0, processing=0, in_order=True)
+        network = NetworkModel(NormalDelay(10, 2), transmission=0, processing=0, in_order=True)
         self.engine = Engine(total, network, self._build, seed, can_fail=True, absent=set(range(total)))
         for node in range(case.nodes):
-            self.engine.at(node * JOIN_GAP_MS, Join(node))
+            self.engine.at(node * JOIN_GAP_MS, JoinAction(node))
         self.settled_at = case.nodes * JOIN_GAP_MS + SETTLING_MS
 
-    def _build(self, environment: Environment) -> Sampler:
+    def _build(self, environment: Environment) -> SamplingHost:
         contact = self.present[self._random.below(len(self.present))] if self.present else None
         self.present.append(int(environment.identifier))
-        return Sampler(environment, new_service(self._case.service, environment), contact)
+        return SamplingHost(environment, new_service(self._case.service, environment), contact)
 
     def fail_one(self) -> None:
         """A random node stops."""
@@ -170,11 +170,11 @@ class World:
         self.engine.crash(self.present.pop())
 
     def observe(self) -> Overlay:
-        """What the overlay of those who are there is like now."""
+        """The properties of the overlay of present nodes now."""
         views: dict[int, list[int]] = {}
         for node in sorted(self.present):
             process = self.engine.nodes[node].process
-            assert isinstance(process, Sampler), "the node is there"
+            assert isinstance(process, SamplingHost), "the node is there"
             views[node] = [int(peer) for peer in process.service.neighbours()]
         graph = graph_of(views)
         entries = sum(len(view) for view in views.values())
@@ -192,8 +192,8 @@ class World:
         )
 
 
-def measure(case: OverlayCase, seed: int) -> Observed:
-    """Let an overlay grow, do to it what the case says, and look at it three times."""
+def measure(case: SamplingCase, seed: int) -> Observed:
+    """Grow an overlay, apply the case to it, and observe it three times."""
     world = World(case, seed)
     engine = world.engine
     engine.run(world.settled_at)
@@ -203,7 +203,7 @@ def measure(case: OverlayCase, seed: int) -> Observed:
         world.fail_one()
     churn_ms = CHURN_MINUTES * 60_000 if case.churn else 0
     for number in range(world.replaced):
-        engine.at(at + 1 + number * churn_ms // world.replaced, Replacement(world, case.nodes + number))
+        engine.at(at + 1 + number * churn_ms // world.replaced, SamplingReplacement(world, case.nodes + number))
     engine.run(at + churn_ms)
     struck = world.observe()
     engine.run(at + churn_ms + REPAIR_MS)

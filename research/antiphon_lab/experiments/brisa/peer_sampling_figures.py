@@ -1,7 +1,7 @@
-"""Peer sampling measured: what overlays are like by size, under churn, and after many nodes have failed at once.
+"""Peer sampling measured: overlays by size, under churn, and after many nodes have failed at once.
 
-Our own: the thesis of M. Matos describes these services (sections 2.2 and 4.2.1) and measures none of them alone. What
-it says of HyParView, that 80 % of all processes may fail, is checked.
+Our own: the thesis of M. Matos describes these services (sections 2.2 and 4.2.1) and measures none of them alone. Its
+statement about HyParView, that 80 % of all processes may fail, is checked.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from antiphon_lab.experiments.brisa.peer_sampling import (
     SERVICES,
     Observed,
     Overlay,
-    OverlayCase,
+    SamplingCase,
     measure,
 )
 from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample
 from antiphon_lab.reproduction.figures import NODES, Axis, Figure, Mark, Point, Series
 
-Found = Results[OverlayCase, Observed]
+Found = Results[SamplingCase, Observed]
 Quantity = Callable[[Overlay], float]
 
 CHURNS = (5, 20)
@@ -60,13 +60,13 @@ def repaired(quantity: Quantity) -> Callable[[Observed], float]:
     return lambda observed: quantity(observed.repaired)
 
 
-# What overlays are like.
+# Properties of overlays.
 
 
-def overlay_cases(plan: Plan) -> list[OverlayCase]:
+def overlay_cases(plan: Plan) -> list[SamplingCase]:
     """All services at all sizes, and the largest under churn."""
-    still = [OverlayCase(service, nodes) for nodes in plan.sizes for service in SERVICES]
-    return still + [OverlayCase(service, max(plan.sizes), churn=churn) for churn in CHURNS for service in SERVICES]
+    still = [SamplingCase(service, nodes) for nodes in plan.sizes for service in SERVICES]
+    return still + [SamplingCase(service, max(plan.sizes), churn=churn) for churn in CHURNS for service in SERVICES]
 
 
 def compare_overlays(plan: Plan, results: Found) -> Iterator[Finding]:
@@ -75,11 +75,11 @@ def compare_overlays(plan: Plan, results: Found) -> Iterator[Finding]:
     for nodes in plan.sizes:
         for name, unit, quantity in QUANTITIES:
             for service in SERVICES:
-                case = OverlayCase(service, nodes)
+                case = SamplingCase(service, nodes)
                 yield Row(f"{name}, {case}", unit, results.sample(case, settled(quantity)))
     for churn in CHURNS:
         for service in SERVICES:
-            case = OverlayCase(service, largest, churn=churn)
+            case = SamplingCase(service, largest, churn=churn)
             reach = results.sample(case, struck(lambda overlay: overlay.strongly_connected))
             yield Row(f"nodes that reach each other, {case}", "%", reach)
             yield Row(f"mean view, {case}", "entries", results.sample(case, struck(lambda overlay: overlay.view)))
@@ -100,7 +100,7 @@ def degree_figure(nodes: int, results: Found) -> Figure:
     """In how many views nodes are."""
     series = []
     for service in SERVICES:
-        case = OverlayCase(service, nodes)
+        case = SamplingCase(service, nodes)
         most = max(int(observed.settled.in_degrees.max()) for observed in results.of(case))
         points = tuple(results.sample(case, settled(share_at(degree))).point(degree) for degree in range(most + 1))
         series.append(Series(service, service, points))
@@ -122,31 +122,31 @@ def size_figure(name: str, axis: Axis, plan: Plan, results: Found, quantity: Qua
     """A quantity by size, for each service."""
     series = []
     for service in SERVICES:
-        cases = [OverlayCase(service, nodes) for nodes in plan.sizes]
+        cases = [SamplingCase(service, nodes) for nodes in plan.sizes]
         points = tuple(results.sample(case, settled(quantity)).point(case.nodes) for case in cases)
         series.append(Series(service, service, points))
     if name == "path":
-        # What a random graph with the views of each service would have; the widest and the narrowest bound the rest.
+        # A random graph with the views of each service; the widest and the narrowest bound the rest.
         for variant, service in enumerate((SERVICES[0], SERVICES[1])):
             expected = []
             for nodes in plan.sizes:
-                view = results.sample(OverlayCase(service, nodes), settled(lambda overlay: overlay.view)).mean
+                view = results.sample(SamplingCase(service, nodes), settled(lambda overlay: overlay.view)).mean
                 expected.append(Point(nodes, log(nodes) / log(view)))
             label = f"random graph with views of {service}"
             series.append(Series(label, "random graph", tuple(expected), variant=variant + 1))
     return Figure(name, f"{axis.label.capitalize()} by size", NODES, axis, tuple(series))
 
 
-# What failures do.
+# Effects of failures.
 
 
-def failure_cases(plan: Plan) -> list[OverlayCase]:
+def failure_cases(plan: Plan) -> list[SamplingCase]:
     """Every share of failures for every service."""
-    return [OverlayCase(service, max(plan.sizes), failing) for service in SERVICES for failing in FAILING]
+    return [SamplingCase(service, max(plan.sizes), failing) for service in SERVICES for failing in FAILING]
 
 
 def compare_failures(plan: Plan, results: Found) -> Iterator[Finding]:
-    """Who is still connected."""
+    """The nodes that are still connected."""
     nodes = max(plan.sizes)
     survived = survived_share(nodes, results)
     number = numbers_of("section-4.2.1")["failures"]
@@ -170,10 +170,10 @@ def compare_failures(plan: Plan, results: Found) -> Iterator[Finding]:
 
 def survived_share(nodes: int, results: Found) -> Sample:
     """Up to which share of failures HyParView has all survivors in one overlay again, repetition by repetition."""
-    found = [0.0] * len(results.of(OverlayCase(HYPARVIEW, nodes, FAILING[0])))
+    found = [0.0] * len(results.of(SamplingCase(HYPARVIEW, nodes, FAILING[0])))
     for repetition in range(len(found)):
         for failing in FAILING:
-            if results.of(OverlayCase(HYPARVIEW, nodes, failing))[repetition].repaired.connected < 100:
+            if results.of(SamplingCase(HYPARVIEW, nodes, failing))[repetition].repaired.connected < 100:
                 break
             found[repetition] = float(failing)
     return Sample(tuple(found))
@@ -186,7 +186,7 @@ def failure_figure(
     series = []
     for service in SERVICES:
         points = tuple(
-            results.sample(OverlayCase(service, nodes, failing), at(lambda overlay: overlay.strongly_connected)).point(
+            results.sample(SamplingCase(service, nodes, failing), at(lambda overlay: overlay.strongly_connected)).point(
                 failing
             )
             for failing in FAILING
@@ -205,7 +205,7 @@ def failure_figure(
 DEFAULT_NODES = 200
 FULL_SIZES = (1000,)
 
-OVERLAYS: Experiment[OverlayCase, Observed] = Experiment(
+OVERLAYS: Experiment[SamplingCase, Observed] = Experiment(
     name="gossip/overlays",
     document="not published: our own; services of sections 2.2 and 4.2.1 of the thesis of M. Matos",
     description="peer sampling: views, in-degrees, clustering, paths and connectivity by size and under churn",
@@ -221,7 +221,7 @@ OVERLAYS: Experiment[OverlayCase, Observed] = Experiment(
     "stay connected, but for a node of Scamp now and then, while a fifth of the nodes is replaced every minute.",
 )
 
-FAILURES: Experiment[OverlayCase, Observed] = Experiment(
+FAILURES: Experiment[SamplingCase, Observed] = Experiment(
     name="gossip/failures",
     document="thesis of M. Matos, section 4.2.1 (what HyParView tolerates); otherwise not published: our own",
     description="peer sampling: who is still connected after 10 to 90 % of all nodes failed at once",

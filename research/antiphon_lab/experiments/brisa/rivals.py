@@ -1,7 +1,7 @@
 """BRISA beside its rivals: the systems that section 4.3.5 of the thesis of M. Matos compares, and Plumtree.
 
 The same growth and the same stream as in the other experiments on BRISA (:mod:`antiphon_lab.experiments.brisa.model`),
-with another protocol at each node. What the document leaves open, and how it is read here:
+with another protocol at each node. Open points of the document, and how they are read here:
 
 * **SimpleGossip**: views of Cyclon of 30, of which 8 change hands every second; a fanout of ``ln n`` rounded up;
   anti-entropy every 100 ms, which is twice the rate of messages, with one message in answer to each question.
@@ -23,19 +23,16 @@ from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.sampling.cyclon import CyclonOptions, Entries
 from antiphon.fabrics.gossip.sampling.hyparview import HyParViewOptions
 from antiphon.kernel.message import Message
+from antiphon_lab.experiments.brisa.hops import HEADER_BYTES, NODE_BYTES, NUMBER_BYTES, size_of
 from antiphon_lab.experiments.brisa.model import (
     CONTACTS,
     DRAIN_MS,
     GAP_MS,
-    HEADER_BYTES,
     MODEL,
-    NODE_BYTES,
-    NUMBER_BYTES,
     SETTLING_MS,
     Counts,
     Growth,
-    Stream,
-    size_of,
+    StreamCase,
 )
 from antiphon_lab.protocols.gossip.plumtree import PlumtreeOptions
 from antiphon_lab.protocols.gossip.pulling import Pull
@@ -70,8 +67,8 @@ RIVALS_MODEL: dict[str, object] = {
 
 
 @dataclass(frozen=True)
-class Rival(Stream):
-    """One simulation of one of the systems; ``batch`` is what comes for each question, of TAG and of anti-entropy."""
+class Rival(StreamCase):
+    """One simulation of one of the systems; ``batch`` is the answer to each question, of TAG and of anti-entropy."""
 
     system: str = BRISA
     batch: int = 1
@@ -136,9 +133,9 @@ def rival_size_of(message: Message) -> int:
 
 
 class Costs(Counts):
-    """What arrived from the beginning on; ``stabilising`` is what came before the second message of the stream.
+    """Arrivals from the beginning on; ``stabilising`` are those before the second message of the stream.
 
-    The first message builds the tree of BRISA and of Plumtree, so it belongs to what comes before.
+    The first message builds the tree of BRISA and of Plumtree, so it counts as stabilising.
     """
 
     def __init__(self, nodes: int) -> None:
@@ -170,7 +167,7 @@ class RivalRun:
         self.end = self.growth.publish_from(self.start)
 
     def run(self) -> None:
-        """Until everybody had time to get everything; those who pull need longer."""
+        """Run until all nodes had time to receive everything; pull protocols need longer."""
         engine = self.growth.engine
         self.growth.is_counting = True
         engine.run(self.start + self.case.gap_ms - 1)

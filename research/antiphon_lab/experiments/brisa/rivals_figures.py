@@ -1,4 +1,4 @@
-"""What BRISA and its rivals cost, and how long they take to build: Figures 4.17 and 4.18 of the thesis of M. Matos."""
+"""The costs of BRISA and its rivals, and their construction times: Figures 4.17 and 4.18 of the thesis of M. Matos."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 
 from antiphon.fabrics.gossip.messages import Data, Deactivate
 from antiphon.kernel.message import Message
-from antiphon_lab.experiments.brisa.model import CLUSTER, PLANETLAB, Counts, Growth, arithmetic, numbers_of
+from antiphon_lab.experiments.brisa.hops import CLUSTER, PLANETLAB
+from antiphon_lab.experiments.brisa.model import Counts, Growth, arithmetic, numbers_of
 from antiphon_lab.experiments.brisa.rivals import (
     BRISA,
     HANDSHAKES,
@@ -44,14 +45,14 @@ PAYLOADS_KB = (0, 1, 5, 10, 20)
 LARGEST_KB = max(PAYLOADS_KB)
 BUILDING_MESSAGES = 20
 HOP_MS = 10
-"""What a hop takes on the cluster."""
+"""The time of a hop on the cluster."""
 
 # Figure 4.17.
 
 
 @dataclass(frozen=True)
-class Cost:
-    """What a node receives on average: bytes without payload, and copies of messages after the first."""
+class ReceptionCost:
+    """The average reception of a node: bytes without payload, and copies of messages after the first."""
 
     stabilising_bytes: float
     streaming_bytes: float
@@ -69,12 +70,12 @@ class Cost:
         return self.stabilising_bytes + self.streaming_bytes
 
 
-def measure_cost(case: Rival, seed: int) -> Cost:
+def measure_cost(case: Rival, seed: int) -> ReceptionCost:
     """Let a system grow and a stream go through it."""
     run = RivalRun(case, Growth(case, seed))
     run.run()
     counted = case.messages - 1
-    return Cost(
+    return ReceptionCost(
         stabilising_bytes=float(np.mean(run.costs.stabilising)),
         streaming_bytes=float(np.mean(run.costs.bytes_received)),
         copies=float(np.mean(run.costs.copies_received)) / counted,
@@ -83,7 +84,7 @@ def measure_cost(case: Rival, seed: int) -> Cost:
     )
 
 
-Costly = Results[Rival, Cost]
+Costly = Results[Rival, ReceptionCost]
 
 
 def cost_case(plan: Plan, system: str) -> Rival:
@@ -97,7 +98,7 @@ def cost_cases(plan: Plan) -> list[Rival]:
 
 
 def ratio(results: Costly, plan: Plan, one: str, other: str, payload_kb: float) -> Sample:
-    """What one system receives against another."""
+    """The reception of one system divided by that of another."""
     samples = [results.sample(cost_case(plan, name), lambda cost: cost.megabytes(payload_kb)) for name in (one, other)]
     return samples[0].over(samples[1])
 
@@ -163,7 +164,7 @@ def plan_share(plan: Plan) -> float:
     return nodes / (nodes - 1)
 
 
-def payload_share(cost: Cost, payload_kb: float) -> float:
+def payload_share(cost: ReceptionCost, payload_kb: float) -> float:
     """How much of all that is received is payload, in percent."""
     total = cost.megabytes(payload_kb)
     return 100 * (total - cost.megabytes(0)) / total
@@ -229,7 +230,7 @@ class Construction(Counts):
 
 @dataclass(frozen=True)
 class Built:
-    """How long nodes took, and how many answers each got on its way along the list of TAG."""
+    """The construction times of nodes, and the answers that each got on its way along the list of TAG."""
 
     times_ms: np.ndarray
     steps: float
@@ -270,7 +271,7 @@ def mean_ms(built: Built) -> float:
 
 
 def compare_construction(plan: Plan, results: Constructed) -> Iterator[Finding]:
-    """Who is faster where."""
+    """The faster system by size."""
     numbers = numbers_of("fig-4.18")
     brisa, tag, far_brisa, far_tag = built_cases(plan)
     near = results.sample(tag, median_ms).over(results.sample(brisa, median_ms))
@@ -317,7 +318,7 @@ def construction_figure(plan: Plan, results: Constructed) -> Figure:
     )
 
 
-FIG_4_17: Experiment[Rival, Cost] = Experiment(
+FIG_4_17: Experiment[Rival, ReceptionCost] = Experiment(
     name="brisa/fig-4.17",
     document="thesis of M. Matos, Figure 4.17",
     description="BRISA and its rivals: bandwidth by size of messages, 512 processes",

@@ -1,13 +1,13 @@
 """Dissemination latency where processes share machines: Table 4.3 of the thesis of M. Matos.
 
-In a network alone every protocol that pushes delivers 500 messages, five per second, within 99.8 s of the first. The
-document measured 128 s for SimpleGossip and 107 s for BRISA, and puts it down to duplicates and to machines that are
-shared: 512 processes on 15 machines of two cores.
+In a network alone every push protocol delivers 500 messages, five per second, within 99.8 s of the first. The document
+measured 128 s for SimpleGossip and 107 s for BRISA, and attributes it to duplicates and to shared machines: 512
+processes on 15 machines of two cores.
 
 **The model of hosts** is ours. Each host has two servers and one queue. Every message that a process sends or receives,
-of whatever kind, takes :data:`COST_MS` of a server; a message leaves, or is handled, when it has had its turn. That
-cost is not published. It is **chosen** such that SimpleGossip comes out as published, so its row is no evidence; those
-of the others are.
+of any kind, takes :data:`COST_MS` of a server; a message leaves, or is handled, when it has had its turn. That cost is
+not published. It is **chosen** such that SimpleGossip has its published latency, so its row is no evidence; the rows of
+the others are.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Host:
 
 
 class Sharing(Environment):
-    """What a process on a host sees: what it sends waits for its turn."""
+    """The environment of a process on a host: messages that it sends wait for their turn."""
 
     def __init__(self, network: Environment, host: Host) -> None:
         super().__init__(network.identifier)
@@ -82,7 +82,7 @@ class Sharing(Environment):
         return True
 
     def take(self, token: int) -> tuple[int, Message, bool]:
-        """What has had its turn: a peer, a message, and whether it came from there."""
+        """A message that has had its turn: a peer, the message, and whether it came from there."""
         return self._waiting.pop(token)
 
     def send(self, destination: int, message: Message) -> None:
@@ -113,7 +113,7 @@ class Sharing(Environment):
 
 
 class Hosted(Watched):
-    """A process on a host: what arrives waits for its turn."""
+    """A process on a host: arriving messages wait for their turn."""
 
     def __init__(self, environment: Sharing, options: BrisaOptions, growth: Growth) -> None:
         super().__init__(environment, options, growth)
@@ -157,7 +157,7 @@ class HostCase(Rival):
 
 
 @dataclass(frozen=True)
-class Latency:
+class RivalLatency:
     """From the first to the last message at a process, on average; how busy hosts were while there were messages."""
 
     seconds: float
@@ -165,7 +165,7 @@ class Latency:
     missing: int
 
 
-def measure(case: HostCase, seed: int) -> Latency:
+def measure(case: HostCase, seed: int) -> RivalLatency:
     """Let a system grow and a stream go through it."""
     growth = SharedHosts(case, seed, case.cost_ms) if case.cost_ms else Growth(case, seed)
     run = RivalRun(case, growth)
@@ -176,14 +176,14 @@ def measure(case: HostCase, seed: int) -> Latency:
     worked = sum(host.busy_ms for host in hosts) - before
     run.run()
     available = (run.end - run.start) * SERVERS * max(1, len(hosts))
-    return Latency(
+    return RivalLatency(
         seconds=float(np.mean(np.delete(run.dissemination_ms(), growth.source))) / 1000,
         busy=worked / available,
         missing=run.missing(),
     )
 
 
-Found = Results[HostCase, Latency]
+Found = Results[HostCase, RivalLatency]
 
 
 def case_of(plan: Plan, system: str, cost_ms: float) -> HostCase:
@@ -193,7 +193,7 @@ def case_of(plan: Plan, system: str, cost_ms: float) -> HostCase:
 
 
 def systems_of(plan: Plan) -> tuple[str, ...]:
-    """Those of the table; Plumtree, which is not in it and takes longest, where there is time."""
+    """The systems of the table, and Plumtree, which is not in it and takes longest, where there is time."""
     return SYSTEMS if plan.full else tuple(system for system in SYSTEMS if system != PLUMTREE)
 
 
@@ -244,7 +244,7 @@ def hosts_of(plan: Plan) -> range:
     return range(max(1, round(max(plan.sizes) / PROCESSES_PER_HOST)))
 
 
-def seconds(found: Latency) -> float:
+def seconds(found: RivalLatency) -> float:
     """The latency."""
     return found.seconds
 
@@ -262,7 +262,7 @@ def latency_figure(plan: Plan, results: Found) -> Figure:
     )
 
 
-TABLE_4_3: Experiment[HostCase, Latency] = Experiment(
+TABLE_4_3: Experiment[HostCase, RivalLatency] = Experiment(
     name="brisa/table-4.3",
     document="thesis of M. Matos, Table 4.3",
     description="BRISA and its rivals: from the first to the last message, 512 processes on 15 machines (modelled)",

@@ -21,7 +21,7 @@ from antiphon_lab.experiments.brisa.churn import (
     DRAIN_MS,
     JOIN_MS,
     STREAM_FROM_MS,
-    Replacement,
+    BrisaReplacement,
     repairs_of,
 )
 from antiphon_lab.experiments.brisa.model import GAP_MS, Growth, arithmetic, numbers_of
@@ -65,7 +65,7 @@ class RecoveryCase(Rival):
 
     @property
     def expected_breaks(self) -> float:
-        """How often two neighbours in a list of so many fail together, on average, in a run."""
+        """The average number of simultaneous failures of two neighbours in such a list, per run."""
         return CHURN_MINUTES * self.per_minute * (self.per_minute - 1) / self.nodes
 
 
@@ -110,7 +110,7 @@ def measure(case: RecoveryCase, seed: int) -> Recovery:
     newcomer = case.nodes
     for minute in range(CHURN_MINUTES):
         for _ in range(case.per_minute):
-            growth.engine.at(CHURN_FROM_MS + minute * MINUTE_MS + MINUTE_MS // 2, Replacement(growth, newcomer))
+            growth.engine.at(CHURN_FROM_MS + minute * MINUTE_MS + MINUTE_MS // 2, BrisaReplacement(growth, newcomer))
             newcomer += 1
     growth.engine.run(end + DRAIN_MS)
     repairs = repairs_of(growth)
@@ -194,7 +194,7 @@ def compare(plan: Plan, results: Found) -> Iterator[Finding]:
 
 
 def compare_numbers(case: RecoveryCase, runs: int, brisa: Recovery, tag: Recovery) -> Row:
-    """How many hard repairs there are, against what can be counted."""
+    """The number of hard repairs, against the number that follows by counting."""
     breaks = case.expected_breaks * runs
     why = Explanation(
         "the list of TAG breaks where two in a row fail together, and that can be counted: among "
@@ -210,7 +210,7 @@ def compare_numbers(case: RecoveryCase, runs: int, brisa: Recovery, tag: Recover
 
 
 def numbers_of_case(case: RecoveryCase, runs: int, found: Recovery) -> Iterator[Row]:
-    """What was counted in the runs of a case."""
+    """The counts of the runs of a case."""
     about = f"{case.system}, {case.share} %"
     yield Row(f"hard repairs per run, {about}", "repairs", Sample((found.hard / runs,)))
     yield Row(f"soft repairs per run, {about}", "repairs", Sample((found.soft / runs,)))

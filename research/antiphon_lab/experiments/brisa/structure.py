@@ -1,21 +1,13 @@
-"""What BRISA builds: Figures 4.3 and 4.7 to 4.9 of the thesis of M. Matos, and what a path costs (section 4.2.4)."""
+"""The structures of BRISA: Figures 4.3 and 4.7 to 4.9 of the thesis of M. Matos."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from math import ceil, cos, log, pi, sin
+from math import ceil, cos, pi, sin
 
 import numpy as np
 
-from antiphon_lab.experiments.brisa.model import (
-    MODEL,
-    NODE_BYTES,
-    Measured,
-    Stream,
-    arithmetic,
-    measure,
-    numbers_of,
-)
+from antiphon_lab.experiments.brisa.model import MODEL, StreamCase, StreamMeasures, arithmetic, measure, numbers_of
 from antiphon_lab.report.pictures import Branch, layout
 from antiphon_lab.reproduction.experiment import (
     Experiment,
@@ -30,9 +22,9 @@ from antiphon_lab.reproduction.experiment import (
 )
 from antiphon_lab.reproduction.figures import Axis, Figure, Mark, Point, Series
 
-Found = Results[Stream, Measured]
-Values = Callable[[Measured], np.ndarray]
-Quantity = Callable[[Measured], float]
+Found = Results[StreamCase, StreamMeasures]
+Values = Callable[[StreamMeasures], np.ndarray]
+Quantity = Callable[[StreamMeasures], float]
 
 PROCESSES = 512
 FULL_MESSAGES = 500
@@ -55,22 +47,22 @@ def at_full_size(plan: Plan) -> bool:
     return max(plan.sizes) == PROCESSES
 
 
-def links(found: Measured) -> np.ndarray:
+def links(found: StreamMeasures) -> np.ndarray:
     """The neighbours of each node."""
     return found.links
 
 
-def duplicates(found: Measured) -> np.ndarray:
+def duplicates(found: StreamMeasures) -> np.ndarray:
     """Copies too many at each node, per publication."""
     return found.duplicates
 
 
-def depth(found: Measured) -> np.ndarray:
+def depth(found: StreamMeasures) -> np.ndarray:
     """The depth of each node."""
     return found.depth
 
 
-def children(found: Measured) -> np.ndarray:
+def children(found: StreamMeasures) -> np.ndarray:
     """The children of each node."""
     return np.asarray(found.children[0])
 
@@ -96,14 +88,14 @@ def share_up_to(values: Values, border: float) -> Quantity:
 
 
 def curve(
-    results: Found, case: Stream, values: Values, share: Callable[[Values, float], Quantity]
+    results: Found, case: StreamCase, values: Values, share: Callable[[Values, float], Quantity]
 ) -> tuple[Point, ...]:
     """Shares of the nodes at every whole number."""
     most = max(ceil(values(found).max(initial=0)) for found in results.of(case))
     return tuple(results.sample(case, share(values, at)).point(at) for at in range(most + 1))
 
 
-def complete(cases: list[Stream], results: Found) -> Row:
+def complete(cases: list[StreamCase], results: Found) -> Row:
     """Every node gets everything, in all runs."""
     missing = sum(found.missing for case in cases for found in results.of(case))
     rule = arithmetic(0, "deliveries", "every process receives every message")
@@ -113,17 +105,17 @@ def complete(cases: list[Stream], results: Found) -> Row:
 # Figure 4.3.
 
 
-def flood_cases(plan: Plan) -> list[Stream]:
+def flood_cases(plan: Plan) -> list[StreamCase]:
     """Floods over views of several sizes, with the expansion of the document and without."""
     return [
-        Stream(max(plan.sizes), messages_of(plan), view, parents=0, expansion=expansion)
+        StreamCase(max(plan.sizes), messages_of(plan), view, parents=0, expansion=expansion)
         for expansion in (2.0, 1.0)
         for view in FLOOD_VIEWS
     ]
 
 
-def too_many(found: Measured) -> float:
-    """How far duplicates are from what counting says: a flood crosses each link twice, less those of its tree."""
+def too_many(found: StreamMeasures) -> float:
+    """How far duplicates are from the counted value: a flood crosses each link twice, except those of its tree."""
     return float(found.last_duplicates - (found.last_links - 2 * (len(found.links) - 1)))
 
 
@@ -156,7 +148,7 @@ def compare_floods(plan: Plan, results: Found) -> Iterator[Finding]:
     )
 
 
-def flood_figure(cases: list[Stream], results: Found) -> Figure:
+def flood_figure(cases: list[StreamCase], results: Found) -> Figure:
     """Figure 4.3."""
     series = [
         Series(
@@ -181,28 +173,28 @@ def flood_figure(cases: list[Stream], results: Found) -> Figure:
 # Figures 4.7 and 4.8.
 
 
-def shape_cases(plan: Plan) -> list[Stream]:
+def shape_cases(plan: Plan) -> list[StreamCase]:
     """Trees and graphs over two sizes of views."""
-    return [Stream(max(plan.sizes), messages_of(plan), view, parents) for view, parents in SHAPES]
+    return [StreamCase(max(plan.sizes), messages_of(plan), view, parents) for view, parents in SHAPES]
 
 
-def deepest(found: Measured) -> float:
+def deepest(found: StreamMeasures) -> float:
     """The depth of the deepest node."""
     return float(found.depth.max())
 
 
-def shortest(found: Measured) -> float:
+def shortest(found: StreamMeasures) -> float:
     """The mean of the shortest ways."""
     return found.shortest
 
 
-def leaves(found: Measured) -> float:
+def leaves(found: StreamMeasures) -> float:
     """Nodes without children, in percent."""
     return float(100 * np.mean(found.children[0] == 0))
 
 
-def placed(cases: list[Stream], results: Found) -> Iterator[Row]:
-    """What every structure must be, whatever its shape."""
+def placed(cases: list[StreamCase], results: Found) -> Iterator[Row]:
+    """The necessary properties of every structure."""
     nowhere = sum(int(np.count_nonzero(found.depth < 0)) for case in cases for found in results.of(case))
     rule = arithmetic(0, "processes", "a structure has no cycle and reaches every process")
     yield compared("processes on a cycle or without a way from the source, all runs", Sample((float(nowhere),)), rule)
@@ -219,19 +211,19 @@ def placed(cases: list[Stream], results: Found) -> Iterator[Row]:
             yield Row(f"processes that lack a parent they could have, {name_of(case)}", "processes", unserved)
 
 
-def two_parents(found: Measured) -> float:
+def two_parents(found: StreamMeasures) -> float:
     """Of all nodes but the source, those with as many parents as wanted, in percent."""
     return float(100 * np.mean(found.parents[found.others] == GRAPH))
 
 
-def name_of(case: Stream) -> str:
+def name_of(case: StreamCase) -> str:
     """A shape in few words."""
     text = f"{'tree' if case.parents == TREE else 'DAG'}, view {case.active}"
     return text if case.strategy == "first-come" else f"{text}, {case.strategy}"
 
 
 def pair_ratios(
-    cases: list[Stream], results: Found, quantity: Quantity, by_view: bool, deeper_first: bool
+    cases: list[StreamCase], results: Found, quantity: Quantity, by_view: bool, deeper_first: bool
 ) -> Iterator[tuple[str, Sample]]:
     """Each pair of shapes that differ in the view, or in the number of parents, as the ratio of a quantity."""
     small, large = VIEWS
@@ -328,9 +320,9 @@ def compare_degrees(plan: Plan, results: Found) -> Iterator[Finding]:
 # Figure 4.9.
 
 
-def sample_cases(plan: Plan) -> list[Stream]:
+def sample_cases(plan: Plan) -> list[StreamCase]:
     """Trees over views that may not grow."""
-    return [Stream(max(plan.sizes), FEW_MESSAGES, view, expansion=1.0) for view in VIEWS]
+    return [StreamCase(max(plan.sizes), FEW_MESSAGES, view, expansion=1.0) for view in VIEWS]
 
 
 def compare_samples(plan: Plan, results: Found) -> Iterator[Finding]:
@@ -348,7 +340,7 @@ def compare_samples(plan: Plan, results: Found) -> Iterator[Finding]:
         yield radial_figure(case, results.of(case)[0])
 
 
-def radial_figure(case: Stream, found: Measured) -> Figure:
+def radial_figure(case: StreamCase, found: StreamMeasures) -> Figure:
     """A tree around its root: leaves at equal angles, every other node in the middle of its children."""
     children_of: dict[int, list[int]] = {}
     for node, parent in enumerate(found.parent.tolist()):
@@ -382,53 +374,11 @@ def radial_figure(case: Stream, found: Measured) -> Figure:
     )
 
 
-# Section 4.2.4.
-
-LARGE_PROCESSES = 1_000_000
-LARGE_VIEW = 8
-
-
-def path_cases(plan: Plan) -> list[Stream]:
-    """Trees of growing size."""
-    return [Stream(nodes, FEW_MESSAGES, LARGE_VIEW) for nodes in plan.sizes]
-
-
-def path_bits(found: Measured) -> np.ndarray:
-    """What the path costs in each message that a node hands on."""
-    return found.path_ids * 8 * NODE_BYTES
-
-
-def compare_paths(plan: Plan, results: Found) -> Iterator[Finding]:
-    """What the path in each message costs."""
-    bound = Sample((float(ceil(log(LARGE_PROCESSES, LARGE_VIEW)) * 8 * NODE_BYTES),))
-    yield compared(
-        f"log to base {LARGE_VIEW} of 10^6 processes, rounded up", bound, numbers_of("section-4.2.4")["bits"]
-    )
-    cases = path_cases(plan)
-    for case in cases:
-        yield Row(f"mean path, {case.nodes} processes", "bits", results.sample(case, mean(path_bits)))
-        most = results.sample(case, lambda found: float(path_bits(found).max()))
-        yield Row(f"longest path, {case.nodes} processes", "bits", most)
-    points = [results.sample(case, mean(path_bits)).point(case.nodes) for case in cases]
-    expected = [Point(case.nodes, log(case.nodes, LARGE_VIEW) * 8 * NODE_BYTES) for case in cases]
-    yield Figure(
-        "path",
-        f"The path in a message, view {LARGE_VIEW}",
-        Axis("number of processes", scale="log2"),
-        Axis("mean path", "bits"),
-        (
-            Series("measured", "BRISA tree", tuple(points)),
-            Series(f"log to base {LARGE_VIEW}", "counting", tuple(expected), variant=1),
-        ),
-    )
-    yield Note("A path names the source and every process down to the one that sends, itself included.")
-
-
 SAMPLE_PROCESSES = 100
 SMALL = Plan((PROCESSES,), repetitions=2, large_repetitions=2)
 LARGE = Plan((PROCESSES,), repetitions=10, large_repetitions=10, full=True)
 
-FIG_4_3: Experiment[Stream, Measured] = Experiment(
+FIG_4_3: Experiment[StreamCase, StreamMeasures] = Experiment(
     name="brisa/fig-4.3",
     document="thesis of M. Matos, Figure 4.3",
     description="floods over HyParView: duplicates by size of the view, 512 processes",
@@ -443,7 +393,7 @@ FIG_4_3: Experiment[Stream, Measured] = Experiment(
     "an overlay harder to break and a flood dearer. This is what BRISA saves: the links stay, and the copies go.",
 )
 
-FIG_4_7: Experiment[Stream, Measured] = Experiment(
+FIG_4_7: Experiment[StreamCase, StreamMeasures] = Experiment(
     name="brisa/fig-4.7",
     document="thesis of M. Matos, Figure 4.7",
     description="BRISA: how deep trees and DAGs are, views of 4 and 8, 512 processes",
@@ -458,7 +408,7 @@ FIG_4_7: Experiment[Stream, Measured] = Experiment(
     "appears, although each process keeps whoever was first.",
 )
 
-FIG_4_8: Experiment[Stream, Measured] = Experiment(
+FIG_4_8: Experiment[StreamCase, StreamMeasures] = Experiment(
     name="brisa/fig-4.8",
     document="thesis of M. Matos, Figure 4.8",
     description="BRISA: to how many others processes send, views of 4 and 8, 512 processes",
@@ -474,7 +424,7 @@ FIG_4_8: Experiment[Stream, Measured] = Experiment(
     "asks for.",
 )
 
-FIG_4_9: Experiment[Stream, Measured] = Experiment(
+FIG_4_9: Experiment[StreamCase, StreamMeasures] = Experiment(
     name="brisa/fig-4.9",
     document="thesis of M. Matos, Figure 4.9",
     description="BRISA: two sample trees of 100 processes, views of 4 and 8 that may not grow",
@@ -487,19 +437,4 @@ FIG_4_9: Experiment[Stream, Measured] = Experiment(
     meaning="What does such a tree look like? Drawn around its source it fills the circle evenly: no long arm, no "
     "process that carries half of the system. A view of 8 makes it one or two hops shallower than a view of 4, and "
     "leaves more processes without children.",
-)
-
-PATHS: Experiment[Stream, Measured] = Experiment(
-    name="brisa/path-overhead",
-    document="thesis of M. Matos, section 4.2.4",
-    description="BRISA: what the path in each message costs",
-    default=Plan((64, 128, 256, 512), repetitions=1, large_repetitions=1),
-    full=Plan((64, 128, 256, 512, 1024, 2048, 4096), repetitions=10, large_repetitions=3, full=True),
-    parameters={**MODEL, "messages": FEW_MESSAGES, "views": LARGE_VIEW, "bits_per_process": 8 * NODE_BYTES},
-    cases=path_cases,
-    measure=measure,
-    compare=compare_paths,
-    meaning="In a tree each message names the processes on its way, which is how cycles are seen. That is as many "
-    "addresses as the tree is deep, and the depth grows with the logarithm of the size: seven addresses, 336 bits, for "
-    "a million processes. The simulated trees follow the logarithm and stay near it.",
 )

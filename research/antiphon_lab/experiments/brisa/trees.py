@@ -1,7 +1,7 @@
 """Several trees for one stream: Figures 4.13 to 4.16 of the thesis of M. Matos.
 
-The shares of leaves depend on how evenly hops take their time. Both laws are run: one as even as in an idle cluster,
-and one with a heavy tail, which stands for machines that are shared by many processes.
+The shares of leaves depend on the variation of hop times. Both laws are run: one as even as in an idle cluster, and one
+with a heavy tail, which models machines that are shared by many processes.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from antiphon_lab.experiments.brisa.hops import CLUSTER, HEAVY
 from antiphon_lab.experiments.brisa.model import (
-    CLUSTER,
     GAP_MS,
-    HEAVY,
     MODEL,
-    Measured,
-    Stream,
+    StreamCase,
+    StreamMeasures,
     arithmetic,
     measure,
     numbers_of,
@@ -49,33 +48,33 @@ INCONSISTENT = (
 )
 
 
-def tree_case(plan: Plan, trees: int, network: str = CLUSTER, gap_ms: int = GAP_MS) -> Stream:
+def tree_case(plan: Plan, trees: int, network: str = CLUSTER, gap_ms: int = GAP_MS) -> StreamCase:
     """A stream that takes its trees in turn."""
     messages = FULL_MESSAGES if plan.full else FEW_MESSAGES
-    return Stream(max(plan.sizes), messages, VIEW, trees=trees, network=network, gap_ms=gap_ms)
+    return StreamCase(max(plan.sizes), messages, VIEW, trees=trees, network=network, gap_ms=gap_ms)
 
 
-def leaf_cases(plan: Plan) -> list[Stream]:
+def leaf_cases(plan: Plan) -> list[StreamCase]:
     """Every number of trees, with both laws of hops."""
     return [tree_case(plan, trees, network) for network in SYSTEMS for trees in TREES]
 
 
-def leaf_trees(found: Measured) -> np.ndarray:
+def leaf_trees(found: StreamMeasures) -> np.ndarray:
     """In how many trees each node is a leaf."""
     return np.asarray((found.children == 0).sum(axis=0))
 
 
-def all_children(found: Measured) -> np.ndarray:
+def all_children(found: StreamMeasures) -> np.ndarray:
     """The children of each node, over all trees."""
     return np.asarray(found.children.sum(axis=0))
 
 
-def named(case: Stream) -> str:
+def named(case: StreamCase) -> str:
     """How many trees, and how hops behave."""
     return f"{case.trees} tree{'s' * (case.trees > 1)}, {case.network}"
 
 
-def leaf_figure(name: str, what: Axis, cases: list[Stream], results: Found, values: Values) -> Figure:
+def leaf_figure(name: str, what: Axis, cases: list[StreamCase], results: Found, values: Values) -> Figure:
     """A distribution over nodes for each number of trees."""
     series = [
         Series(
@@ -148,12 +147,12 @@ def compare_children(plan: Plan, results: Found) -> Iterator[Finding]:
 # Figures 4.15 and 4.16.
 
 
-def delay_cases(plan: Plan) -> list[Stream]:
+def delay_cases(plan: Plan) -> list[StreamCase]:
     """Every number of trees, with the same stream."""
     return [tree_case(plan, trees) for trees in TREES]
 
 
-def mean_reception(found: Measured) -> float:
+def mean_reception(found: StreamMeasures) -> float:
     """The mean time from a publication to its arrival."""
     return float(found.reception[found.others].mean())
 
@@ -176,12 +175,12 @@ def compare_reception(plan: Plan, results: Found) -> Iterator[Finding]:
     )
 
 
-def split_cases(plan: Plan) -> list[Stream]:
+def split_cases(plan: Plan) -> list[StreamCase]:
     """Every number of trees, each fed five times per second."""
     return [tree_case(plan, trees, gap_ms=GAP_MS // trees) for trees in TREES]
 
 
-def mean_dissemination(found: Measured) -> float:
+def mean_dissemination(found: StreamMeasures) -> float:
     """The mean time from the first message to the last at a node."""
     return float(found.dissemination[found.others].mean())
 
@@ -206,7 +205,7 @@ def compare_dissemination(plan: Plan, results: Found) -> Iterator[Finding]:
     )
 
 
-def delay_figure(name: str, title: str, cases: list[Stream], results: Found, values: Values) -> Figure:
+def delay_figure(name: str, title: str, cases: list[StreamCase], results: Found, values: Values) -> Figure:
     """A distribution of delays over nodes for each number of trees."""
     series = [
         Series(named(case), "BRISA tree", percentile_curve(results, case, values), variant=variant)
@@ -224,7 +223,7 @@ def delay_figure(name: str, title: str, cases: list[Stream], results: Found, val
 DEFAULT = Plan((PROCESSES,), repetitions=1, large_repetitions=1)
 PARAMETERS: dict[str, object] = {**MODEL, "messages": [FEW_MESSAGES, FULL_MESSAGES], "view": VIEW, "trees": TREES}
 
-FIG_4_13: Experiment[Stream, Measured] = Experiment(
+FIG_4_13: Experiment[StreamCase, StreamMeasures] = Experiment(
     name="brisa/fig-4.13",
     document="thesis of M. Matos, Figure 4.13",
     description="BRISA: in how many trees of one stream processes are leaves, 512 processes",
@@ -239,7 +238,7 @@ FIG_4_13: Experiment[Stream, Measured] = Experiment(
     "heavy tail the others. Either way few processes are leaves everywhere.",
 )
 
-FIG_4_14: Experiment[Stream, Measured] = Experiment(
+FIG_4_14: Experiment[StreamCase, StreamMeasures] = Experiment(
     name="brisa/fig-4.14",
     document="thesis of M. Matos, Figure 4.14",
     description="BRISA: children of processes over all trees of one stream, 512 processes",
@@ -254,7 +253,7 @@ FIG_4_14: Experiment[Stream, Measured] = Experiment(
     "work is the same as the number of trees says: one link per process and tree.",
 )
 
-FIG_4_15: Experiment[Stream, Measured] = Experiment(
+FIG_4_15: Experiment[StreamCase, StreamMeasures] = Experiment(
     name="brisa/fig-4.15",
     document="thesis of M. Matos, Figure 4.15",
     description="BRISA: reception delays with several trees, 512 processes",
@@ -269,7 +268,7 @@ FIG_4_15: Experiment[Stream, Measured] = Experiment(
     "longer.",
 )
 
-FIG_4_16: Experiment[Stream, Measured] = Experiment(
+FIG_4_16: Experiment[StreamCase, StreamMeasures] = Experiment(
     name="brisa/fig-4.16",
     document="thesis of M. Matos, Figure 4.16",
     description="BRISA: how long a stream takes that is split over several trees, 512 processes",

@@ -1,1 +1,1 @@
-"""EpTO: chapter 5 of the thesis of M. Matos, and what we added."""
+"""EpTO: chapter 5 of the thesis of M. Matos, and our extensions."""

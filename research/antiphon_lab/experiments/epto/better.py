@@ -1,8 +1,8 @@
-"""What was added to EpTO, beside the published algorithm: payloads that travel once, measured periods, early use.
+"""Our extensions of EpTO beside the published algorithm: payloads that travel once, measured periods, early use.
 
-Pairs of cases meet the same publications. Payloads have 1,000 bytes. **Early use**: in every round of one node in ten
-its outlook is noted, and afterwards it is seen whether each event that it spoke of was known to all at that moment, and
-whether an earlier one came later.
+Pairs of cases have the same publications. Payloads have 1,000 bytes. **Early use**: one node in ten records its
+tentative order in every round. Afterwards each statement is checked: whether all nodes knew the event at that moment,
+and whether an earlier event arrived later.
 """
 
 from __future__ import annotations
@@ -12,7 +12,16 @@ from dataclasses import dataclass, replace
 
 from antiphon.fabrics.gossip.epto.messages import Stamped
 from antiphon_lab.experiments.epto.figures import in_same_order
-from antiphon_lab.experiments.epto.runs import GLOBAL, LOGICAL, MODEL, PERIOD_TICKS, EptoCase, EptoRun, Outcome, key_of
+from antiphon_lab.experiments.epto.runs import (
+    GLOBAL,
+    LOGICAL,
+    MODEL,
+    PERIOD_TICKS,
+    EptoCase,
+    EptoOutcome,
+    EptoRun,
+    key_of,
+)
 from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample
 
 RATE = 0.1
@@ -25,7 +34,7 @@ BANDS = ((0.0, 0.5), (0.5, 0.9), (0.9, 0.99), (0.99, 1.01))
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a node said of an event in one round, and what was true."""
+    """A statement of a node about an event in one round, and the truth."""
 
     stable: float
     was_stable: bool
@@ -35,9 +44,9 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Improved:
-    """What came of a run."""
+    """The results of a run."""
 
-    outcome: Outcome
+    outcome: EptoOutcome
     forecasts: tuple[Forecast, ...]
 
 
@@ -56,7 +65,7 @@ class WatchedRun(EptoRun):
             self._said.append((int(self.engine.calendar.now), node, one.publication, one.stable, one.deliverable))
 
     def forecasts(self) -> tuple[Forecast, ...]:
-        """Everything that was said, with what was true."""
+        """All statements, with the truth."""
         heard = self.seen.heard_at
         known_to_all = {
             event: max(heard[node, event] for node in range(self.case.nodes))
@@ -70,7 +79,7 @@ class WatchedRun(EptoRun):
         return tuple(found)
 
     def _latest_before(self, node: int, event: Stamped) -> int:
-        """When a node heard of the last event that comes before another."""
+        """The time at which a node received the last event that precedes another."""
         if node not in self._before:
             latest = 0
             self._before[node] = {}
@@ -147,7 +156,7 @@ def hole_free(improved: Improved) -> float:
 
 
 def forecasts(results: Results[EptoCase, Improved], case: EptoCase) -> Iterator[Row]:
-    """Of what was said with a probability in some band, how much was true."""
+    """The share of true statements among those with a probability in some band."""
     made = [one for improved in results.of(case) for one in improved.forecasts]
     for low, high in BANDS:
         band = f"{low:g} to {min(high, 1):g}, {case.clock} clock, {case.nodes} nodes"

@@ -1,6 +1,6 @@
 """EpTO against no order at all: Figures 5.7 to 5.9 of the thesis of M. Matos (section 5.3).
 
-How long messages take, how far from any order events arrive by themselves, and what waiting for order costs.
+They show message delays, how far from any order events arrive by themselves, and the cost of waiting for order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from antiphon_lab.experiments.epto.runs import (
     PERIOD_TICKS,
     PLANETLAB,
     EptoCase,
-    Outcome,
+    EptoOutcome,
     measure,
 )
 from antiphon_lab.reproduction.documents import document
@@ -44,7 +44,7 @@ PUBLISHED_RUNS = 20
 DRAWS = 100_000
 DELAY_STREAM = 142
 
-Found = Results[EptoCase, Outcome]
+Found = Results[EptoCase, EptoOutcome]
 NUMBERS = document("epto").numbers
 
 
@@ -53,7 +53,7 @@ NUMBERS = document("epto").numbers
 
 @dataclass(frozen=True)
 class DelayCase:
-    """So many delays are drawn; there are two ends."""
+    """The number of delays to draw, for two ends."""
 
     draws: int = DRAWS
     nodes: int = 2
@@ -117,22 +117,22 @@ def all_cases(plan: Plan) -> list[EptoCase]:
     return [EptoCase(size, rate, clock) for size in plan.sizes for rate in RATES for clock in CLOCKS]
 
 
-def median_similarity(outcome: Outcome) -> float:
-    """Of the nodes, how much of what they heard was in order."""
+def median_similarity(outcome: EptoOutcome) -> float:
+    """The median over nodes of the share of received events that were in order."""
     return statistics.median(outcome.similarities)
 
 
 LEAST_COMPARED = 50
-"""With fewer nodes than half of the smallest published size, rows say what was measured and nothing else."""
+"""With fewer nodes than half of the smallest published size, rows only report the measured values."""
 
 
-def in_same_order(outcome: Outcome) -> float:
+def in_same_order(outcome: EptoOutcome) -> float:
     """The share of nodes that delivered everything, in the one order, in percent."""
     return 100 * outcome.hole_free_share if outcome.disorders == 0 else 0.0
 
 
 def compare_order(plan: Plan, results: Found) -> Iterator[Finding]:
-    """The bound of the text, what grows with what, and EpTO beside it."""
+    """The bound of the text, the growth of the quantities, and EpTO beside it."""
     highest = RATES[-1]
     for size in plan.sizes:
         best = results.sample(EptoCase(size, highest), lambda outcome: max(outcome.similarities))
@@ -187,7 +187,7 @@ def similarity_figure(plan: Plan, results: Found) -> Figure:
     )
 
 
-FIG_5_8: Experiment[EptoCase, Outcome] = Experiment(
+FIG_5_8: Experiment[EptoCase, EptoOutcome] = Experiment(
     name="epto/fig-5.8",
     document=f"{DOCUMENT}, Figure 5.8",
     description="EpTO: how much of a gossiped stream arrives in order by itself, and with it",
@@ -241,7 +241,7 @@ def ordered(results: Found, case: EptoCase) -> Sample:
 
 
 def slower(case: EptoCase, results: Found) -> Explanation:
-    """Why the literal algorithm takes longer than the text says."""
+    """Why the literal algorithm takes longer than the text states."""
     ttl = int(case.options().ttl)
     rounds = 2 * ttl if case.clock == LOGICAL else ttl
     taken = ordered(results, case).mean / PERIOD_TICKS
@@ -277,7 +277,7 @@ def delay_figure(plan: Plan, results: Found) -> Figure:
     )
 
 
-FIG_5_9: Experiment[EptoCase, Outcome] = Experiment(
+FIG_5_9: Experiment[EptoCase, EptoOutcome] = Experiment(
     name="epto/fig-5.9",
     document=f"{DOCUMENT}, Figure 5.9",
     description="EpTO: the delay of ordered and unordered delivery",

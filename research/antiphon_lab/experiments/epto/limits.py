@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from antiphon_lab.experiments.epto.figures import DOCUMENT, LEAST_COMPARED, PUBLISHED_RUNS, SIZES, in_same_order
-from antiphon_lab.experiments.epto.runs import GLOBAL, LOGICAL, MODEL, EptoCase, Outcome, measure
+from antiphon_lab.experiments.epto.runs import GLOBAL, LOGICAL, MODEL, EptoCase, EptoOutcome, measure
 from antiphon_lab.reproduction.documents import document
 from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample, compared_from
 from antiphon_lab.reproduction.figures import Axis, Figure, Series
@@ -29,11 +29,11 @@ SMALL = (50,)
 """The size of default plans for short periods."""
 CLOCKS = (GLOBAL, LOGICAL)
 
-Found = Results[EptoCase, Outcome]
+Found = Results[EptoCase, EptoOutcome]
 NUMBERS = document("epto").numbers
 
 
-def delivered(outcome: Outcome) -> float:
+def delivered(outcome: EptoOutcome) -> float:
     """The share of deliveries that were made."""
     return outcome.delivered_share
 
@@ -44,7 +44,7 @@ def figure_of(
     axis: Axis,
     series: dict[str, list[EptoCase]],
     results: Found,
-    quantity: Callable[[Outcome], float],
+    quantity: Callable[[EptoOutcome], float],
     unit: Axis,
 ) -> Figure:
     """A line for each clock or size, with a point for each case."""
@@ -124,7 +124,7 @@ def no_disorder(cases: list[EptoCase], results: Found) -> Iterator[Row]:
     yield Row("neighbours out of order in the worst case", "pairs", results.sample(worst, lambda one: one.disorders))
 
 
-FIG_5_10A: Experiment[EptoCase, Outcome] = Experiment(
+FIG_5_10A: Experiment[EptoCase, EptoOutcome] = Experiment(
     name="epto/fig-5.10a",
     document=f"{DOCUMENT}, Figure 5.10(a)",
     description="EpTO: holes when rounds are far shorter than messages take",
@@ -154,7 +154,7 @@ def drift_cases(plan: Plan) -> list[EptoCase]:
 
 
 def drifts_of(plan: Plan) -> tuple[float, ...]:
-    """What the text speaks of, and in full plans all."""
+    """The drifts of the text, and in full plans all."""
     return DRIFTS if plan.full else SOME_DRIFTS
 
 
@@ -184,7 +184,7 @@ def compare_drifts(plan: Plan, results: Found) -> Iterator[Finding]:
     )
 
 
-FIG_5_10B: Experiment[EptoCase, Outcome] = Experiment(
+FIG_5_10B: Experiment[EptoCase, EptoOutcome] = Experiment(
     name="epto/fig-5.10b",
     document=f"{DOCUMENT}, Figure 5.10(b)",
     description="EpTO: holes when rounds drift by more than a period",
@@ -208,21 +208,21 @@ def churn_cases(plan: Plan) -> list[EptoCase]:
 
 
 def churns_of(plan: Plan) -> tuple[int, ...]:
-    """What the text speaks of, and in full plans all."""
+    """The churn rates of the text, and in full plans all."""
     return CHURNS if plan.full else SOME_CHURNS
 
 
-def same_delay(churning: Outcome, calm: Outcome) -> bool:
+def same_delay(churning: EptoOutcome, calm: EptoOutcome) -> bool:
     """Whether churn cannot be noticed."""
     return abs(churning.ordered_ticks / calm.ordered_ticks - 1) <= UNNOTICEABLE
 
 
-def complete(churning: Outcome, _calm: Outcome) -> bool:
-    """Whether those who stay deliver everything in one order."""
+def complete(churning: EptoOutcome, _calm: EptoOutcome) -> bool:
+    """Whether the remaining nodes deliver everything in one order."""
     return in_same_order(churning) == 100
 
 
-def most_churn(plan: Plan, size: int, results: Found, good: Callable[[Outcome, Outcome], bool]) -> Sample:
+def most_churn(plan: Plan, size: int, results: Found, good: Callable[[EptoOutcome, EptoOutcome], bool]) -> Sample:
     """The largest churn before the first that is not good, for each repetition."""
     calm = results.of(EptoCase(size, RATE))
     values = []
@@ -267,7 +267,7 @@ def compare_churn(plan: Plan, results: Found) -> Iterator[Finding]:
     )
 
 
-FIG_5_11: Experiment[EptoCase, Outcome] = Experiment(
+FIG_5_11: Experiment[EptoCase, EptoOutcome] = Experiment(
     name="epto/fig-5.11",
     document=f"{DOCUMENT}, Figure 5.11",
     description="EpTO: the delay under churn",

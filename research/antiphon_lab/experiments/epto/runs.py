@@ -1,20 +1,20 @@
-"""One run of EpTO as the thesis of M. Matos evaluates it (section 5.3), and what is measured in it.
+"""One run of EpTO as the thesis of M. Matos evaluates it (section 5.3), and its measurements.
 
 Every node runs a round every 125 ticks, give or take a tenth, and publishes in it with probability ``rate``, just
 before the ball leaves. A message takes as long as a ping between PlanetLab nodes, of which the text gives five numbers
-(Figure 5.7). What it leaves open, and how it is read here:
+(Figure 5.7). Open points of the text, and how they are read here:
 
 * **Delays** are drawn for every message, from a distribution in straight lines through eight points that has the five
   published numbers.
-* **Rounds.** Every node publishes in 25 rounds, beginning at a random moment of a period, and goes on until all is
-  delivered. The next round is one period after the last one, give or take: errors add up.
-* **Views** are perfect: a node draws from all that are there. Fanout and ttl follow from the published formulas.
-* **The algorithm** is the published one with the comparisons of the ordering component put right: whole events in the
-  balls, which are relayed when they come in again. A copy at its last hop goes to the ordering component.
-* **Unordered** delivery is the moment at which a node hears of an event first, within the same run.
+* **Rounds.** Every node publishes in 25 rounds, beginning at a random moment of a period, and continues until
+  everything is delivered. The next round is one period after the last one, give or take: errors add up.
+* **Views** are perfect: a node draws from all present nodes. Fanout and ttl follow from the published formulas.
+* **The algorithm** is the published one with corrected comparisons in the ordering component: whole events in the
+  balls, which are relayed when they arrive again. A copy at its last hop goes to the ordering component.
+* **Unordered** delivery is the moment at which a node first receives an event, within the same run.
 * **Similarity** is the longest part of a node's sequence that is in the order of all events, as a share of them.
 * **Churn.** Half of the nodes are mortal. Every period ``churn`` percent of all nodes, drawn from these, crash at once
-  and as many new ones come, which publish as all do. Only nodes that stay, and what these publish, are measured.
+  and as many new ones join, which publish as all do. Only remaining nodes, and their publications, are measured.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from antiphon.fabrics.gossip.sampling.service import Connections, Neighbourhood,
 from antiphon.kernel.message import Publication
 from antiphon.kernel.process import Environment
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.engine.engine import Action, Application, Engine
+from antiphon.simulator.engine.engine import Action, Engine, SimulatedApplication
 from antiphon.simulator.network.delays import QuantileDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 
 PERIOD_TICKS = 125
 DRIFT = 0.1
@@ -122,7 +122,7 @@ class RoundPublisher(Epto):
         self._payload = payload
         self.rounds_left = rounds
         self.watch: Callable[[int], None] | None = None
-        """Told of every round of this node, before it begins."""
+        """Called before every round of this node."""
 
     def start(self) -> None:
         super().start()
@@ -141,19 +141,19 @@ class RoundPublisher(Epto):
 
 
 @dataclass
-class Seen(Application):
-    """What nodes heard and delivered, in their order."""
+class Seen(SimulatedApplication):
+    """The events that nodes received and delivered, in order."""
 
     now: Callable[[], int]
     heard: dict[int, dict[Stamped, None]] = field(default_factory=dict)
-    """Each once: what was delivered and forgotten may be heard of again."""
+    """Each event once: an event may arrive again after it was delivered and forgotten."""
     heard_ticks: int = 0
     heard_count: int = 0
     heard_at: dict[tuple[int, Stamped], int] = field(default_factory=dict)
     delivered_at: dict[int, list[tuple[Stamped, int]]] = field(default_factory=dict)
 
     def hears(self, node: int, publication: Stamped) -> None:
-        """A node hears of an event for the first time."""
+        """A node receives an event for the first time."""
         heard = self.heard.setdefault(node, {})
         if publication in heard:
             return
@@ -170,7 +170,7 @@ class Seen(Application):
 
 
 class Ear(Listener):
-    """Tells what one node hears."""
+    """Reports the events that one node receives."""
 
     def __init__(self, node: int, seen: Seen) -> None:
         self._node = node
@@ -180,7 +180,7 @@ class Ear(Listener):
         self._seen.hears(self._node, publication)
 
 
-class Replacement(Action):
+class EptoReplacement(Action):
     """In one period of churn: some mortal nodes crash, and as many new ones come."""
 
     def __init__(self, run: EptoRun, count: int) -> None:
@@ -217,7 +217,7 @@ class EptoRun:
         self.seen = Seen(lambda: int(self.engine.calendar.now))
         self.engine = Engine(
             case.nodes + periods * per_period,
-            Network(QuantileDelay(PLANETLAB), transmission=0, processing=0),
+            NetworkModel(QuantileDelay(PLANETLAB), transmission=0, processing=0),
             self._build,
             seed,
             can_fail=case.churn > 0,
@@ -225,7 +225,7 @@ class EptoRun:
             application=self.seen,
         )
         for period in range(1, periods + 1):
-            self.engine.at(period * PERIOD_TICKS, Replacement(self, per_period))
+            self.engine.at(period * PERIOD_TICKS, EptoReplacement(self, per_period))
 
     def _build(self, environment: Environment) -> RoundPublisher:
         case = self.case
@@ -239,18 +239,18 @@ class EptoRun:
         return process
 
     def peers_of(self, environment: Environment) -> PeerSampling:
-        """From whom a node draws: from all that are there."""
+        """The source of a node's peers: all present nodes."""
         return Everybody(environment, 0, Connections(environment), Neighbourhood(), self.known)
 
-    def run(self) -> Outcome:
+    def run(self) -> EptoOutcome:
         """Run to the end."""
         self.engine.run()
         return outcome_of(self)
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What came of a run, of nodes that stay and what they published."""
+class EptoOutcome:
+    """The results of a run, of remaining nodes and their publications."""
 
     events: int
     unordered_ticks: float
@@ -261,7 +261,7 @@ class Outcome:
     disorders: int
     """Pairs of neighbours in a node's sequence that are not in the one order; EpTO allows none."""
     similarities: tuple[float, ...]
-    """Without ordering: of each node, how much of what it heard came in order."""
+    """Without ordering: for each node, the share of received events that arrived in order."""
     entries_per_ball: float
     largest_ball: int
     bytes_per_node_and_round: float
@@ -271,7 +271,7 @@ class Outcome:
     holes_reported: int
 
 
-def outcome_of(run: EptoRun) -> Outcome:
+def outcome_of(run: EptoRun) -> EptoOutcome:
     """Measure."""
     case, seen = run.case, run.seen
     stays = range(case.nodes // 2 if case.churn else case.nodes)
@@ -294,7 +294,7 @@ def outcome_of(run: EptoRun) -> Outcome:
     entries = sum(int(process.balls.entries_sent) for process in processes)
     copies = sum(int(process.balls.payloads.copies_sent) for process in processes)
     bytes_sent = sum(int(process.balls.payloads.bytes_sent) for process in processes) + entries * int(ENTRY_BYTES)
-    return Outcome(
+    return EptoOutcome(
         events=len(events),
         unordered_ticks=seen.heard_ticks / max(1, seen.heard_count),
         ordered_ticks=ticks / max(1, count),
@@ -329,6 +329,6 @@ def longest_ascent(places: list[int]) -> int:
     return len(ends)
 
 
-def measure(case: EptoCase, seed: int) -> Outcome:
+def measure(case: EptoCase, seed: int) -> EptoOutcome:
     """Run a case once."""
     return EptoRun(case, seed).run()

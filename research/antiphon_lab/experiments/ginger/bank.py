@@ -1,8 +1,9 @@
 """BankService: a bank whose accounts are kept at several places, as an application of the broker tree.
 
 The example of the dissertation on fault tolerance in Ginger (P. Matos, sections 1.2.1 and 5.2). Every place has a
-**replica** of the bank and publishes what its customers ask for, as operations about one account or two; a replica does
-what is delivered, in that order, and nothing else. Each operation has the weakest order that keeps replicas equal:
+**replica** of the bank and publishes the requests of its customers, as operations about one account or two; a replica
+applies delivered operations, in that order, and nothing else. Each operation has the weakest order that keeps replicas
+equal:
 
 =================  ========  =====================================================================================
 operation          order     why
@@ -64,8 +65,8 @@ LARGEST_WITHDRAWAL_CENTS = 12_000
 CUSTOMER_STREAM = 130
 
 
-class Operation(msgspec.Struct, frozen=True, array_like=True):
-    """What somebody asks for. ``to_account`` is that of a transfer; ``cents`` is 0 where there is no amount."""
+class BankOperation(msgspec.Struct, frozen=True, array_like=True):
+    """A request of a customer. ``to_account`` is the target of a transfer; ``cents`` is 0 where there is no amount."""
 
     kind: Kind
     account: int
@@ -80,10 +81,10 @@ class Operation(msgspec.Struct, frozen=True, array_like=True):
 
 
 encode = msgspec.msgpack.Encoder().encode
-_decoder = msgspec.msgpack.Decoder(Operation)
+_decoder = msgspec.msgpack.Decoder(BankOperation)
 
 
-def decode(payload: bytes) -> Operation:
+def decode(payload: bytes) -> BankOperation:
     """The operation in a publication."""
     return _decoder.decode(payload)
 
@@ -96,8 +97,8 @@ class Bank:
         self.lowest_cents = opening_cents
         """The lowest balance that any account ever had."""
 
-    def apply(self, operation: Operation) -> int | None:
-        """Do what is asked; the answer is the balance, or the amount that was moved. None: refused."""
+    def apply(self, operation: BankOperation) -> int | None:
+        """Apply an operation; returns the balance, or the amount that was moved. None: refused."""
         account = operation.account
         if operation.kind == GET_BALANCE:
             return self.balances[account]
@@ -127,7 +128,7 @@ class Bank:
 
 
 class Customers:
-    """Those who come to one place: an endless load, the same for the same seed.
+    """The customers of one place: an endless load, the same for the same seed.
 
     Accounts are drawn uniformly. Where there is only one, a transfer is from it to itself.
     """
@@ -136,22 +137,22 @@ class Customers:
         self._accounts = accounts
         self._random = RandomStream(seed, CUSTOMER_STREAM, place, bank)
 
-    def ask(self) -> Operation:
+    def ask(self) -> BankOperation:
         """The next operation."""
         random = self._random
         account = int(random.below(self._accounts))
         percent = random.below(100)
         if percent < GET_BALANCE_PERCENT:
-            return Operation(GET_BALANCE, account)
+            return BankOperation(GET_BALANCE, account)
         if percent < GET_BALANCE_PERCENT + DEPOSIT_PERCENT:
-            return Operation(DEPOSIT, account, int(random.between(1, LARGEST_DEPOSIT_CENTS)))
+            return BankOperation(DEPOSIT, account, int(random.between(1, LARGEST_DEPOSIT_CENTS)))
         kind = TOTAL_KINDS[random.below(len(TOTAL_KINDS))]
         if kind == APPLY_INTEREST:
-            return Operation(kind, account)
+            return BankOperation(kind, account)
         cents = int(random.between(1, LARGEST_WITHDRAWAL_CENTS))
         if kind == WITHDRAW:
-            return Operation(kind, account, cents)
+            return BankOperation(kind, account, cents)
         other = account
         if self._accounts > 1:
             other = (account + 1 + int(random.below(self._accounts - 1))) % self._accounts
-        return Operation(kind, account, cents, other)
+        return BankOperation(kind, account, cents, other)

@@ -1,6 +1,6 @@
-"""The auditor of replicated banks: looks at the replicas that are left, wherever they ran, and believes none of them.
+"""The auditor of replicated banks: compares the remaining replicas, wherever they ran, and trusts none of them.
 
-It is given its own list of what customers asked for, by the names that whoever asked gave to their operations.
+It has its own list of the customers' requests, by the names that the requesting places gave to their operations.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from antiphon.kernel.errors import UsageError
-from antiphon_lab.experiments.ginger.bank import APPLY_INTEREST, DEPOSIT, OPENING_CENTS, WITHDRAW, Bank, Operation
+from antiphon_lab.experiments.ginger.bank import APPLY_INTEREST, DEPOSIT, OPENING_CENTS, WITHDRAW, Bank, BankOperation
 
 Name = tuple[int, int]
-"""Who asked for an operation, and the number of the operation there."""
+"""The place that requested an operation, and the number of the operation there."""
 
 
 class Replica:
-    """One bank at one place, and what has been done there."""
+    """One bank at one place, and the operations that were applied there."""
 
     def __init__(self, accounts: int) -> None:
         self.bank = Bank(accounts)
@@ -24,8 +24,8 @@ class Replica:
         """Everything that was delivered here, with the answer."""
         self.repeated = 0
 
-    def take(self, name: Name, operation: Operation) -> None:
-        """Do what somebody asks for."""
+    def take(self, name: Name, operation: BankOperation) -> None:
+        """Apply a requested operation."""
         if name in self.done:
             self.repeated += 1
         self.done[name] = self.bank.apply(operation)
@@ -33,11 +33,11 @@ class Replica:
 
 @dataclass(frozen=True)
 class Audit:
-    """What the auditor found at the replicas of one bank that are left.
+    """The findings of the auditor at the remaining replicas of one bank.
 
-    ``lost`` counts what is owed to customers and some living replica never did, ``repeated`` what one
-    did twice. ``differing`` counts accounts of which replicas have different balances. ``unexplained_cents`` is the
-    money that is there and should not be, or the other way round, added up over the replicas.
+    ``lost`` counts due operations that some remaining replica never applied, ``repeated`` operations that one applied
+    twice. ``differing`` counts accounts with different balances at replicas. ``unexplained_cents`` is money that exists
+    and should not, or is missing, added up over the replicas.
     """
 
     bank: int
@@ -61,9 +61,9 @@ class Audit:
 
 
 def audit_replicas(
-    bank: int, replicas: Sequence[Replica], asked: Mapping[Name, Operation], owed: Sequence[Name]
+    bank: int, replicas: Sequence[Replica], asked: Mapping[Name, BankOperation], owed: Sequence[Name]
 ) -> Audit:
-    """Look at the replicas of one bank that are left. ``owed`` is what must have been done, of all that was asked."""
+    """Audit the remaining replicas of one bank. ``owed`` are the requested operations that must have been applied."""
     if not replicas:
         raise UsageError(f"no replica of bank {bank} is left; let at least one of its places live")
     balances = zip(*(replica.bank.balances for replica in replicas), strict=True)
@@ -80,8 +80,8 @@ def audit_replicas(
     )
 
 
-def unexplained_cents(replica: Replica, asked: Mapping[Name, Operation]) -> int:
-    """What a replica has beyond opening balances, deposits and interest, less what it has paid out."""
+def unexplained_cents(replica: Replica, asked: Mapping[Name, BankOperation]) -> int:
+    """The money of a replica beyond opening balances, deposits and interest, less its payments."""
     explained = OPENING_CENTS * len(replica.bank.balances)
     for name, answer in replica.done.items():
         operation = asked[name]

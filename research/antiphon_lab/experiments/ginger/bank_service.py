@@ -1,7 +1,7 @@
-"""BankService on the broker tree, simulated: replicas at brokers, customers who ask, brokers that crash.
+"""BankService on the broker tree, simulated: replicas at brokers, customers with requests, brokers that crash.
 
-A topic is a bank, an account is a key. :class:`BankRun` puts a system together, lets customers ask for a while and then
-everything come to rest; :meth:`BankRun.audit` looks at the replicas that are left.
+A topic is a bank, an account is a key. :class:`BankRun` builds a system, lets customers send requests for a while and
+then lets everything come to rest; :meth:`BankRun.audit` audits the remaining replicas.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from antiphon.fabrics.tree.topology import Overlay
 from antiphon.kernel.message import ORDER_NAMES, Publication
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.engine.actions import Crash
-from antiphon.simulator.engine.engine import Action, Application, Engine
+from antiphon.simulator.engine.actions import CrashAction
+from antiphon.simulator.engine.engine import Action, Engine, SimulatedApplication
 from antiphon.simulator.network.delays import Delay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon.simulator.scenario.protocols.tree import TreeTableOptions, tree_builder
 from antiphon.trace.recorder import Recorder
-from antiphon_lab.experiments.ginger.bank import ORDERS, Customers, Kind, Operation, decode, encode
+from antiphon_lab.experiments.ginger.bank import ORDERS, BankOperation, Customers, Kind, decode, encode
 from antiphon_lab.experiments.ginger.bank_audit import Audit, Name, Replica, audit_replicas
 
 START_STREAM = 131
@@ -49,7 +49,7 @@ class BankSetup:
     orders: Mapping[Kind, int] = field(default_factory=lambda: ORDERS)
 
 
-class Latency:
+class BankLatency:
     """How long publications of one order took, from the customer's wish to the delivery at a replica."""
 
     def __init__(self) -> None:
@@ -79,16 +79,16 @@ class Latency:
         return (self.elsewhere_ticks + self.own_ticks) / count if count else 0.0
 
 
-class BankService(Application):
+class BankService(SimulatedApplication):
     """All replicas of all banks."""
 
     def __init__(self, setup: BankSetup) -> None:
         self.replicas = {
             (place, bank): Replica(setup.accounts) for bank, places in enumerate(setup.places) for place in places
         }
-        self.asked: list[dict[Name, Operation]] = [{} for _ in setup.places]
-        """What customers asked for, by bank."""
-        self.latency = {order: Latency() for order in ORDER_NAMES}
+        self.asked: list[dict[Name, BankOperation]] = [{} for _ in setup.places]
+        """The requests of customers, by bank."""
+        self.latency = {order: BankLatency() for order in ORDER_NAMES}
 
     def delivered(self, engine: Engine, node: int, publication: Publication) -> None:
         name = (int(publication.source), int(publication.sequence))
@@ -121,7 +121,7 @@ class Counter(Action):
 
 
 class BankRun:
-    """A simulated BankService: made, run once, then looked at."""
+    """A simulated BankService: built, run once, then audited."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class BankRun:
         self.setup = setup
         self.service = BankService(setup)
         build = tree_builder(setup.tree, setup.nodes, "total", setup.places, make)
-        network = Network(
+        network = NetworkModel(
             setup.delay,
             transmission=setup.transmission_ticks,
             processing=0,
@@ -155,7 +155,7 @@ class BankRun:
                 start = RandomStream(seed, START_STREAM, place, bank).below(setup.interval_ticks)
                 self.engine.at(start, Counter(self.service, setup, place, bank, seed))
         for at, node in setup.crashes:
-            self.engine.at(at, Crash(node))
+            self.engine.at(at, CrashAction(node))
 
     def run(self) -> None:
         """Let customers ask, and everything come to rest."""
@@ -167,7 +167,7 @@ class BankRun:
         return [node.process for node in self.engine.nodes if node.process is not None]
 
     def stuck(self) -> int:
-        """What brokers have begun and not finished, now that nothing is on its way any more."""
+        """The unfinished work of brokers when no message is in transit any more."""
         return sum(int(process.unfinished()) for process in self.processes())
 
     def audit(self) -> list[Audit]:

@@ -1,13 +1,13 @@
-"""What fault tolerance of the broker tree costs while nothing fails.
+"""The cost of the broker tree's fault tolerance without faults.
 
-The dissertation on Ginger promises this comparison in its abstract and does not make it. Rivals are the broker tree and
-the same brokers without what only repairs need (:func:`plain_broker`): they number nothing, keep nothing, and nobody
-asks who has got what. Orders, keys and total publications work alike, so that the difference is the price. It depends
-on how often the root finds out what all have got: seldom means few messages and long buffers. One system has a quorum
-too, so that it goes on through partitions: total publications then go to all brokers.
+The dissertation on Ginger promises this comparison in its abstract and does not make it. The rivals are the broker tree
+and the same brokers without the parts that only repairs need (:func:`plain_broker`): they number nothing, keep nothing,
+and do not collect which broker has what. Orders, keys and total publications work the same, so that the difference is
+the price. It depends on the interval of collections by the root: a long one means few messages and long buffers. One
+system also has a quorum, so that it continues through partitions: total publications then go to all brokers.
 
-Both carry the same load at the same times. Sending takes one tick, a millisecond, per message at its sender, whatever
-its size, so that further messages delay others.
+Both carry the same load at the same times. Sending takes one tick, a millisecond, per message at its sender, of any
+size, so that further messages delay others.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def size_of(message: Message, tolerates: bool) -> int:
 
 
 def control_words(message: Message) -> int:
-    """Numbers in what brokers say about streams: who has got what, and who carries them."""
+    """The numbers in control messages about streams: received positions, and carriers."""
     if isinstance(message, Collect):
         return 3 + len(message.names)
     if isinstance(message, Report):
@@ -126,7 +126,7 @@ def control_words(message: Message) -> int:
 
 
 class WeighingBroker(TreeBroker):
-    """Weighs what it receives. Nothing is lost, so that is what all send."""
+    """Adds up the sizes of received messages. Nothing is lost, so these are also the sent ones."""
 
     def __init__(
         self, environment: Environment, options: TreeOptions, overlay: Overlay, retention: Retention | None = None
@@ -148,12 +148,12 @@ class KeepsNothing(Retention):
 
 
 def plain_broker(environment: Environment, options: TreeOptions, overlay: Overlay) -> WeighingBroker:
-    """A broker without what only repairs need."""
+    """A broker without the parts that only repairs need."""
     return WeighingBroker(environment, options, overlay, KeepsNothing())
 
 
 class Census(Action):
-    """Counts now and then what brokers keep, while customers ask."""
+    """Counts now and then the entries that brokers keep, while customers send requests."""
 
     def __init__(self, end: int) -> None:
         self._end = end
@@ -169,7 +169,7 @@ class Census(Action):
 
 
 def kept_at(broker: TreeBroker) -> int:
-    """How many entries of streams a broker keeps, in case somebody asks."""
+    """The number of stream entries that a broker keeps for repairs."""
     return sum(len(topic.items) for topic in broker.topics.all())
 
 
@@ -209,8 +209,8 @@ class CostCase:
 
 
 @dataclass(frozen=True)
-class Cost:
-    """What a run took, per publication; ``kept`` is the mean over brokers and time, ``kept_most`` at one broker."""
+class BrokerCost:
+    """The costs of a run, per publication; ``kept`` is the mean over brokers and time, ``kept_most`` at one broker."""
 
     messages: float
     bytes: float
@@ -220,8 +220,8 @@ class Cost:
     wrong: int
 
 
-def measure(case: CostCase, seed: int) -> Cost:
-    """Let customers ask, and weigh what brokers send."""
+def measure(case: CostCase, seed: int) -> BrokerCost:
+    """Run the customers' load, and add up the messages of brokers."""
     make = plain_broker if SYSTEMS[case.system] is None else WeighingBroker
     run = BankRun(case.setup(), seed, None, make)
     census = Census(case.operations * INTERVAL_MS)
@@ -229,7 +229,7 @@ def measure(case: CostCase, seed: int) -> Cost:
     run.run()
     engine = run.engine
     received = sum(broker.bytes_received for broker in run.processes() if isinstance(broker, WeighingBroker))
-    return Cost(
+    return BrokerCost(
         messages=int(engine.sent) / int(engine.published),
         bytes=received / int(engine.published),
         latency={order: run.service.latency[order].mean for order in ORDERS},
@@ -239,7 +239,7 @@ def measure(case: CostCase, seed: int) -> Cost:
     )
 
 
-Found = Results[CostCase, Cost]
+Found = Results[CostCase, BrokerCost]
 
 
 def cases(plan: Plan) -> list[CostCase]:
@@ -248,7 +248,7 @@ def cases(plan: Plan) -> list[CostCase]:
 
 
 def compare(plan: Plan, results: Found) -> Iterator[Finding]:
-    """Each quantity of each system, and what fault tolerance adds."""
+    """Each quantity of each system, and the difference that fault tolerance makes."""
     wrong = sum(cost.wrong for case in cases(plan) for cost in results.of(case))
     yield Row("banks in disorder and brokers stuck, all runs", "violations", Sample((float(wrong),)))
     for nodes in plan.sizes:
@@ -268,14 +268,14 @@ def compare(plan: Plan, results: Found) -> Iterator[Finding]:
     )
 
 
-def latency_of(order: str, cost: Cost) -> float:
+def latency_of(order: str, cost: BrokerCost) -> float:
     """The latency of one order."""
     return cost.latency[order]
 
 
 def compare_size(nodes: int, results: Found) -> Iterator[Row]:
     """One size."""
-    quantities: list[tuple[str, str, Callable[[Cost], float]]] = [
+    quantities: list[tuple[str, str, Callable[[BrokerCost], float]]] = [
         ("messages per publication", "messages", attrgetter("messages")),
         ("bytes per publication", "bytes", attrgetter("bytes")),
         *((f"latency, {word}", "ms", partial(latency_of, order)) for order, word in ORDERS.items()),
@@ -318,7 +318,7 @@ def trade_figure(plan: Plan, results: Found) -> Figure:
     )
 
 
-COST: Experiment[CostCase, Cost] = Experiment(
+COST: Experiment[CostCase, BrokerCost] = Experiment(
     name="ginger/cost",
     document="promised in the abstract of the dissertation on Ginger, not published: our own",
     description="the broker tree: what fault tolerance costs while nothing fails",

@@ -50,10 +50,10 @@ KEY_COUNTS = (1, 10, 100, 1000)
 
 
 @dataclass(frozen=True)
-class Latencies:
-    """What one run took, in ms, by order: at other places than the publisher's, and at all of them.
+class BankLatencies:
+    """The latencies of one run, in ms, by order: at other places than the publisher's, and at all of them.
 
-    ``reach_ms`` is the way from the root to the farthest place of any bank, in the tree at the end.
+    ``reach_ms`` is the path from the root to the farthest place of any bank, in the tree at the end.
     """
 
     mean: dict[str, float]
@@ -62,16 +62,16 @@ class Latencies:
     violations: int
 
 
-Found = Results[BankCase, Latencies]
+Found = Results[BankCase, BankLatencies]
 
 
-def measure(case: BankCase, seed: int) -> Latencies:
+def measure(case: BankCase, seed: int) -> BankLatencies:
     """Let customers ask while brokers crash."""
     trace = MemoryTrace("deliveries")
     run = BankRun(case.setup(seed), seed, trace.recorder)
     run.run()
     latency = run.service.latency
-    return Latencies(
+    return BankLatencies(
         mean={order: latency[order].mean for order in ORDERS},
         mean_with_own={order: latency[order].mean_with_own for order in ORDERS},
         reach_ms=reach_ms(run),
@@ -96,7 +96,7 @@ def case_of(system: str, faults: int, keys: int) -> BankCase:
 
 
 def fault_cases(_plan: Plan) -> list[BankCase]:
-    """Figure 5.4, whatever the plan: the published overlay has one size."""
+    """Figure 5.4, for every plan: the published overlay has one size."""
     return [case_of(system, faults, KEYS) for system in SYSTEMS for faults in FAULTS]
 
 
@@ -113,7 +113,7 @@ def faults_shown(system: str) -> tuple[int, ...]:
 
 
 class Cells:
-    """What was measured, by system, faults, keys and order."""
+    """The measurements, by system, faults, keys and order."""
 
     def __init__(self, results: Found) -> None:
         self._results = results
@@ -164,7 +164,7 @@ def smallest(samples: Sequence[Sample]) -> Sample:
 
 
 def judged(cases: Sequence[BankCase], results: Found) -> Row:
-    """What was found wrong in all runs."""
+    """The violations in all runs."""
     found = sum(latencies.violations for case in cases for latencies in results.of(case))
     return Row("broken promises found by judges and auditor in all runs", "violations", Sample((float(found),)))
 
@@ -266,7 +266,7 @@ def keys_figure(cells: Cells, system: str) -> Figure:
 
 
 def session_note() -> Note:
-    """What strict sessions cost."""
+    """The cost of strict sessions."""
     return Note(
         "With strict sessions a causal publication waits for the total ones that its client published before, and "
         "holds back the next. The document lets it overtake, which breaks causal order between the two. At 20 "
@@ -286,7 +286,7 @@ def experiment(
     compare: Callable[[Plan, Found], Iterator[Finding]],
     keys: object,
     meaning: str,
-) -> Experiment[BankCase, Latencies]:
+) -> Experiment[BankCase, BankLatencies]:
     """One of the two."""
     return Experiment(
         name=name,

@@ -1,16 +1,16 @@
 """The published overlay of Ginger with fault tolerance, its load, and one run of it.
 
 The dissertation (P. Matos, 2024, sections 5.2 and 5.4) runs BankService on eight brokers in three regions, with two
-banks and five clients. What it leaves open, and how it is read here:
+banks and five clients. Its open points, and how they are read here:
 
 * **Delays.** Europe to North America 115 ms and Europe to Asia 240 ms follow from its text. Links within a region have
   5 to 70 ms in a picture that is lost; they are drawn once, with a fixed seed, for every pair of brokers of a region.
   North America to Asia, which only repairs can link, takes 300 ms, the most that it names for links between regions.
 * **Clients** are applications at their brokers, without a link between. Two at one broker are customers of two banks.
-* **Detection.** A connection that breaks is noticed after what travelled on it has arrived: 240 ms, the longest delay.
+* **Detection.** A broken connection is noticed after its messages in transit have arrived: 240 ms, the longest delay.
 * **Faults** are crashes of the root's children, all at once, at a moment drawn for each repetition from the middle
   third of the time in which customers ask. One crash is that of broker 1, two are of 1 and 3, three of 1, 2 and 3.
-* **Latency** is from the wish of a customer to the delivery at a replica of another place, whole runs, ends included.
+* **Latency** is from a customer's request to the delivery at a replica of another place, whole runs, ends included.
 
 A broker here takes as many neighbours as the document allows, parent and children; it does not count clients.
 """
@@ -60,8 +60,8 @@ FAULTS: dict[int, tuple[int, ...]] = {0: (), 1: (1,), 2: (1, 3), 3: (1, 2, 3)}
 AS_PUBLISHED = "Ginger, ours"
 STRICT = "Ginger, ours, strict sessions"
 SYSTEMS = {AS_PUBLISHED: False, STRICT: True}
-"""Whether what a client publishes in order waits for its own total publications before it; in the document, it does
-not."""
+"""Whether ordered publications of a client wait for its own earlier total publications; in the document, they do not.
+"""
 
 EVENTUAL, CAUSAL, TOTAL = "none", "causal", "total"
 ORDERS = {EVENTUAL: "eventual", CAUSAL: "causal", TOTAL: "total"}
@@ -69,7 +69,7 @@ ORDERS = {EVENTUAL: "eventual", CAUSAL: "causal", TOTAL: "total"}
 
 
 def delays_ms() -> list[list[int]]:
-    """What a message takes between any two brokers."""
+    """The delay between any two brokers."""
     rows = [[0] * BROKERS for _ in range(BROKERS)]
     for one in range(BROKERS):
         for other in range(one + 1, BROKERS):
@@ -139,10 +139,10 @@ def counted(number: int, thing: str) -> str:
 
 
 def broken_promises(run: BankRun, trace: MemoryTrace, is_strict: bool) -> int:
-    """What the judges, who know no protocol, and the auditor of the banks found wrong in a run.
+    """The violations that the judges, which know no protocol, and the auditor of the banks found in a run.
 
-    Where sessions are not strict a client's causal publications may overtake its own total ones, which nobody calls
-    wrong; so fifo and causal order are judged where they are.
+    Where sessions are not strict a client's causal publications may overtake its own total ones, which is not a
+    violation; so fifo and causal order are judged only with strict sessions.
     """
     table = trace.table()
     circles, _ = judge_total_order(table)

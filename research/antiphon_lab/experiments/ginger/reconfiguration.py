@@ -1,8 +1,8 @@
 """How long reconfigurations of the broker tree take: section 5.4.1 and Figure 5.3 of the dissertation on Ginger.
 
-Children of the root crash, so that the brokers below them look for a new parent and are refused where there is no room
-or nobody any more. The figure groups the times by the number of rounds. Its values are lost; the text says that they
-grow. Three readings in the logs of the document can be set beside ours.
+Children of the root crash, so that the brokers below them look for a new parent and are refused where a candidate has
+no room or has failed too. The figure groups the times by the number of rounds. Its values are lost; the text states
+that they grow. Three readings in the logs of the document can be compared with ours.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class RepairCase(BankCase):
 
 @dataclass(frozen=True)
 class Repaired:
-    """What came of it. ``root`` is who is the root at the end."""
+    """The results of a run. ``root`` is the root at the end."""
 
     repairs: list[Repair]
     root: int
@@ -70,7 +70,7 @@ class Repaired:
 
 
 def measure(case: RepairCase, seed: int) -> Repaired:
-    """Let brokers crash under load, and note how long the others take to go on."""
+    """Let brokers crash under load, and measure how long the others take to continue."""
     trace = MemoryTrace("deliveries")
     run = BankRun(case.setup(seed), seed, trace.recorder, NotingBroker)
     run.run()
@@ -91,12 +91,12 @@ def searches() -> list[RepairCase]:
 
 
 def cases(_plan: Plan) -> list[RepairCase]:
-    """Everything that is simulated, whatever the plan: the published overlay has one size."""
+    """All simulations, for every plan: the published overlay has one size."""
     return [*searches(), crash(ELECTION)]
 
 
 class Repairs:
-    """What was measured, repetition by repetition."""
+    """The measurements, repetition by repetition."""
 
     def __init__(self, results: Found) -> None:
         count = len(results.of(searches()[0]))
@@ -155,7 +155,7 @@ def compare(plan: Plan, results: Found) -> Iterator[Finding]:
 
 
 def by_outcome(repairs: Repairs) -> Iterator[Row]:
-    """The same with refusals and failed candidates told apart."""
+    """The same with separate rows for refusals and failed candidates."""
     outcomes = sorted({(repair.refusals, repair.failed_candidates) for repair in repairs.orphans()})
     for refusals, failed in outcomes:
         label = f"{counted(refusals, 'refusal')}, {failed} of those asked had failed"
@@ -167,7 +167,7 @@ def by_outcome(repairs: Repairs) -> Iterator[Row]:
 
 
 def root_side(results: Found) -> Iterator[Row]:
-    """How long the root, whose children failed, waits until everybody has a way to it."""
+    """How long the root, whose children failed, waits until all brokers have a path to it."""
     for case in searches():
         label = f"at the root until total order goes on, crash of {', '.join(map(str, case.faults))}"
         yield Row(label, "ms", results.sample(case, lambda repaired: time_at(repaired, ROOT, settled)))
@@ -227,7 +227,7 @@ def rounds_figure(repairs: Repairs, rounds: list[int]) -> Figure:
 
 
 def notes() -> Iterator[Note]:
-    """What is different by design."""
+    """Differences by design."""
     yield Note(
         "In the document a candidate that has failed costs its timer of 2 s. Here who asks watches the link to whom it "
         f"asks, and hears of the failure as of any other: {DETECTION_MS} ms. The timer of 2 s is there for brokers "

@@ -1,12 +1,11 @@
-"""How long a repair of the broker tree takes, as each broker that takes part in it sees it.
+"""How long a repair of the broker tree takes, as each participating broker sees it.
 
-A broker that notes what happens to it is an ordinary one that looks at the clock when it is told of something
-(:class:`NotingBroker`). A repair begins for it when it hears that its parent, or a child, has failed. For an orphan it
-goes on in *rounds*: it asks one broker after the other, each of which grants or refuses, or turns out to have failed
-too. Two ends are measured:
+A :class:`NotingBroker` is an ordinary broker that records the times of its events. A repair begins for it when it is
+told that its parent, or a child, has failed. For an orphan it continues in *rounds*: it asks one broker after the
+other, each of which grants or refuses, or turns out to have failed too. Two ends are measured:
 
-* ``synchronised``: the orphan has what its new parent had when they met: the last message that it had missed. This is
-  what the document measures (section 5.4.1).
+* ``synchronised``: the orphan has everything that its new parent had when they met: the last message that it had
+  missed. The document measures this end (section 5.4.1).
 * ``settled``: a new epoch has begun here, after which total publications are completed again. For a broker that lost a
   child and not its parent this is the only end.
 """
@@ -40,7 +39,7 @@ class Repair:
 
     @property
     def failed_candidates(self) -> int:
-        """Rounds that ended because who was asked had failed, or did not answer."""
+        """Rounds that ended because the asked broker had failed, or did not answer."""
         return self.rounds - self.refusals - 1 if self.is_orphan and self.rounds else 0
 
 
@@ -51,7 +50,7 @@ class NotingBroker(TreeBroker):
         super().__init__(environment, options, overlay)
         self.repairs: list[Repair] = []
         self._attempts_before = 0
-        # What the new parent had of each topic when it answered, as far as it has not come.
+        # What the new parent had of each topic when it answered, as far as it has not arrived.
         self._lacking: dict[int, Frontier] = {}
 
     def peer_lost(self, peer: int) -> None:

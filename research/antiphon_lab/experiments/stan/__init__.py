@@ -1,1 +1,1 @@
-"""StaN: chapter 3 of the thesis of M. Matos, and what we added."""
+"""StaN: chapter 3 of the thesis of M. Matos, and our extensions."""

@@ -1,13 +1,13 @@
 """Events that are posted to three topics at a time: Figure 3.15 of the thesis of M. Matos (section 3.3.8).
 
 For each topic the two most correlated ones are taken; some processes that are subscribed to all three post one event
-each to all three. SimpleFlood floods each topic by itself; CrosspostFlood sends one copy to a neighbour whatever the
-number of topics that the two share (:mod:`antiphon_lab.protocols.gossip.crosspost`). A flood that reaches everybody
-makes each process send to all its neighbours once, so what is sent follows from the views; hops are those of a search
-in breadth from the publishers.
+each to all three. SimpleFlood floods each topic by itself; CrosspostFlood sends one copy to a neighbour for all topics
+that the two share (:mod:`antiphon_lab.protocols.gossip.crosspost`). In a complete flood each process sends to all its
+neighbours once, so the number of copies follows from the views; hops are those of a breadth-first search from the
+publishers.
 
-Where the thesis is silent: correlation is Pearson's; topics for whose three nobody is subscribed to all are left out,
-and counted.
+Open points of the thesis: correlation is Pearson's; sets of three topics without a common subscriber are left out, and
+counted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from antiphon_lab.experiments.brisa.graphs import hops_from
 from antiphon_lab.experiments.stan.figures import L8, LEAST_COMPARED
 from antiphon_lab.experiments.stan.fitness import cumulative
-from antiphon_lab.experiments.stan.overlays import INITIAL, STAN, OverlayCase, Overlays, arranged
+from antiphon_lab.experiments.stan.overlays import INITIAL, STAN, Overlays, TopicOverlayCase, arranged
 from antiphon_lab.experiments.stan.runs import LIVEJOURNAL, LOST_DATA, MODEL, universe_named
 from antiphon_lab.reproduction.documents import document
 from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, compared, compared_from
@@ -51,14 +51,14 @@ class CrosspostCase:
 
 @dataclass(frozen=True)
 class CrosspostOutcome:
-    """What came of all events together."""
+    """The results of all events together."""
 
     simple: Integers
     """Copies that each process has sent with SimpleFlood."""
     shared: Integers
     """The same with CrosspostFlood."""
     simple_hops: Integers
-    """How many deliveries were so many hops from the publisher."""
+    """The number of deliveries by hops from the publisher."""
     shared_hops: Integers
     left_out: int
 
@@ -76,7 +76,7 @@ def most_correlated(universe: Universe) -> list[tuple[int, int, int]]:
 def measure(case: CrosspostCase, seed: int) -> CrosspostOutcome:
     """Post all events."""
     universe = universe_named(case.kind, case.nodes)
-    overlays = Overlays(universe, arranged(OverlayCase(case.kind, case.nodes, case.arrangement), seed))
+    overlays = Overlays(universe, arranged(TopicOverlayCase(case.kind, case.nodes, case.arrangement), seed))
     random = np.random.default_rng([CROSSPOST_STREAM, seed])
     simple, shared = np.zeros(universe.processes, np.int64), np.zeros(universe.processes, np.int64)
     simple_hops, shared_hops = np.zeros(MOST_HOPS, np.int64), np.zeros(MOST_HOPS, np.int64)
@@ -103,7 +103,7 @@ def measure(case: CrosspostCase, seed: int) -> CrosspostOutcome:
 
 
 def counted(hops: Integers) -> Integers:
-    """How many others were so many hops away."""
+    """The number of other processes by hops."""
     return np.bincount(np.minimum(hops[hops > 0], MOST_HOPS - 1), minlength=MOST_HOPS)
 
 

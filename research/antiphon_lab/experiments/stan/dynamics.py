@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from antiphon.simulator.engine.node import ABSENT
+from antiphon_lab.experiments.stan.churn_traces import overnet_like
 from antiphon_lab.experiments.stan.figures import LEAST_COMPARED, W8
 from antiphon_lab.experiments.stan.runs import (
     HOPS,
@@ -25,7 +26,6 @@ from antiphon_lab.experiments.stan.runs import (
     measure,
     universe_named,
 )
-from antiphon_lab.experiments.vcube.churn_traces import overnet_like
 from antiphon_lab.protocols.gossip.scamp import ScampOptions
 from antiphon_lab.protocols.gossip.stan_options import NOTHING, SOURCES, StanOptions
 from antiphon_lab.reproduction.documents import document
@@ -134,7 +134,7 @@ REFILL = 5
 
 
 @dataclass(frozen=True)
-class ChurnCase:
+class StanChurnCase:
     """A universe whose processes come and go; ``speedup`` times faster than in the trace."""
 
     nodes: int
@@ -149,7 +149,7 @@ class ChurnCase:
 
 @dataclass(frozen=True)
 class ChurnOutcome:
-    """By cycle: who is there, and the mean links; and how many views lost their last entry."""
+    """By cycle: the present processes and the mean links; and the number of views that lost their last entry."""
 
     present: tuple[float, ...]
     logical: tuple[float, ...]
@@ -167,7 +167,7 @@ def options_under_churn(refill: int, key: int) -> StanOptions:
     return StanOptions(period=PERIOD_TICKS, refill=refill, patience=0, in_step=True, key=key, scamp=ScampOptions(0))
 
 
-def measure_churn(case: ChurnCase, seed: int) -> ChurnOutcome:
+def measure_churn(case: StanChurnCase, seed: int) -> ChurnOutcome:
     """Replay a trace."""
     universe = universe_named(WIKIPEDIA, case.nodes)
     seconds = SECONDS_PER_CYCLE * case.speedup
@@ -200,11 +200,11 @@ def measure_churn(case: ChurnCase, seed: int) -> ChurnOutcome:
     return ChurnOutcome(tuple(present), tuple(logical), tuple(physical), len(isolated), changed)
 
 
-def churn_cases(plan: Plan) -> list[ChurnCase]:
+def churn_cases(plan: Plan) -> list[StanChurnCase]:
     """Every speed, with and without refilling."""
     cycles = 60 if plan.full else 12
     return [
-        ChurnCase(size, cycles, speedup, refill)
+        StanChurnCase(size, cycles, speedup, refill)
         for size in plan.sizes
         for speedup in SPEEDUPS
         for refill in (0, REFILL)
@@ -216,8 +216,8 @@ def swing(outcome: ChurnOutcome) -> float:
     return float(np.std(outcome.present))
 
 
-def compare_churn(plan: Plan, results: Results[ChurnCase, ChurnOutcome]) -> Iterator[Finding]:
-    """How links follow the population, and who is cut off."""
+def compare_churn(plan: Plan, results: Results[StanChurnCase, ChurnOutcome]) -> Iterator[Finding]:
+    """How links follow the population, and which processes are isolated."""
     for size in plan.sizes:
         cases = [case for case in churn_cases(plan) if case.nodes == size]
         published = [case for case in cases if case.refill == 0]
@@ -238,17 +238,17 @@ def compare_churn(plan: Plan, results: Results[ChurnCase, ChurnOutcome]) -> Iter
         yield churn_figure(size, published, results)
     yield Note(
         "The thesis replays a trace of Overnet that it does not include. The stand-in has about six changes a day per "
-        "host, of which two fifths are up; antiphon_lab.experiments.vcube.churn_traces reads a real trace."
+        "host, of which two fifths are up; antiphon_lab.experiments.stan.churn_traces reads a real trace."
     )
     yield Note(LOST_DATA)
 
 
-def isolated_in(results: Results[ChurnCase, ChurnOutcome], case: ChurnCase) -> Sample:
-    """Who had an empty view."""
+def isolated_in(results: Results[StanChurnCase, ChurnOutcome], case: StanChurnCase) -> Sample:
+    """The processes with an empty view."""
     return results.sample(case, lambda outcome: float(outcome.isolated))
 
 
-def cut_off(case: ChurnCase, results: Results[ChurnCase, ChurnOutcome]) -> Explanation:
+def cut_off(case: StanChurnCase, results: Results[StanChurnCase, ChurnOutcome]) -> Explanation:
     """Why more are cut off here than the thesis counts; it must be few, and fewer with refilling."""
     found = isolated_in(results, case).mean
     without, refilled = (isolated_in(results, replace(case, refill=refill)).mean for refill in (0, REFILL))
@@ -260,7 +260,7 @@ def cut_off(case: ChurnCase, results: Results[ChurnCase, ChurnOutcome]) -> Expla
     )
 
 
-def churn_figure(size: int, cases: list[ChurnCase], results: Results[ChurnCase, ChurnOutcome]) -> Figure:
+def churn_figure(size: int, cases: list[StanChurnCase], results: Results[StanChurnCase, ChurnOutcome]) -> Figure:
     """Figure 3.12(b)."""
     series = []
     for variant, case in enumerate(cases):
@@ -279,7 +279,7 @@ def churn_figure(size: int, cases: list[ChurnCase], results: Results[ChurnCase, 
     )
 
 
-FIG_3_12: Experiment[ChurnCase, ChurnOutcome] = Experiment(
+FIG_3_12: Experiment[StanChurnCase, ChurnOutcome] = Experiment(
     name="stan/fig-3.12",
     document=f"{DOCUMENT}, Figure 3.12 (the text names 5.11)",
     description="StaN: links while processes come and go as in Overnet, and faster",

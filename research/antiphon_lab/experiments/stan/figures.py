@@ -48,7 +48,7 @@ NUMBERS = document("stan").numbers
 GRID_PROCESSES = 100
 GRID_ROUNDS = 8
 PLANETLAB_LOSS = 0.05
-"""The thesis says that messages are lost on PlanetLab, and not how many."""
+"""The thesis states that messages are lost on PlanetLab, and not how many."""
 
 W8, L8 = WIKIPEDIA_LAW.processes, LIVEJOURNAL_LAW.processes
 
@@ -162,7 +162,7 @@ def livejournal_size(size: int) -> int:
 
 
 LEAST_COMPARED = 100
-"""Fewer processes share too few topics to say anything about what was published."""
+"""Fewer processes share too few topics to compare with the published numbers."""
 
 
 def scatter_cases(plan: Plan) -> list[LinkCase]:
@@ -189,7 +189,7 @@ def low_links_of_losers(links: Links) -> float:
 
 
 def compare_scatter(plan: Plan, results: FoundLinks) -> Iterator[Finding]:
-    """Who gains how much."""
+    """The gain by process."""
     for size in plan.sizes:
         wikipedia, livejournal = LinkCase(WIKIPEDIA, size), LinkCase(LIVEJOURNAL, livejournal_size(size))
         for case in (wikipedia, livejournal):

@@ -1,4 +1,4 @@
-"""What StaN does to overlays: sections 3.3.5 and 3.3.7 of the thesis of M. Matos, with Figures 3.10 and 3.14."""
+"""The effect of StaN on overlays: sections 3.3.5 and 3.3.7 of the thesis of M. Matos, with Figures 3.10 and 3.14."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from antiphon_lab.experiments.stan.overlays import (
     LARGEST_TOPIC,
     STAN,
     Fitness,
-    OverlayCase,
+    TopicOverlayCase,
     measure,
 )
 from antiphon_lab.experiments.stan.runs import (
@@ -45,7 +45,7 @@ from antiphon_lab.universes.law import Reals
 PUBLISHED_RUNS = 10
 NUMBERS = document("stan").numbers
 
-Found = Results[OverlayCase, Fitness]
+Found = Results[TopicOverlayCase, Fitness]
 Quantity = Callable[[Fitness], float]
 
 QUANTITIES: tuple[tuple[str, str, Quantity], ...] = (
@@ -61,19 +61,19 @@ def connected_share(fitness: Fitness) -> float:
 
 
 def strong_share(fitness: Fitness) -> float:
-    """The percentage of overlays in which everybody reaches everybody."""
+    """The percentage of overlays in which every process reaches all others."""
     return 100 * fitness.strongly_connected / fitness.overlays
 
 
 # Figure 3.10.
 
 
-def fitness_cases(plan: Plan) -> list[OverlayCase]:
+def fitness_cases(plan: Plan) -> list[TopicOverlayCase]:
     """Both universes before and after."""
     universes = [(WIKIPEDIA, size) for size in plan.sizes] + [
         (LIVEJOURNAL, livejournal_size(size)) for size in plan.sizes
     ]
-    return [OverlayCase(kind, size, arrangement) for kind, size in universes for arrangement in (INITIAL, STAN)]
+    return [TopicOverlayCase(kind, size, arrangement) for kind, size in universes for arrangement in (INITIAL, STAN)]
 
 
 def compare_fitness(plan: Plan, results: Found) -> Iterator[Finding]:
@@ -100,7 +100,7 @@ def compare_fitness(plan: Plan, results: Found) -> Iterator[Finding]:
 
 
 def distribution(
-    name: str, before: OverlayCase, after: OverlayCase, results: Found, quantity: Callable[[Fitness], Reals]
+    name: str, before: TopicOverlayCase, after: TopicOverlayCase, results: Found, quantity: Callable[[Fitness], Reals]
 ) -> Figure:
     """Figures 3.10(a) and (b): the distribution over overlays."""
     series = [
@@ -122,7 +122,7 @@ def cumulative(values: Reals) -> tuple[Point, ...]:
     return tuple(Point(float(np.quantile(values, share / 50)), 2.0 * share) for share in range(51))
 
 
-FIG_3_10: Experiment[OverlayCase, Fitness] = Experiment(
+FIG_3_10: Experiment[TopicOverlayCase, Fitness] = Experiment(
     name="stan/fig-3.10",
     document="thesis of M. Matos, section 3.3.5, Figure 3.10",
     description="StaN: clustering, paths, diameters and connectivity of overlays before and after",
@@ -138,14 +138,14 @@ FIG_3_10: Experiment[OverlayCase, Fitness] = Experiment(
 )
 
 
-# Section 3.3.5, connectivity: who is known to nobody.
+# Section 3.3.5, connectivity: processes that no other one knows.
 
 ROUNDS = 10
 SLOTS = 2
 
 
 def leak_cases(plan: Plan) -> list[StanCase]:
-    """The published protocol and what mends it."""
+    """The published protocol and its correction."""
     found = []
     for size in plan.sizes:
         found += [StanCase(WIKIPEDIA, size, ROUNDS, learning=learning) for learning in (NOTHING, SOURCES, WALKS)]
@@ -154,7 +154,7 @@ def leak_cases(plan: Plan) -> list[StanCase]:
 
 
 def compare_leaks(plan: Plan, results: Results[StanCase, StanOutcome]) -> Iterator[Finding]:
-    """Subscriptions that nobody knows of, and what it costs to have fewer."""
+    """Subscriptions that no other process knows, and the cost of having fewer."""
     number = NUMBERS["section-3.3.5/nobody-lost"]
     for case in leak_cases(plan):
         subscriptions = universe_named(case.kind, case.nodes).subscriptions
@@ -192,9 +192,9 @@ LEAKS: Experiment[StanCase, StanOutcome] = Experiment(
 # Figure 3.14.
 
 
-def greedy_cases(plan: Plan) -> list[OverlayCase]:
+def greedy_cases(plan: Plan) -> list[TopicOverlayCase]:
     """All arrangements."""
-    return [OverlayCase(WIKIPEDIA, size, arrangement) for size in plan.sizes for arrangement in ARRANGEMENTS]
+    return [TopicOverlayCase(WIKIPEDIA, size, arrangement) for size in plan.sizes for arrangement in ARRANGEMENTS]
 
 
 def physical_mean(fitness: Fitness) -> float:
@@ -206,10 +206,12 @@ NEAR_600 = (550, 650)
 
 
 def reduction_near_600(results: Found, size: int) -> Sample:
-    """How many links those lose who had about 600; repetitions are paired."""
+    """The number of links that processes with about 600 of them lose; repetitions are paired."""
     found = []
     pairs = zip(
-        results.of(OverlayCase(WIKIPEDIA, size, INITIAL)), results.of(OverlayCase(WIKIPEDIA, size, STAN)), strict=True
+        results.of(TopicOverlayCase(WIKIPEDIA, size, INITIAL)),
+        results.of(TopicOverlayCase(WIKIPEDIA, size, STAN)),
+        strict=True,
     )
     for before, after in pairs:
         near = (before.physical >= NEAR_600[0]) & (before.physical <= NEAR_600[1])
@@ -221,7 +223,7 @@ def reduction_near_600(results: Found, size: int) -> Sample:
 def compare_greedy(plan: Plan, results: Found) -> Iterator[Finding]:
     """Links and clustering of the three arrangements."""
     for size in plan.sizes:
-        initial, stan, greedy = (OverlayCase(WIKIPEDIA, size, arrangement) for arrangement in ARRANGEMENTS)
+        initial, stan, greedy = (TopicOverlayCase(WIKIPEDIA, size, arrangement) for arrangement in ARRANGEMENTS)
         fewer = results.sample(stan, physical_mean).over(results.sample(greedy, physical_mean))
         yield compared(f"physical links, StaN / greedy, {size}", fewer, NUMBERS["fig-3.14/greedy-fewer-links"])
         near = reduction_near_600(results, size)
@@ -250,7 +252,7 @@ def compare_greedy(plan: Plan, results: Found) -> Iterator[Finding]:
     yield Note(LOST_DATA)
 
 
-FIG_3_14: Experiment[OverlayCase, Fitness] = Experiment(
+FIG_3_14: Experiment[TopicOverlayCase, Fitness] = Experiment(
     name="stan/fig-3.14",
     document="thesis of M. Matos, section 3.3.7, Figure 3.14",
     description="StaN against a greedy choice by common interests that knows everything",

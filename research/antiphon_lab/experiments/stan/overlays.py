@@ -1,8 +1,8 @@
-"""What the overlays of topics are like: before StaN, when it has come to rest, and as a greedy rival makes them.
+"""The overlays of topics: before StaN, at its fixed point, and as a greedy rival makes them.
 
-The greedy rival knows everything (thesis of M. Matos, section 3.3.7): in each topic a process links to those members
-with whom it has most topics in common. The thesis likens it to SpiderCast without random links. Where it leaves open
-whether links are chosen per topic and what becomes of ties, they are, and ties are broken by chance.
+The greedy rival knows everything (thesis of M. Matos, section 3.3.7): in each topic a process links to the members with
+which it has most topics in common. The thesis compares it to SpiderCast without random links. It leaves open whether
+links are chosen per topic and how ties are broken; here they are, and ties are broken by chance.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import numpy.typing as npt
 from antiphon_lab.experiments.brisa.graphs import clustering, largest_component, largest_strong_component, path_lengths
 from antiphon_lab.experiments.stan.runs import key_of, subscriptions_of, topics_of, universe_named
 from antiphon_lab.universes.law import Integers, Reals
-from antiphon_lab.universes.stan_links import Topics, Views, aligned_views, joined, physical_links, random_views
+from antiphon_lab.universes.stan_links import TopicMembers, Views, aligned_views, joined, physical_links, random_views
 from antiphon_lab.universes.universe import Universe
 
 INITIAL, STAN, GREEDY = "initial", "StaN", "greedy"
 ARRANGEMENTS = (INITIAL, STAN, GREEDY)
 LARGEST_TOPIC = 600
-"""Properties of graphs are looked at in topics up to this size: larger ones take most of the time and are few."""
+"""The size up to which topics are inspected as graphs: larger ones take most of the time and are few."""
 GREEDY_STREAM = 152
 
 Graph = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class OverlayCase:
+class TopicOverlayCase:
     """All overlays of a universe, arranged in one way."""
 
     kind: str
@@ -41,7 +41,7 @@ class OverlayCase:
 
 @dataclass(frozen=True)
 class Fitness:
-    """Of each overlay that was looked at, how it is; and of each process, how many neighbours it has."""
+    """The properties of each inspected overlay, and the number of neighbours of each process."""
 
     clustering: Reals
     path_length: Reals
@@ -52,8 +52,8 @@ class Fitness:
     physical: Integers
 
 
-def greedy_views(universe: Universe, topics: Topics, seed: int) -> Views:
-    """In each topic those members with whom a process has most topics in common."""
+def greedy_views(universe: Universe, topics: TopicMembers, seed: int) -> Views:
+    """In each topic the members with which a process has most topics in common."""
     random = np.random.default_rng([GREEDY_STREAM, seed])
     subscribed = np.zeros((universe.processes, universe.topics), dtype=np.float32)
     owners, of = subscriptions_of(universe)
@@ -81,7 +81,7 @@ def places_among_topics(universe: Universe, members: Integers, topic: int) -> In
     )
 
 
-def arranged(case: OverlayCase, seed: int) -> Views:
+def arranged(case: TopicOverlayCase, seed: int) -> Views:
     """All views of a case."""
     universe, topics = universe_named(case.kind, case.nodes), topics_of(case.kind, case.nodes)
     owners, of = subscriptions_of(universe)
@@ -111,7 +111,7 @@ class Overlays:
         return graph
 
 
-def measure(case: OverlayCase, seed: int) -> Fitness:
+def measure(case: TopicOverlayCase, seed: int) -> Fitness:
     """Arrange all overlays, and look at those that are not too large."""
     universe = universe_named(case.kind, case.nodes)
     views = arranged(case, seed)

@@ -1,14 +1,14 @@
-"""StaN at work on a universe, as the thesis of M. Matos evaluates it (section 3.3), and what is measured in it.
+"""StaN on a universe, as the thesis of M. Matos evaluates it (section 3.3), and its measurements.
 
 Every process of a universe runs the protocol in the simulator. At the start it knows random members of each of its
-topics, so many that an overlay holds together with probability 0.99. Where the text is silent, this is done:
+topics, enough for a connected overlay with probability 0.99. Open points of the text, and how they are read here:
 
 * **Rounds** are in step: a round is a period, and all walks of it end before the next begins, as in the simulator of
   the thesis. A walk makes 4 hops, about as many as the overlays are wide.
-* **Learning.** Whoever is visited by a walk considers the process that sent it, unless a case says otherwise. As
-  published nobody does, and some are then forgotten by all others.
+* **Learning.** A process that a walk visits considers the process that sent it, unless a case chooses otherwise. As
+  published none does, and some processes are then forgotten by all others.
 * **Weights** depend on the seed, so that repetitions are independent; so do first views.
-* **Joins** are those of Scamp, one per topic, through a member that is there.
+* **Joins** are those of Scamp, one per topic, through a present member.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import numpy as np
 from antiphon.kernel.process import Environment
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import ConstantDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon_lab.protocols.gossip.stan import Stan
 from antiphon_lab.protocols.gossip.stan_options import SOURCES, Rendezvous, StanOptions
 from antiphon_lab.universes.law import Integers
-from antiphon_lab.universes.stan_links import Topics, Views, aligned_views, physical_links, random_views
+from antiphon_lab.universes.stan_links import TopicMembers, Views, aligned_views, physical_links, random_views
 from antiphon_lab.universes.universe import Universe, grid_universe, synthetic_universe
 
 HOP_TICKS = 100
@@ -64,10 +64,10 @@ def universe_named(kind: str, processes: int) -> Universe:
 
 
 @cache
-def topics_of(kind: str, processes: int) -> Topics:
+def topics_of(kind: str, processes: int) -> TopicMembers:
     """The topics of that universe."""
     universe = universe_named(kind, processes)
-    return Topics(universe.topic_offsets, universe.topic_processes, universe.processes)
+    return TopicMembers(universe.topic_offsets, universe.topic_processes, universe.processes)
 
 
 def subscriptions_of(universe: Universe) -> tuple[Integers, Integers]:
@@ -100,7 +100,7 @@ class StanCase:
         return ", ".join(parts)
 
     def options(self, key: int) -> StanOptions:
-        """The configuration of all processes; nobody falls silent."""
+        """The configuration of all processes; none falls silent."""
         return StanOptions(
             hops=self.hops,
             period=PERIOD_TICKS,
@@ -135,7 +135,9 @@ class StanWorld:
         self._options = options
         self._absent = frozenset(absent)
         self._first_views = self._draw_views(seed)
-        network = Network(ConstantDelay(HOP_TICKS), transmission=0, processing=0, loss=loss, detection=DETECTION_TICKS)
+        network = NetworkModel(
+            ConstantDelay(HOP_TICKS), transmission=0, processing=0, loss=loss, detection=DETECTION_TICKS
+        )
         self.engine = Engine(
             universe.processes, network, self._build, seed, can_fail=can_fail, absent={int(node) for node in absent}
         )
@@ -151,7 +153,7 @@ class StanWorld:
             offsets, members = sums[offsets], members[present]
             there = ~np.isin(owners, list(self._absent))
             owners, of = owners[there], of[there]
-        views = random_views(Topics(offsets, members, self.universe.processes), owners, of, seed)
+        views = random_views(TopicMembers(offsets, members, self.universe.processes), owners, of, seed)
         starts = np.searchsorted(views.place, np.arange(len(owners) + 1)).tolist()
         neighbours = views.neighbour.tolist()
         found: dict[int, list[tuple[int, list[int]]]] = {}
@@ -186,7 +188,7 @@ class StanWorld:
         return logical, np.array([int(process.physical_links()) for process in there])
 
     def views(self) -> dict[int, dict[int, list[int]]]:
-        """By topic and process, the views of those who are there."""
+        """By topic and process, the views of present processes."""
         found: dict[int, dict[int, list[int]]] = {}
         for process in self.present():
             for topic in process.topics():
@@ -197,7 +199,7 @@ class StanWorld:
 
 @dataclass(frozen=True)
 class StanOutcome:
-    """What came of a run: links of each process at the start and the end, and means by round, the start included."""
+    """The results of a run: links of each process at the start and the end, and means by round, the start included."""
 
     initial: Integers
     final: Integers
@@ -208,7 +210,7 @@ class StanOutcome:
     at_fixed_point: float
     """The share of the entries of all views that are those of the fixed point."""
     unheard: int
-    """Subscriptions that are in nobody's view."""
+    """Subscriptions that are in no view."""
     messages: int
     entries: int
     """Messages of all rounds, and identifiers in them."""
@@ -264,7 +266,7 @@ def share_at_rest(world: StanWorld, at_rest: Views, owners: Integers, of: Intege
 
 
 def unheard_in(world: StanWorld) -> int:
-    """How many subscriptions are in nobody's view, though there are others in the topic."""
+    """The number of subscriptions in no view, though the topic has other members."""
     count = 0
     for views in world.views().values():
         heard = {peer for view in views.values() for peer in view}

@@ -6,7 +6,7 @@ and when StaN has come to rest they are always the same. Here EpTO runs as in it
 (:mod:`antiphon_lab.experiments.epto.runs`), and only the source of peers differs:
 
 * **everybody**: all members, as its analysis assumes;
-* **random views**: those that each member was given at first, for good;
+* **random views**: the first views of the members, for good;
 * **StaN**: the views at StaN's fixed point;
 * **StaN, one drawn**: the same, but in every round one entry is a new member, drawn from all.
 
@@ -31,19 +31,19 @@ from antiphon.fabrics.gossip.sampling.service import (
     draw_some,
 )
 from antiphon.kernel.process import Environment
-from antiphon.torture.campaign import wilson
-from antiphon_lab.experiments.epto.runs import MODEL, EptoCase, EptoRun, Outcome
+from antiphon.torture.rates import wilson
+from antiphon_lab.experiments.epto.runs import MODEL, EptoCase, EptoOutcome, EptoRun
 from antiphon_lab.experiments.stan.runs import key_of
 from antiphon_lab.protocols.gossip.stan_options import view_size
 from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample
 from antiphon_lab.reproduction.figures import Axis, Figure, Series
-from antiphon_lab.universes.stan_links import Topics, aligned_views, random_views
+from antiphon_lab.universes.stan_links import TopicMembers, aligned_views, random_views
 
 EVERYBODY, RANDOM, STAN, STIRRED = "everybody", "random views", "StaN", "StaN, one drawn"
 PEERS = (EVERYBODY, RANDOM, STAN, STIRRED)
 RATE = 0.1
 LONGER = (0, 2, 4)
-"""So many relays more than the published number."""
+"""The number of relays beyond the published one."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,9 @@ class PeersCase(EptoCase):
         return f"{text}, {self.longer} relays more" if self.longer else text
 
     def options(self) -> EptoOptions:
-        """As published, but for the relays; who knows fewer than the fanout sends to all of them."""
+        """The published options, except for the relays; a node that knows fewer peers than the fanout sends to all of
+        them.
+        """
         return EptoOptions(
             self.nodes,
             fanout=int(published_fanout(self.nodes)),
@@ -72,7 +74,7 @@ class PeersCase(EptoCase):
 
 
 class GivenView(PeerSampling):
-    """A view that was made elsewhere. If it is stirred, every round one entry is drawn anew from all members."""
+    """A view that was made elsewhere. If it is stirred, one entry is drawn again from all members in every round."""
 
     def __init__(self, environment: Environment, view: list[int], everybody: KnownNodes | None) -> None:
         super().__init__(environment, 0, Connections(environment), Neighbourhood())
@@ -118,7 +120,7 @@ class PeersRun(EptoRun):
 def views_of(case: PeersCase, seed: int) -> list[list[int]]:
     """The views of all members of one topic."""
     members = np.arange(case.nodes)
-    topics = Topics(np.array([0, case.nodes]), members, case.nodes)
+    topics = TopicMembers(np.array([0, case.nodes]), members, case.nodes)
     of = np.zeros(case.nodes, np.int64)
     if case.peers == RANDOM:
         views = random_views(topics, members, of, seed)
@@ -128,7 +130,7 @@ def views_of(case: PeersCase, seed: int) -> list[list[int]]:
     return [part.tolist() for part in np.split(views.neighbour, ends)]
 
 
-def measure(case: PeersCase, seed: int) -> Outcome:
+def measure(case: PeersCase, seed: int) -> EptoOutcome:
     """Run a case once."""
     return PeersRun(case, seed).run()
 
@@ -143,7 +145,7 @@ def cases(plan: Plan) -> list[PeersCase]:
     return found
 
 
-def compare(plan: Plan, results: Results[PeersCase, Outcome]) -> Iterator[Finding]:
+def compare(plan: Plan, results: Results[PeersCase, EptoOutcome]) -> Iterator[Finding]:
     """Agreement and delay by source of peers."""
     for case in cases(plan):
         agreeing = results.sample(case, lambda outcome: 100 * outcome.hole_free_share)
@@ -163,7 +165,7 @@ def compare(plan: Plan, results: Results[PeersCase, Outcome]) -> Iterator[Findin
     )
 
 
-def agreement_figure(size: int, results: Results[PeersCase, Outcome]) -> Figure:
+def agreement_figure(size: int, results: Results[PeersCase, EptoOutcome]) -> Figure:
     """Agreement by source."""
     points = tuple(
         results.sample(PeersCase(size, RATE, peers=peers), lambda outcome: 100 * outcome.hole_free_share).point(place)
@@ -179,7 +181,7 @@ def agreement_figure(size: int, results: Results[PeersCase, Outcome]) -> Figure:
     )
 
 
-TOTAL_ORDER: Experiment[PeersCase, Outcome] = Experiment(
+TOTAL_ORDER: Experiment[PeersCase, EptoOutcome] = Experiment(
     name="stan/total-order",
     document="not published: our own; the thesis of M. Matos leaves it open (section 6.1)",
     description="EpTO inside a topic over StaN's small views: does agreement survive?",

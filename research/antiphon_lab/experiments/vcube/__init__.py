@@ -1,1 +1,1 @@
-"""VCube-PS: chapter 5 of the thesis of J. P. de Araujo and the SBAC-PAD paper, and what we added."""
+"""VCube-PS: chapter 5 of the thesis of J. P. de Araujo and the SBAC-PAD paper, and our extensions."""

@@ -1,15 +1,15 @@
-"""What is better than published, measured beside it.
+"""Our improvements, measured beside the published protocol.
 
-This experiment is our own: nothing was published about it, and so nothing is compared with a document. In its place
-the published protocol, with minimal corrections, is simulated in the same trials
+This experiment is our own: nothing was published about it, so no number is compared with a document. Instead the
+published protocol, with minimal corrections, is simulated in the same trials
 (:mod:`antiphon_lab.experiments.vcube.improvements`), with the same random numbers; ratios are taken pair by pair. Each
-improvement is looked at alone:
+improvement is measured alone:
 
 * serving the largest subtree first;
 * several publications of a source and topic in flight, where the published protocol waits a round trip for each;
 * bundling of publications that had to queue;
 * a directory that newcomers ask, where the published protocol floods all nodes;
-* under churn: nothing lost, nobody stuck, and no tombstones.
+* under churn: no loss, no stuck node, and no tombstones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from antiphon_lab.experiments.vcube.improvements import (
     CHANGE_GAP_TICKS,
     START_WINDOW_TICKS,
     Burst,
-    Churn,
+    ChurnTrial,
     Joining,
     Measured,
     Spreading,
@@ -54,13 +54,13 @@ REPAIRED_DIRECTORY = repaired("repaired, directory", directory=True)
 SOURCES = (1, 8)
 MEMBER_COUNTS = (4, 64)
 SMALL = 256
-"""The default plan looks at what costs much up to this size only."""
+"""The largest size of costly cases in the default plan."""
 
 Found = Results[Trial, Measured]
 
 
 def spreadings(plan: Plan) -> list[list[Trial]]:
-    """Trials of who is served first, in groups that differ in the system alone."""
+    """Trials of the sending order, in groups that differ in the system alone."""
     systems = (AS_PUBLISHED, CLUSTER_ORDER, LARGEST_FIRST)
     return [
         [Spreading(system, nodes, everybody) for system in systems]
@@ -91,11 +91,11 @@ def joinings(plan: Plan) -> list[list[Trial]]:
 def churns(plan: Plan) -> list[list[Trial]]:
     """Trials of churn, in groups that differ in the system alone."""
     systems = (AS_PUBLISHED, REPAIRED, REPAIRED_DIRECTORY)
-    return [[Churn(system, nodes) for system in systems] for nodes in costly_sizes(plan)]
+    return [[ChurnTrial(system, nodes) for system in systems] for nodes in costly_sizes(plan)]
 
 
 def costly_sizes(plan: Plan) -> list[int]:
-    """The sizes for what takes by the square of the size."""
+    """The sizes for cases whose cost grows with the square of the size."""
     largest = 4 * SMALL if plan.full else SMALL
     return [nodes for nodes in plan.sizes if nodes <= largest] or [min(plan.sizes)]
 
@@ -137,7 +137,7 @@ def compare(plan: Plan, results: Found) -> Iterator[Finding]:
 
 
 def judged(plan: Plan, results: Found) -> Iterator[Row]:
-    """What the oracle found where nobody changes his mind while others publish; churn is told apart below."""
+    """The findings of the oracle in trials without changes during publication; churn has rows of its own below."""
     groups = [*spreadings(plan), *bursts(plan), *joinings(plan)]
     found = sum(measured["violations"] for trial in chain(*groups) for measured in results.of(trial))
     yield Row("violations found by the oracle, all runs without churn", "violations", Sample((found,)))
@@ -187,7 +187,7 @@ def compare_bursts(groups: list[list[Trial]], results: Found) -> Iterator[Row | 
 
 
 def compare_joining(groups: list[list[Trial]], results: Found) -> Iterator[Row | Note]:
-    """What a subscription and its end cost."""
+    """The costs of a subscription and its end."""
     for group in groups:
         about = group[0].about()
         for quantity, what, unit in (
@@ -295,7 +295,7 @@ def joining_figure(plan: Plan, results: Found) -> Figure:
 
 
 def churn_figure(plan: Plan, results: Found) -> Figure:
-    """What churn leaves behind, at the largest size."""
+    """The state that churn leaves behind, at the largest size."""
     group = churns(plan)[-1]
     series = [
         Series(
@@ -328,7 +328,7 @@ CHURN_QUANTITIES = (
 
 
 def compare_churn(groups: list[list[Trial]], results: Found) -> Iterator[Row | Note]:
-    """What churn does to publications, and what it leaves behind."""
+    """The effects of churn on publications, and the state that it leaves behind."""
     for group in groups:
         for quantity, what, unit in CHURN_QUANTITIES:
             for trial in group:

@@ -38,7 +38,7 @@ ROOT_STREAM = 101
 
 
 @dataclass(frozen=True)
-class Broadcasts:
+class BroadcastCase:
     """One simulation of the model."""
 
     trees: str
@@ -55,17 +55,17 @@ class Broadcasts:
 
 
 def hop_ticks(propagation_ticks: int) -> int:
-    """What one hop costs where nothing waits."""
+    """The cost of one hop without waiting."""
     return TRANSMISSION_TICKS + propagation_ticks + PROCESSING_TICKS
 
 
-def root_of(case: Broadcasts, seed: int) -> int | None:
+def root_of(case: BroadcastCase, seed: int) -> int | None:
     """The single root, or None where every publisher has its own tree."""
     return int(RandomStream(seed, ROOT_STREAM).below(case.nodes)) if case.trees == ONE_TREE else None
 
 
-def scenario_of(case: Broadcasts, seed: int) -> Scenario:
-    """A case as a scenario, as it could also stand in a file."""
+def scenario_of(case: BroadcastCase, seed: int) -> Scenario:
+    """A case as a scenario, as in a scenario file."""
     options: dict[str, object] = {"acknowledge": case.acknowledged, "largest_first": case.largest_first}
     root = root_of(case, seed)
     if root is not None:
@@ -86,14 +86,14 @@ def scenario_of(case: Broadcasts, seed: int) -> Scenario:
     )
 
 
-def simulate(case: Broadcasts, seed: int, recorder: Recorder | None = None) -> Result:
+def simulate(case: BroadcastCase, seed: int, recorder: Recorder | None = None) -> Result:
     """Run one case to its end."""
     result = timed(scenario_of(case, seed), recorder, None)
     assert result.stopped == "finished", "the limits of a scenario are far above what these take"
     return result
 
 
-def latency_of(case: Broadcasts, seed: int) -> float:
+def latency_of(case: BroadcastCase, seed: int) -> float:
     """The mean reception latency of one run, in ticks.
 
     It is the mean over all receivers and publications; the publisher's own delivery, which takes no time, does not

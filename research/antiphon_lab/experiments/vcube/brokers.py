@@ -6,8 +6,8 @@ parts: the time to the brokers (*Tree*) and the time from a broker to its subscr
 
 The text gives one number, some orderings, and a load that it leaves open: publishers "send a new message on average
 every 500 u.t., up to a limit of 128 messages". How many publishers there are decides everything, so it is scanned.
-Latencies count from the start of a publication; what a publisher has to wait before it may start the next one, because
-the published protocol completes one wave of acknowledgements before it begins another, has rows of its own.
+Latencies count from the start of a publication. The wait of a publisher before it may start the next one has rows of
+its own: the published protocol completes one wave of acknowledgements before it begins another.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.actions import PublishAction
 from antiphon.simulator.scenario.subscriptions import draw_nodes
 from antiphon.simulator.scenario.workload import WORD_BITS, draw_exponential
 from antiphon_lab.experiments.vcube.one_topic import (
@@ -61,7 +61,7 @@ MEAN_GAP_TICKS = 500
 
 FEW_PUBLISHERS = 1
 FITTING_PUBLISHERS = 30
-"""With this many the published difference to 256 brokers comes out; nothing else says that there were so many."""
+"""With this many the published difference to 256 brokers results; no other evidence supports this number."""
 OTHER_PUBLISHERS = (16, 32)
 
 SUBSCRIBERS = "SRPT-S"
@@ -86,8 +86,8 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Latency:
-    """What was measured, in ticks. ``start_delay`` comes before ``total``; ``tree`` and ``served`` are its parts."""
+class BrokerLatency:
+    """The measurements, in ticks. ``start_delay`` comes before ``total``; ``tree`` and ``served`` are its parts."""
 
     total: float
     start_delay: float
@@ -96,21 +96,21 @@ class Latency:
     violations: int = 0
 
 
-def measure(case: Load, seed: int) -> Latency:
+def measure(case: Load, seed: int) -> BrokerLatency:
     """Run one case; acknowledgements are charged to the repaired VCube-PS only."""
     group = draw_group(case.nodes, case.nodes, seed)
     run = TopicRun(group, build_of(case, group), seed, charged=case.system == REPAIRED, level="deliveries")
     for at, publisher in schedule(case, seed):
-        run.engine.at(at, Publish(publisher))
+        run.engine.at(at, PublishAction(publisher))
     run.finish()
     start_delay = run.start_delay()
     if case.system in (PUBLISHED, REPAIRED):
-        # The published latency is that of receptions; ours is that of deliveries, which is what applications see.
+        # The published latency is that of receptions; ours is that of deliveries, which applications see.
         latency = run.reception_latency() if case.system == PUBLISHED else run.latency()
         violations = sum(run.judgement().counts.values()) if case.publishers == FITTING_PUBLISHERS else 0
-        return Latency(latency - start_delay, start_delay, violations=violations)
+        return BrokerLatency(latency - start_delay, start_delay, violations=violations)
     tree, served = parts(run.trace.table(), case.brokers) if case.brokers else (0.0, 0.0)
-    return Latency(run.latency(), start_delay, tree, served)
+    return BrokerLatency(run.latency(), start_delay, tree, served)
 
 
 def build_of(case: Load, group: Group) -> Build:
@@ -136,7 +136,7 @@ def with_brokers(group: Group, count: int) -> Build:
 
 
 def schedule(case: Load, seed: int) -> list[tuple[int, int]]:
-    """Who publishes when: the messages are shared out evenly, and each publisher leaves exponential gaps."""
+    """The publications by time: messages are divided evenly, and each publisher leaves exponential gaps."""
     publishers = draw_nodes(min(case.publishers, case.nodes), case.nodes, RandomStream(seed, PUBLISHER_STREAM))
     planned = []
     for number, publisher in enumerate(publishers):
@@ -151,7 +151,7 @@ def schedule(case: Load, seed: int) -> list[tuple[int, int]]:
 def parts(trace: pa.Table, broker_count: int) -> tuple[float, float]:
     """The mean latency at brokers, and how much later than its broker a subscriber has a publication, on average.
 
-    What a publisher delivers to itself counts nowhere, nor do the subscribers of a broker that is the publisher.
+    A publisher's own deliveries do not count, nor do the subscribers of a broker that is the publisher.
     """
     rows = trace.filter(pc.and_(pc.equal(trace["event"], "deliver"), pc.not_equal(trace["node"], trace["source"])))
     node = rows["node"].to_numpy().astype(np.int64)
@@ -187,15 +187,15 @@ def medium_brokers(nodes: int) -> int:
 
 
 class Loads:
-    """What was measured, asked for by system and number of publishers."""
+    """The measurements, by system and number of publishers."""
 
-    def __init__(self, nodes: int, results: Results[Load, Latency]) -> None:
+    def __init__(self, nodes: int, results: Results[Load, BrokerLatency]) -> None:
         self.nodes = nodes
         self._results = results
 
     def of(self, system: str, publishers: int, brokers: int = 0, part: str = "total") -> Sample:
         """One quantity of one case."""
-        quantity: Callable[[Latency], float] = operator.attrgetter(part)
+        quantity: Callable[[BrokerLatency], float] = operator.attrgetter(part)
         return self._results.sample(Load(system, self.nodes, publishers, brokers), quantity)
 
     def saving(self, publishers: int) -> Sample:
@@ -218,7 +218,7 @@ class Loads:
         return [fewer.over(more) for fewer, more in pairwise(found)]
 
 
-def compare(plan: Plan, results: Results[Load, Latency]) -> Iterator[Finding]:
+def compare(plan: Plan, results: Results[Load, BrokerLatency]) -> Iterator[Finding]:
     """The number and the orderings of the text under both loads, then all latencies."""
     loads = Loads(plan.sizes[0], results)
     if loads.nodes == NODES:
@@ -237,7 +237,7 @@ def compare(plan: Plan, results: Results[Load, Latency]) -> Iterator[Finding]:
 
 
 def compare_text(loads: Loads, publishers: int) -> Iterator[Row | Note]:
-    """What the text says, under one load."""
+    """The statements of the text, under one load."""
     numbers = document("thesis").numbers
     load = f"{publishers} publisher{'s' if publishers > 1 else ''}"
     idle = too_little(loads) if publishers == FEW_PUBLISHERS else None
@@ -289,7 +289,7 @@ def root_is_late(loads: Loads, publishers: int) -> Explanation:
     )
 
 
-def figure(plan: Plan, results: Results[Load, Latency]) -> Iterator[Row]:
+def figure(plan: Plan, results: Results[Load, BrokerLatency]) -> Iterator[Row]:
     """All latencies, with their parts where there are brokers, and the wait of publishers before they may start."""
     for case in cases(plan):
         yield Row(f"latency, {case}", "ticks", results.sample(case, operator.attrgetter("total")))
@@ -333,13 +333,13 @@ def picture(loads: Loads, publishers: int) -> Figure:
 
 
 def remarks(loads: Loads) -> Iterator[Note]:
-    """What the number of publishers does, and what a publisher of the published protocol has to wait."""
+    """The effect of the number of publishers, and the wait of a publisher in the published protocol."""
     medium = medium_brokers(loads.nodes)
     scanned = sorted((FEW_PUBLISHERS, *OTHER_PUBLISHERS, FITTING_PUBLISHERS))
     values = [f"{loads.of(BROKERS, publishers, medium).mean:.0f} with {publishers}" for publishers in scanned]
     height = loads.nodes.bit_length() - 1
     yield Note(
-        f"Latency of SRPT-B with {medium} brokers by number of publishers: {', '.join(values)}. Its root sends "
+        f"BrokerLatency of SRPT-B with {medium} brokers by number of publishers: {', '.join(values)}. Its root sends "
         f"{medium.bit_length() - 1 + SUBSCRIBERS_PER_BROKER[1]} copies per publication. Also tried: gaps that are "
         "constant, uniform or Poisson, publishers that start together, and a publisher drawn anew for every message; "
         "the number of publishers that fits is then between 16 and 31."
@@ -353,7 +353,7 @@ def remarks(loads: Loads) -> Iterator[Note]:
     )
 
 
-FIG_5_12: Experiment[Load, Latency] = Experiment(
+FIG_5_12: Experiment[Load, BrokerLatency] = Experiment(
     name="vcube-ps/fig-5.12",
     document="thesis, Figure 5.12 and section 5.6.7",
     description="brokers: VCube-PS against a single root per topic with subscribers or with brokers as the tree",

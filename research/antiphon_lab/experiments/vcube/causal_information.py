@@ -4,9 +4,9 @@ Messages are broadcast at a given rate, each by a source drawn uniformly; compar
 compressed vector clocks and of causal barriers that a message carries on average. The figure takes its data from the
 runs of two papers and says neither the rate nor how many messages there were. This workload is therefore ours: 112
 publications with exponential gaps of 100 ticks on average, over one tree per source. A compressed vector holds all
-sources heard since the own last publication; where most publish for the first time that is all there was so far. The
-number of publications is chosen such that 47 entries come out. A barrier holds what was on its way at the same time,
-about one latency's worth of publications, and does not depend on how long the system runs. With one publication per hop
+sources received since the own last publication; where most publish for the first time these are all sources so far. The
+number of publications is chosen such that 47 entries result. A barrier holds the publications in transit at the same
+time, about one latency's worth, and does not depend on how long the system runs. With one publication per hop
 that is below 6.
 
 Each case is run with both orders. They are both exact, so all deliveries must be the same, and the two means differ by
@@ -29,8 +29,8 @@ from antiphon.kernel.randomness import RandomStream
 from antiphon.orders.barriers import CausalBarriers
 from antiphon.orders.order import Order
 from antiphon.orders.vectors import CausalVectors
-from antiphon.simulator.engine.actions import Publish
-from antiphon.simulator.engine.engine import Application, Engine
+from antiphon.simulator.engine.actions import PublishAction
+from antiphon.simulator.engine.engine import Engine, SimulatedApplication
 from antiphon.simulator.scenario.scenario import RateWorkload
 from antiphon.simulator.scenario.workload import plan_rate
 from antiphon_lab.experiments.vcube.one_topic import MODEL, REPAIRED, Build, Group, TopicRun, as_repaired, draw_group
@@ -56,7 +56,7 @@ WORKLOAD_STREAM = 105
 
 
 @dataclass(frozen=True)
-class Stream:
+class InformationCase:
     """One workload."""
 
     nodes: int
@@ -71,7 +71,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Information:
-    """What publications carried on average, and the most indirect predecessors that one vector named."""
+    """The average causal information of publications, and the most indirect predecessors that one vector named."""
 
     vector: float
     barrier: float
@@ -80,8 +80,8 @@ class Information:
     violations: int
 
 
-class Sizes(Application):
-    """Notes what each publication carries when it is delivered by its own source."""
+class Sizes(SimulatedApplication):
+    """Records the causal information of each publication when its own source delivers it."""
 
     def __init__(self) -> None:
         self.of: dict[tuple[int, int], int] = {}
@@ -102,18 +102,18 @@ def broadcasting(nodes: int, order: Callable[[int], Order]) -> Build:
     return build
 
 
-def simulate(case: Stream, group: Group, build: Build, seed: int, charged: bool) -> tuple[TopicRun, Sizes]:
+def simulate(case: InformationCase, group: Group, build: Build, seed: int, charged: bool) -> tuple[TopicRun, Sizes]:
     """Publish the stream over one system."""
     sizes = Sizes()
     run = TopicRun(group, build, seed, charged, "deliveries", sizes)
     workload = RateWorkload(mean_gap=case.mean_gap, count=case.publications)
     for publication in plan_rate(workload, case.nodes, RandomStream(seed, WORKLOAD_STREAM)):
-        run.engine.at(publication.at, Publish(publication.node))
+        run.engine.at(publication.at, PublishAction(publication.node))
     run.finish()
     return run, sizes
 
 
-def measure(case: Stream, seed: int) -> Information:
+def measure(case: InformationCase, seed: int) -> Information:
     """Run the stream with vectors, with barriers, and over the repaired VCube-PS with all its traffic charged."""
     group = draw_group(case.nodes, case.nodes, seed)
     by_vector, vectors = simulate(case, group, broadcasting(case.nodes, CausalVectors), seed, charged=True)
@@ -131,21 +131,21 @@ def measure(case: Stream, seed: int) -> Information:
     )
 
 
-def variants(nodes: int) -> list[Stream]:
-    """Other rates, and more publications: what each of the two kinds of information depends on."""
+def variants(nodes: int) -> list[InformationCase]:
+    """Other rates, and more publications: the dependencies of the two kinds of information."""
     return [
-        Stream(nodes, mean_gap=MEAN_GAP_TICKS // 5),
-        Stream(nodes, mean_gap=5 * MEAN_GAP_TICKS),
-        Stream(nodes, publications=2 * PUBLICATIONS),
+        InformationCase(nodes, mean_gap=MEAN_GAP_TICKS // 5),
+        InformationCase(nodes, mean_gap=5 * MEAN_GAP_TICKS),
+        InformationCase(nodes, publications=2 * PUBLICATIONS),
     ]
 
 
-def cases(plan: Plan) -> list[Stream]:
+def cases(plan: Plan) -> list[InformationCase]:
     """All sizes, and the variants of the largest."""
-    return [*(Stream(nodes) for nodes in plan.sizes), *variants(max(plan.sizes))]
+    return [*(InformationCase(nodes) for nodes in plan.sizes), *variants(max(plan.sizes))]
 
 
-def compare(plan: Plan, results: Results[Stream, Information]) -> Iterator[Finding]:
+def compare(plan: Plan, results: Results[InformationCase, Information]) -> Iterator[Finding]:
     """The three numbers of the text, then the figure and the variants."""
     if LARGEST in plan.sizes:
         yield from compare_numbers(results)
@@ -166,10 +166,10 @@ def compare(plan: Plan, results: Results[Stream, Information]) -> Iterator[Findi
     )
 
 
-def compare_numbers(results: Results[Stream, Information]) -> Iterator[Row | Note]:
-    """What the text says about the largest system."""
+def compare_numbers(results: Results[InformationCase, Information]) -> Iterator[Row | Note]:
+    """The statements of the text about the largest system."""
     numbers = document("thesis").numbers
-    case = Stream(LARGEST)
+    case = InformationCase(LARGEST)
     vector = results.sample(case, lambda found: found.vector)
     barrier = results.sample(case, lambda found: found.barrier)
     most = results.sample(case, lambda found: found.most_indirect)
@@ -194,7 +194,7 @@ VECTORS = "compressed vector clocks"
 BARRIERS = "causal barriers"
 
 
-def figure(plan: Plan, results: Results[Stream, Information]) -> Figure:
+def figure(plan: Plan, results: Results[InformationCase, Information]) -> Figure:
     """Entries per message by number of nodes."""
     quantities: tuple[tuple[str, Callable[[Information], float]], ...] = (
         (VECTORS, lambda found: found.vector),
@@ -202,7 +202,7 @@ def figure(plan: Plan, results: Results[Stream, Information]) -> Figure:
         (REPAIRED, lambda found: found.repaired),
     )
     series = [
-        Series(name, name, tuple(results.sample(Stream(nodes), quantity).point(nodes) for nodes in plan.sizes))
+        Series(name, name, tuple(results.sample(InformationCase(nodes), quantity).point(nodes) for nodes in plan.sizes))
         for name, quantity in quantities
     ]
     numbers = document("thesis").numbers
@@ -221,7 +221,7 @@ def figure(plan: Plan, results: Results[Stream, Information]) -> Figure:
     )
 
 
-FIG_3_1: Experiment[Stream, Information] = Experiment(
+FIG_3_1: Experiment[InformationCase, Information] = Experiment(
     name="vcube-ps/fig-3.1",
     document="thesis, Figure 3.1",
     description="entries of compressed vector clocks and of causal barriers in a message, by number of nodes",

@@ -1,7 +1,7 @@
-"""A room in which everybody speaks once and nobody hears an answer before its question.
+"""A room in which every node speaks once and none receives an answer before its question.
 
 Every node publishes once over its own tree. Delays vary, so a publication may arrive before one that its author had
-already heard; causal order holds it back until that one is there. Used by the tour.
+already received; causal order holds it back until that one arrives. Used by the tour.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WINDOW_TICKS = 1000
 
 @dataclass(frozen=True)
 class Wait:
-    """A publication that came too early: from whom it was, when, and whose arrival at last set it free."""
+    """A publication that arrived early: its author, its time, and the author whose publication released it."""
 
     node: int
     source: int
@@ -35,7 +35,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Room:
-    """What happened, and what a judge who shares no code with the protocol makes of it."""
+    """The events of a run, and the verdict of a judge that shares no code with the protocol."""
 
     result: Result
     findings: Findings
@@ -43,7 +43,7 @@ class Room:
 
 
 def run_room(nodes: int, seed: int) -> Room:
-    """Let everybody speak once, at a random time."""
+    """Let every node publish once, at a random time."""
     scenario = Scenario(
         name="a room",
         seed=seed,

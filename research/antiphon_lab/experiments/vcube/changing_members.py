@@ -1,14 +1,14 @@
 """Members that change during publication: Table II of the SBAC-PAD paper, which the thesis does not repeat.
 
 Three quarters of the nodes are members. One publishes 256 messages, each after the acknowledgements of the one before.
-At the moment of the first, 12.5 % or 25 % of the members leave and as many other nodes join. Counted are deliveries
-and *false positives*: publications received by nodes that are no members (any more).
+At the moment of the first, 12.5 % or 25 % of the members leave and as many other nodes join. The experiment counts
+deliveries and *false positives*: publications received by nodes that are not members (any more).
 
-The documents contradict each other about what an acknowledgement tells the newcomer, and so there are three readings of
-VCube-PS as published: each member vouches for itself (listing); it tells its whole view (prose), and those who have
-left are remembered as such; it tells its whole view, and UPDATE keeps current subscribers only (prose), so nothing
-protects against an outdated word about somebody who has left. Which one was measured is not known; each number is
-compared with the reading that comes nearest, and all readings are reported.
+The documents contradict each other about the contents of an acknowledgement to a newcomer, so there are three readings
+of VCube-PS as published: each member reports itself (listing); it reports its whole view (prose), and nodes that left
+are remembered as such; it reports its whole view, and UPDATE keeps current subscribers only (prose), so nothing
+protects against outdated information about a node that left. It is unknown which one was measured; each number is
+compared with the nearest reading, and all readings are reported.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 from antiphon.fabrics.cube.vcube_ps import Options
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.engine.actions import Publish, Subscribe, Unsubscribe
+from antiphon.simulator.engine.actions import PublishAction, SubscribeAction, UnsubscribeAction
 from antiphon.simulator.scenario.subscriptions import draw_nodes
 from antiphon_lab.experiments.vcube.one_topic import (
     MODEL,
@@ -68,7 +68,7 @@ READINGS: dict[str, Callable[[Group], Build]] = {
 
 
 @dataclass(frozen=True)
-class Churn:
+class MemberChangeCase:
     """One simulation."""
 
     reading: str
@@ -90,11 +90,11 @@ class Churn:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What came of a run.
+class MemberChangeOutcome:
+    """The results of a run.
 
-    ``until`` is the share of the run after which there were no more false positives. ``lost`` were owed to members and
-    never came; ``early`` were delivered by nodes whose subscription was not complete.
+    ``until`` is the share of the run after which there were no more false positives. ``lost`` were due to members and
+    never arrived; ``early`` were delivered by nodes whose subscription was not complete.
     """
 
     false_positives: int
@@ -107,24 +107,24 @@ class Outcome:
     disordered: int
 
 
-def measure(case: Churn, seed: int) -> Outcome:
+def measure(case: MemberChangeCase, seed: int) -> MemberChangeOutcome:
     """Let members leave and others join at the moment of the first publication."""
     group = draw_group(case.nodes, case.members, seed)
     leavers, joiners = draw_changes(case, group, seed)
     repaired = case.reading in (REPAIRED, REPAIRED_FAST)
     run = TopicRun(group, READINGS[case.reading](group), seed, charged=repaired)
     for _ in range(PUBLICATIONS):
-        run.engine.at(0, Publish(group.publisher))
+        run.engine.at(0, PublishAction(group.publisher))
     for leaver in leavers:
-        run.engine.at(0, Unsubscribe(leaver))
+        run.engine.at(0, UnsubscribeAction(leaver))
     for joiner in joiners:
-        run.engine.at(0, Subscribe(joiner))
+        run.engine.at(0, SubscribeAction(joiner))
     run.finish()
     received = publication_rows(run.trace.table(), "receive")
     is_false = ~np.isin(received["node"].to_numpy(), [*(set(group.members) - set(leavers)), *joiners])
     ticks = int(run.engine.end_time)
     counts = dict(run.judgement().counts)
-    return Outcome(
+    return MemberChangeOutcome(
         false_positives=int(np.count_nonzero(is_false)),
         receivers=len(np.unique(received["node"].to_numpy()[is_false])),
         until=100 * float(received["time"].to_numpy()[is_false].max(initial=0)) / ticks,
@@ -136,8 +136,8 @@ def measure(case: Churn, seed: int) -> Outcome:
     )
 
 
-def draw_changes(case: Churn, group: Group, seed: int) -> tuple[list[int], list[int]]:
-    """Who leaves and who joins; the publisher stays."""
+def draw_changes(case: MemberChangeCase, group: Group, seed: int) -> tuple[list[int], list[int]]:
+    """The leaving and the joining nodes; the publisher stays."""
     random = RandomStream(seed, CHURN_STREAM)
     others = [member for member in group.members if member != group.publisher]
     outsiders = group.outsiders
@@ -146,26 +146,29 @@ def draw_changes(case: Churn, group: Group, seed: int) -> tuple[list[int], list[
     return leavers, joiners
 
 
-def cases(plan: Plan) -> list[Churn]:
+def cases(plan: Plan) -> list[MemberChangeCase]:
     """All readings of all rows of the table."""
     return [
-        Churn(reading, nodes, percent) for nodes in plan.sizes for percent in CHURN_PERCENTS for reading in READINGS
+        MemberChangeCase(reading, nodes, percent)
+        for nodes in plan.sizes
+        for percent in CHURN_PERCENTS
+        for reading in READINGS
     ]
 
 
-def published(case: Churn, column: str) -> Number | None:
+def published(case: MemberChangeCase, column: str) -> Number | None:
     """A cell of the table."""
     return document("sbac-pad").numbers.get(f"table-ii/{column}-{case.nodes}-{case.percent:g}")
 
 
-def compare(plan: Plan, results: Results[Churn, Outcome]) -> Iterator[Finding]:
+def compare(plan: Plan, results: Results[MemberChangeCase, MemberChangeOutcome]) -> Iterator[Finding]:
     """The table beside the readings that come nearest, then everything."""
     rows = [(nodes, percent) for nodes in plan.sizes for percent in CHURN_PERCENTS]
     unknown = not fitting_readings(plan, results)
     for nodes, percent in rows:
-        yield from compare_false_positives(Churn(WHOLE, nodes, percent), results, unknown)
+        yield from compare_false_positives(MemberChangeCase(WHOLE, nodes, percent), results, unknown)
     for nodes, percent in rows:
-        yield from compare_deliveries(Churn(FORGETFUL, nodes, percent), results, unknown)
+        yield from compare_deliveries(MemberChangeCase(FORGETFUL, nodes, percent), results, unknown)
     absent = [str(nodes) for nodes in SIZES if nodes not in plan.sizes]
     if absent:
         yield Note(f"Published for sizes that were not simulated, and so not compared: {', '.join(absent)} nodes.")
@@ -176,7 +179,7 @@ def compare(plan: Plan, results: Results[Churn, Outcome]) -> Iterator[Finding]:
     yield from beliefs(plan, results)
 
 
-def fitting_readings(plan: Plan, results: Results[Churn, Outcome]) -> list[str]:
+def fitting_readings(plan: Plan, results: Results[MemberChangeCase, MemberChangeOutcome]) -> list[str]:
     """The readings of VCube-PS as published that give every number of the table that was simulated."""
     fitting = []
     for reading in (OWN, WHOLE, FORGETFUL):
@@ -191,7 +194,7 @@ def fitting_readings(plan: Plan, results: Results[Churn, Outcome]) -> list[str]:
     return fitting
 
 
-def figures(rows: list[tuple[int, float]], results: Results[Churn, Outcome]) -> Iterator[Figure]:
+def figures(rows: list[tuple[int, float]], results: Results[MemberChangeCase, MemberChangeOutcome]) -> Iterator[Figure]:
     """Both columns of the table: the published values beside all readings."""
     names = tuple(f"{nodes} nodes, {percent:g} %" for nodes, percent in rows)
     kind: Kind
@@ -204,7 +207,7 @@ def figures(rows: list[tuple[int, float]], results: Results[Churn, Outcome]) -> 
                 reading,
                 reading,
                 tuple(
-                    results.sample(Churn(reading, nodes, percent), quantity).point(place)
+                    results.sample(MemberChangeCase(reading, nodes, percent), quantity).point(place)
                     for place, (nodes, percent) in enumerate(rows)
                 ),
                 kind,
@@ -229,20 +232,22 @@ def published_cells(rows: list[tuple[int, float]], column: str) -> tuple[Point, 
     """One column as published; a mean is held to the published deviation, so the tolerance is the spread."""
     points = []
     for place, (nodes, percent) in enumerate(rows):
-        number = published(Churn(WHOLE, nodes, percent), column)
+        number = published(MemberChangeCase(WHOLE, nodes, percent), column)
         if number is not None and number.tolerance.absolute is not None:
             spread = number.tolerance.absolute
             points.append(Point(place, number.value, number.value - spread, number.value + spread))
     return tuple(points)
 
 
-def compare_false_positives(case: Churn, results: Results[Churn, Outcome], unknown: bool) -> Iterator[Row]:
-    """One cell: the order of magnitude needs whole views. ``unknown`` says that no reading gives the whole table."""
+def compare_false_positives(
+    case: MemberChangeCase, results: Results[MemberChangeCase, MemberChangeOutcome], unknown: bool
+) -> Iterator[Row]:
+    """One cell: the order of magnitude needs whole views. ``unknown``: no reading gives the whole table."""
     number = published(case, "false-positives")
     if number is None:
         return
     means = [
-        results.sample(Churn(reading, case.nodes, case.percent), false_positives).mean
+        results.sample(MemberChangeCase(reading, case.nodes, case.percent), false_positives).mean
         for reading in (OWN, WHOLE, FORGETFUL)
     ]
     yield compared(
@@ -257,13 +262,16 @@ def compare_false_positives(case: Churn, results: Results[Churn, Outcome], unkno
     )
 
 
-def compare_deliveries(case: Churn, results: Results[Churn, Outcome], unknown: bool) -> Iterator[Row]:
-    """One cell: as many are lost as published only where leavers go on forwarding by what they knew."""
+def compare_deliveries(
+    case: MemberChangeCase, results: Results[MemberChangeCase, MemberChangeOutcome], unknown: bool
+) -> Iterator[Row]:
+    """One cell: as many are lost as published only where leaving nodes continue to forward by their old view."""
     number = published(case, "deliveries")
     if number is None:
         return
     means = [
-        results.sample(Churn(reading, case.nodes, case.percent), deliveries).mean for reading in (OWN, WHOLE, FORGETFUL)
+        results.sample(MemberChangeCase(reading, case.nodes, case.percent), deliveries).mean
+        for reading in (OWN, WHOLE, FORGETFUL)
     ]
     yield compared(
         f"deliveries, {case}",
@@ -278,18 +286,18 @@ def compare_deliveries(case: Churn, results: Results[Churn, Outcome], unknown: b
     )
 
 
-def false_positives(outcome: Outcome) -> float:
+def false_positives(outcome: MemberChangeOutcome) -> float:
     """The first column."""
     return outcome.false_positives
 
 
-def deliveries(outcome: Outcome) -> float:
+def deliveries(outcome: MemberChangeOutcome) -> float:
     """The second column."""
     return outcome.deliveries
 
 
-def oracle_rows(plan: Plan, results: Results[Churn, Outcome]) -> Iterator[Row]:
-    """What the oracle found; the repaired system must not have any of it."""
+def oracle_rows(plan: Plan, results: Results[MemberChangeCase, MemberChangeOutcome]) -> Iterator[Row]:
+    """The findings of the oracle; the repaired system must have none."""
     for readings, kind in (((OWN, WHOLE, FORGETFUL), "as published"), ((REPAIRED, REPAIRED_FAST), "repaired")):
         outcomes = [outcome for case in cases(plan) if case.reading in readings for outcome in results.of(case)]
         for label, found in (
@@ -300,7 +308,7 @@ def oracle_rows(plan: Plan, results: Results[Churn, Outcome]) -> Iterator[Row]:
             yield Row(f"oracle, all runs {kind}: {label}", "deliveries", Sample((float(found),)))
 
 
-def all_rows(case: Churn, results: Results[Churn, Outcome]) -> Iterator[Row]:
+def all_rows(case: MemberChangeCase, results: Results[MemberChangeCase, MemberChangeOutcome]) -> Iterator[Row]:
     """Everything about one case."""
     yield Row(f"false positives, {case}", "receptions", results.sample(case, false_positives))
     yield Row(f"nodes that got them, {case}", "nodes", results.sample(case, lambda outcome: outcome.receivers))
@@ -309,12 +317,12 @@ def all_rows(case: Churn, results: Results[Churn, Outcome]) -> Iterator[Row]:
     yield Row(f"length of the run, {case}", "ticks", results.sample(case, lambda outcome: outcome.ticks))
 
 
-def beliefs(plan: Plan, results: Results[Churn, Outcome]) -> Iterator[Note]:
-    """What the published numbers themselves tell, and what the repaired system does."""
+def beliefs(plan: Plan, results: Results[MemberChangeCase, MemberChangeOutcome]) -> Iterator[Note]:
+    """Conclusions from the published numbers themselves, and the behaviour of the repaired system."""
     yield Note(spread_of_relays())
     nodes, percent = max(plan.sizes), max(CHURN_PERCENTS)
     slow, fast = (
-        results.sample(Churn(reading, nodes, percent), lambda outcome: outcome.ticks).mean
+        results.sample(MemberChangeCase(reading, nodes, percent), lambda outcome: outcome.ticks).mean
         for reading in (REPAIRED, REPAIRED_FAST)
     )
     yield Note(
@@ -336,7 +344,7 @@ def spread_of_relays() -> str:
     parts = []
     for percent in CHURN_PERCENTS:
         for nodes in SIZES:
-            case = Churn(WHOLE, nodes, percent)
+            case = MemberChangeCase(WHOLE, nodes, percent)
             mean, deviation = published(case, "false-positives"), published(case, "false-positives-deviation")
             assert mean is not None and deviation is not None, "the table has all rows"
             share = mean.value / PUBLICATIONS / case.leavers
@@ -352,7 +360,7 @@ def spread_of_relays() -> str:
     )
 
 
-TABLE_II: Experiment[Churn, Outcome] = Experiment(
+TABLE_II: Experiment[MemberChangeCase, MemberChangeOutcome] = Experiment(
     name="vcube-ps/table-ii",
     document="SBAC-PAD paper, Table II",
     description="false positives and deliveries when members leave and join at the first of many publications",

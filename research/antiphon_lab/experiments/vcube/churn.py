@@ -1,22 +1,22 @@
-"""Members that come and go for hours: the simulation behind Figure 5.11 of the thesis.
+"""Members that join and leave for hours: the simulation behind Figure 5.11 of the thesis.
 
-One topic with a constant number of members. Somebody publishes every 500 ticks, a tick being a millisecond. A member
-stays for an exponential time and leaves; at that moment a node drawn from those that are no members joins.
+One topic with a constant number of members. A member publishes every 500 ticks, a tick being a millisecond. A member
+stays for an exponential time and leaves; at that moment a node drawn from the non-members joins.
 
-What section 5.6.6 leaves open, and how it is read here:
+Open points of section 5.6.6, and how they are read here:
 
-* **The rate.** It says "per minute" but all its pairs of median session and rate, such as 69 s and 1 %, are those of
-  ``ln 2 / median`` per *second*. So a session lasts ``median / ln 2`` on average.
-* **What holds changes back.** At twice the load that a root can send, a queue that nothing holds back would be an hour
-  long; the text says 10 s. So nodes cannot have changed faster than the system let them, and there are three rules for
-  what that means (``rule`` of a case). They differ only where a system is overloaded.
-* **How many nodes there are.** The next power of two above the number of members: the text wants a pool of candidates
-  and the same dimension throughout.
-* **Who publishes.** Somebody who has been told to subscribe, perhaps not effectively yet. Latency counts from the call;
-  how long publishers wait before they can start is measured too.
+* **The rate.** The text has "per minute" but all its pairs of median session and rate, such as 69 s and 1 %, are those
+  of ``ln 2 / median`` per *second*. So a session lasts ``median / ln 2`` on average.
+* **The limit of changes.** At twice the load that a root can send, an unlimited queue would be an hour long; the text
+  has 10 s. So nodes cannot have changed faster than the system let them, and there are three rules for this limit
+  (``rule`` of a case). They differ only where a system is overloaded.
+* **The number of nodes.** The next power of two above the number of members: the text requires a pool of candidates and
+  the same dimension throughout.
+* **The publisher.** A node that was told to subscribe, perhaps not effectively yet. Latency counts from the call; the
+  wait of publishers before they can start is measured too.
 
-A run is stationary from the start but for queues, so its first part is not measured. What a second of simulated time
-costs is known in advance (:func:`events_per_second`), and ``seconds`` of a case says how many there are.
+A run is stationary from the start except for queues, so its first part is not measured. The cost of a second of
+simulated time is known in advance (:func:`events_per_second`), and ``seconds`` of a case gives their number.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from antiphon.audit.oracle import judge
 from antiphon.kernel.message import Publication
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.engine.engine import Action, Application, Engine
+from antiphon.simulator.engine.engine import Action, Engine, SimulatedApplication
 from antiphon.simulator.network.delays import ConstantDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon.simulator.scenario.workload import WORD_BITS, draw_exponential
 from antiphon.trace.store import MemoryTrace
 from antiphon_lab.experiments.vcube.one_topic import (
@@ -53,7 +53,7 @@ PUBLICATION_GAP_TICKS = 500
 TICKS_PER_SECOND = 1000
 PUBLISHED_SECONDS = 120 * 60
 WARM_UP_SHARE = 4
-"""One part in so many of a run is not measured."""
+"""The share of a run that is not measured: one part in this many."""
 
 SUCCESSOR = "successors free"
 EFFECTIVE = "sessions from effect"
@@ -63,7 +63,7 @@ RULES = {
     EFFECTIVE: "successors may still be leaving, and begin when they have; sessions begin with their effect",
     CALL: "successors may still be leaving; sessions begin with the call, and ends wait until a beginning took effect",
 }
-"""In every one of them a node has at most one change on its way, and changes wait their turn at the node."""
+"""Under every rule a node has at most one change in progress, and changes wait their turn at the node."""
 
 SESSION_STREAM = 110
 CHOICE_STREAM = 111
@@ -78,8 +78,8 @@ def seconds_text(ticks: int) -> str:
 
 
 @dataclass(frozen=True)
-class Churn:
-    """One simulation. ``median_ticks`` is that of sessions, None where nobody comes or goes."""
+class ChurnRunCase:
+    """One simulation. ``median_ticks`` is that of sessions, None where no node joins or leaves."""
 
     system: str
     members: int
@@ -111,12 +111,12 @@ class Churn:
 
 @dataclass(frozen=True)
 class Endured:
-    """What came of a run, but for its first part.
+    """The results of a run, without its first part.
 
     ``latency`` is of receptions (VCube-PS repaired: of deliveries), from the application's call, and ``start_wait`` the
     part of it before publishers could start; ``queue_wait`` is the mean of all copies that went through an output
-    queue, ``root_wait`` that which a publication would meet at the root. ``false_positives`` is the share of receptions
-    at nodes that are no members, in percent. ``stuck`` counts what was begun and can never be finished.
+    queue, ``root_wait`` the wait that a publication would have at the root. ``false_positives`` is the share of
+    receptions at non-members, in percent. ``stuck`` counts operations that began and can never finish.
     """
 
     latency: float
@@ -129,10 +129,10 @@ class Endured:
     violations: int
 
 
-class Sessions(Application):
+class Sessions(SimulatedApplication):
     """Lets members leave when their sessions end, and others take their places; by the application's word, at once."""
 
-    def __init__(self, case: Churn, group: Group, end: int, seed: int) -> None:
+    def __init__(self, case: ChurnRunCase, group: Group, end: int, seed: int) -> None:
         self._mean_ticks = 0 if case.median_ticks is None else round(case.median_ticks / log(2))
         self._rule = case.rule
         self._end = end
@@ -143,11 +143,12 @@ class Sessions(Application):
         self._candidates = group.outsiders
         self._waiting: list[int] = []
         self.changes = 0
-        # Deliveries at nodes that had been told to leave and had not done so yet.
+        # Deliveries at nodes that had been told to leave and had not left yet.
         self.late = 0
 
     def subscribed(self, engine: Engine, node: int, topic: int) -> None:
-        # Members from the start have been there for long, but what is left of an exponential time is as long as all.
+        # Members from the start have been present for long, but the rest of an exponential time is as long as the
+        # whole.
         if self._rule != CALL or engine.calendar.now == 0:
             self._begin_session(engine, node)
 
@@ -185,7 +186,7 @@ class Sessions(Application):
 
 
 class WatchedSessions(Sessions):
-    """Counts what nodes deliver on their way out of SRPT. VCube-PS ends a membership with the call."""
+    """Counts the deliveries of nodes that are about to leave SRPT. VCube-PS ends a membership with the call."""
 
     def delivered(self, engine: Engine, node: int, publication: Publication) -> None:
         if node not in self._place:
@@ -204,7 +205,7 @@ class SessionEnd(Action):
 
 
 class Announcements(Action):
-    """One member, drawn anew each time, publishes; then the same again after a while, until the end."""
+    """One member, drawn each time, publishes; the action repeats after a while, until the end."""
 
     def __init__(self, sessions: Sessions, root: int, end: int, seed: int) -> None:
         self._sessions = sessions
@@ -239,8 +240,8 @@ COUNTERS = (
 )
 
 
-class Mark(Action):
-    """Remembers the counters of an engine, and what was delivered late, at one moment."""
+class CounterMark(Action):
+    """Remembers the counters of an engine, and the late deliveries, at one moment."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -250,25 +251,25 @@ class Mark(Action):
         self.counters = {name: int(getattr(engine, name)) for name in COUNTERS}
         self.counters["late"] = self._sessions.late
 
-    def since(self, earlier: Mark) -> dict[str, int]:
-        """What has been added."""
+    def since(self, earlier: CounterMark) -> dict[str, int]:
+        """The differences since an earlier mark."""
         return {name: count - earlier.counters[name] for name, count in self.counters.items()}
 
 
-def build_of(case: Churn, group: Group) -> Build:
+def build_of(case: ChurnRunCase, group: Group) -> Build:
     """The processes of a case."""
     if case.system == ONE_ROOT:
         return with_one_root(group)
     return as_repaired(group) if case.system == REPAIRED else as_published(group)
 
 
-def measure(case: Churn, seed: int) -> Endured:
+def measure(case: ChurnRunCase, seed: int) -> Endured:
     """Let members come and go for the time of the case, then let everything come to rest."""
     group = draw_group(case.nodes, case.members, seed)
     end = case.seconds * TICKS_PER_SECOND
     sessions = (WatchedSessions if case.system == ONE_ROOT else Sessions)(case, group, end, seed)
     trace = MemoryTrace("deliveries") if case.judged else None
-    network = Network(
+    network = NetworkModel(
         ConstantDelay(PROPAGATION_TICKS), TRANSMISSION_TICKS, PROCESSING_TICKS, charge_control=case.charged
     )
     processes: list[Process] = []
@@ -280,7 +281,11 @@ def measure(case: Churn, seed: int) -> Endured:
 
     recorder = None if trace is None else trace.recorder
     engine = Engine(case.nodes, network, build_and_keep, seed, recorder, application=sessions)
-    announcements, first, last = Announcements(sessions, group.root, end, seed), Mark(sessions), Mark(sessions)
+    announcements, first, last = (
+        Announcements(sessions, group.root, end, seed),
+        CounterMark(sessions),
+        CounterMark(sessions),
+    )
     engine.at(end // WARM_UP_SHARE, first)
     engine.at(0, announcements)
     engine.run()
@@ -302,16 +307,16 @@ def measure(case: Churn, seed: int) -> Endured:
 
 
 def median_ticks(percent: float) -> int:
-    """The median session if so many percent of the members leave per second."""
+    """The median session if this percentage of the members leaves per second."""
     return round(log(2) * TICKS_PER_SECOND * 100 / percent)
 
 
-def events_per_second(case: Churn) -> float:
-    """About how many events a second of simulated time has, if nothing is overloaded.
+def events_per_second(case: ChurnRunCase) -> float:
+    """The approximate number of events per second of simulated time, without overload.
 
-    A publication, a subscription or its end is received by about every node, and each of them acknowledges; SRPT does
-    not. VCube-PS repaired asks everybody twice when somebody subscribes, and tells without acknowledgement when
-    somebody leaves.
+    About every node receives a publication, a subscription or its end, and acknowledges it; SRPT has no
+    acknowledgements. VCube-PS repaired asks all nodes twice for each subscription, and announces a leave without
+    acknowledgement.
     """
     publications = TICKS_PER_SECOND / PUBLICATION_GAP_TICKS
     per_publication = 1 if case.system == ONE_ROOT else 2

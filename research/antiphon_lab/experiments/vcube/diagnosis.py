@@ -1,9 +1,9 @@
-"""VCube's diagnosis: how soon a failure is known to all, and what it costs to look.
+"""VCube's diagnosis: how soon all nodes know of a failure, and the cost of tests.
 
-The thesis (section 2.4) states bounds and measures nothing: everybody is tested at most once per round, a failure is
-known to all after ``log2 N`` rounds on average and ``log2 N`` squared at worst. Here one node crashes at a random
-moment. Rivals are news that are told at once, down the tree of who found out, and everybody testing everybody in every
-round, which knows soonest and costs most.
+The thesis (section 2.4) states bounds and measures nothing: every node is tested at most once per round, and a failure
+is known to all after ``log2 N`` rounds on average and ``log2 N`` squared at worst. Here one node crashes at a random
+moment. The rivals are news that are sent at once, down the tree of the detecting node, and all nodes testing all others
+in every round, which detects soonest and costs most.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from operator import attrgetter
 from antiphon.fabrics.cube.diagnosis import Diagnosis, DiagnosisOptions
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.engine.actions import Crash
+from antiphon.simulator.engine.actions import CrashAction
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import ConstantDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample
 from antiphon_lab.reproduction.figures import NODES, Axis, Figure, Series
 
 QUIET_ROUNDS = 6
-"""How long nothing happens, so that what tests cost is seen, before a node crashes."""
+"""The number of rounds without a fault, to measure the cost of tests."""
 
 MOMENT_STREAM = 31
 BY_TESTS = "news by tests"
@@ -34,7 +34,7 @@ SYSTEMS = (BY_TESTS, AT_ONCE, EVERYBODY)
 
 @dataclass(frozen=True)
 class Timings:
-    """How long a round is, how long an answer may take, and how long a message is under way."""
+    """The length of a round, the limit for an answer, and the time of a message."""
 
     round_ticks: int
     patience_ticks: int
@@ -73,7 +73,7 @@ class DiagnosisCase:
 
 
 @dataclass(frozen=True)
-class Found:
+class DiagnosisTimes:
     """Messages of a node per round while nothing happens; rounds until the first, half and all knew; false alarms."""
 
     messages: float
@@ -83,12 +83,12 @@ class Found:
     false_alarms: int
 
 
-def measure(case: DiagnosisCase, seed: int) -> Found:
+def measure(case: DiagnosisCase, seed: int) -> DiagnosisTimes:
     """One simulation with the timings of the experiment."""
     return simulate(case, OUR_TIMINGS, seed)
 
 
-def simulate(case: DiagnosisCase, timings: Timings, seed: int) -> Found:
+def simulate(case: DiagnosisCase, timings: Timings, seed: int) -> DiagnosisTimes:
     """Let a node crash, and see when the others know."""
     random = RandomStream(seed, MOMENT_STREAM)
     round_ticks = timings.round_ticks
@@ -99,18 +99,18 @@ def simulate(case: DiagnosisCase, timings: Timings, seed: int) -> Found:
     def build(environment: Environment) -> Process:
         return NotingDiagnosis(environment, options, case.system == EVERYBODY)
 
-    network = Network(ConstantDelay(timings.delay_ticks), transmission=0, processing=0)
+    network = NetworkModel(ConstantDelay(timings.delay_ticks), transmission=0, processing=0)
     engine = Engine(case.nodes, network, build, seed, can_fail=True)
     engine.run(QUIET_ROUNDS * round_ticks, 1 << 40)
     sent = int(engine.sent)
     false_alarms = sum(process.learned_at >= 0 for process in processes(engine))
-    engine.at(moment, Crash(victim))
+    engine.at(moment, CrashAction(victim))
     end = moment
     while any(process.learned_at < 0 for process in processes(engine)):
         end += round_ticks
         engine.run(end, 1 << 40)
     times = sorted((process.learned_at - moment) / round_ticks for process in processes(engine))
-    return Found(sent / case.nodes / QUIET_ROUNDS, times[0], times[len(times) // 2], times[-1], false_alarms)
+    return DiagnosisTimes(sent / case.nodes / QUIET_ROUNDS, times[0], times[len(times) // 2], times[-1], false_alarms)
 
 
 def processes(engine: Engine) -> list[NotingDiagnosis]:
@@ -123,7 +123,7 @@ def cases(plan: Plan) -> list[DiagnosisCase]:
     return [DiagnosisCase(system, nodes) for nodes in plan.sizes for system in SYSTEMS]
 
 
-def compare(plan: Plan, results: Results[DiagnosisCase, Found]) -> Iterator[Finding]:
+def compare(plan: Plan, results: Results[DiagnosisCase, DiagnosisTimes]) -> Iterator[Finding]:
     """Cost and delay, and the bounds of the text."""
     wrong = sum(found.false_alarms for case in cases(plan) for found in results.of(case))
     yield Row("nodes that thought somebody had failed too early, all runs", "nodes", Sample((float(wrong),)))
@@ -145,7 +145,7 @@ def compare(plan: Plan, results: Results[DiagnosisCase, Found]) -> Iterator[Find
     )
 
 
-def delay_figure(plan: Plan, results: Results[DiagnosisCase, Found]) -> Figure:
+def delay_figure(plan: Plan, results: Results[DiagnosisCase, DiagnosisTimes]) -> Figure:
     """How long it takes until all know."""
     series = [
         Series(
@@ -167,7 +167,7 @@ DETAILS = (
     f"{OUR_TIMINGS.delay_ticks} ms."
 )
 
-DIAGNOSIS: Experiment[DiagnosisCase, Found] = Experiment(
+DIAGNOSIS: Experiment[DiagnosisCase, DiagnosisTimes] = Experiment(
     name="vcube/diagnosis",
     document="section 2.4 of the thesis states bounds and measures nothing: our own",
     description="who has failed: how soon all know, and what looking costs",

@@ -1,8 +1,8 @@
 """A discussion: Figure 5.9 of the thesis, Figure 6 of the SBAC-PAD paper.
 
 All 256 nodes are members of one topic. At the start ``p`` of them, drawn at random, publish; each of the others answers
-once, a random time after it has got all of these. What is measured is how many publications an answer names (the size
-of its causal barrier) and how long publications wait for others between reception and delivery.
+once, a random time after it has received all of these. The experiment measures how many publications an answer names
+(the size of its causal barrier) and how long publications wait for others between reception and delivery.
 
 The documents do not say how the time before an answer is drawn. Here it is uniform from 0 to a longest wait, which is
 scanned. And they may have measured a fault: CHECKCB, as printed in the SBAC-PAD paper, empties the barrier that it is
@@ -20,8 +20,8 @@ import numpy as np
 
 from antiphon.kernel.message import Publication
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.engine.actions import Publish
-from antiphon.simulator.engine.engine import Application, Engine
+from antiphon.simulator.engine.actions import PublishAction
+from antiphon.simulator.engine.engine import Engine, SimulatedApplication
 from antiphon.simulator.scenario.subscriptions import draw_nodes
 from antiphon_lab.experiments.vcube.one_topic import (
     MODEL,
@@ -84,7 +84,7 @@ class Discussion:
 
 @dataclass(frozen=True)
 class Talk:
-    """What came of a discussion: barriers of all publications, delays of all receptions; shares in percent.
+    """The results of a discussion: barriers of all publications, delays of all receptions; shares in percent.
 
     ``size_classes``: shares of ``CLASS`` sizes each; ``delay_classes``: those of delays up to each of ``DELAYED``.
     """
@@ -103,8 +103,8 @@ class Talk:
     delay_classes: tuple[float, ...]
 
 
-class Answering(Application):
-    """Lets every node answer once, some time after it has got what all starters published."""
+class Answering(SimulatedApplication):
+    """Lets every node answer once, some time after it has received the publications of all starters."""
 
     def __init__(self, starters: list[int], longest_wait: int, seed: int) -> None:
         self._starters = frozenset(starters)
@@ -121,7 +121,7 @@ class Answering(Application):
             self._missing[node] = missing
             if missing == 0:
                 wait = RandomStream(self._seed, WAIT_STREAM, node).between(0, self._longest_wait)
-                engine.at(engine.calendar.now + wait, Publish(node))
+                engine.at(engine.calendar.now + wait, PublishAction(node))
 
 
 def barrier_size(publication: Publication) -> int:
@@ -141,7 +141,7 @@ def measure(case: Discussion, seed: int) -> Talk:
     build = as_repaired(group) if repaired else as_published(group, {"prunes_barriers": case.prunes})
     run = TopicRun(group, build, seed, charged=repaired, application=answering)
     for starter in starters:
-        run.engine.at(0, Publish(starter))
+        run.engine.at(0, PublishAction(starter))
     run.finish()
     sizes, delays = np.array(answering.sizes), delivery_delays(run.trace.table())
     return Talk(
@@ -161,7 +161,7 @@ def measure(case: Discussion, seed: int) -> Talk:
 
 
 def percent(chosen: np.ndarray) -> float:
-    """The share of what was chosen."""
+    """The share of chosen elements."""
     return float(100 * chosen.mean())
 
 
@@ -205,7 +205,7 @@ DELAYS = (AT_ONCE, SOON, LATE, LONGEST)
 
 
 class Talks:
-    """What was measured, put beside what was published about one number of starters."""
+    """The measurements beside the published numbers, for one number of starters."""
 
     def __init__(self, nodes: int, starters: int, results: Results[Discussion, Talk]) -> None:
         self.nodes = nodes
@@ -217,7 +217,7 @@ class Talks:
         return Discussion(PUBLISHED, self.nodes, self.starters, longest_wait, prunes)
 
     def published(self, quantity: Quantity) -> Number | None:
-        """The number of the text; not everything is said about ten starters."""
+        """The number of the text; it is incomplete for ten starters."""
         return document("thesis").numbers.get(f"fig-5.9/{quantity.key}-{self.starters}")
 
     def agrees(self, case: Discussion, quantity: Quantity) -> bool:
@@ -349,7 +349,7 @@ def scan(plan: Plan, results: Results[Discussion, Talk]) -> Iterator[Row]:
 
 
 def beliefs(nodes: int, results: Results[Discussion, Talk]) -> Iterator[Note]:
-    """What was tried, and what we make of it."""
+    """Variants that were tried, and our conclusions."""
     yield Note(
         "The documents do not say how long nodes wait before they answer. Tried: uniform up to 0, 10, 20, 50, 100, "
         "120, 160, 200, 300, 500 and 1000 ticks, exponential with means from 10 to 300, normal around 100, 500 and "

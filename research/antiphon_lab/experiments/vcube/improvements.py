@@ -1,10 +1,10 @@
 """Four improvements of VCube-PS and one repair, each simulated beside the published protocol.
 
-A **trial** is one simulation: what happens, in which system. Trials that differ in the system alone meet the same
-members, publications and changes at the same times, so that their comparison is one of pairs. Everybody is charged for
-acknowledgements, the published protocol too: what is saved there must not be hidden.
+A **trial** is one simulation: a sequence of events in a system. Trials that differ in the system alone have the same
+members, publications and changes at the same times, so that they are compared in pairs. All systems are charged for
+acknowledgements, the published protocol too, so that savings show.
 
-What a trial measures is in its docstring; ``violations`` is what the oracle, which knows no protocol, has found.
+The docstring of a trial lists its measurements; ``violations`` are the findings of the oracle, which knows no protocol.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from antiphon.fabrics.cube.messages import COUNTER_BITS
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.kernel.process import Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.engine.actions import Publish, Subscribe, Unsubscribe
+from antiphon.simulator.engine.actions import PublishAction, SubscribeAction, UnsubscribeAction
 from antiphon.simulator.engine.engine import Action
 from antiphon.simulator.scenario.subscriptions import draw_nodes
 from antiphon_lab.experiments.vcube.one_topic import TOPIC, Group, TopicRun, as_published, as_repaired, draw_group
-from antiphon_lab.protocols.cube.vcube_ps_published import PublishedTopic, PublishedVCubePs
+from antiphon_lab.protocols.cube.vcube_ps_published import PublishedVCubePs, PublishedVCubeTopic
 
 PUBLISHED = "published"
 
@@ -79,7 +79,7 @@ class Trial:
         return f"{self.about()}, {self.system.name}"
 
     def about(self) -> str:
-        """What is simulated, whatever the system."""
+        """The description of the simulation, without the system."""
         raise NotImplementedError
 
     def measure(self, seed: int) -> Measured:
@@ -111,9 +111,9 @@ class Spreading(Trial):
         if self.everybody:
             random = RandomStream(seed, START_STREAM)
             for node in range(self.nodes):
-                run.engine.at(random.between(0, START_WINDOW_TICKS), Publish(node))
+                run.engine.at(random.between(0, START_WINDOW_TICKS), PublishAction(node))
         else:
-            run.engine.at(0, Publish(group.publisher))
+            run.engine.at(0, PublishAction(group.publisher))
         violations = finished(run)
         return {"mean": run.latency(), "longest": int(run.engine.latency_maximum), "violations": violations}
 
@@ -135,7 +135,7 @@ class Burst(Trial):
         run = self.system.run(draw_group(self.nodes, self.nodes, seed), seed)
         for source in draw_nodes(self.sources, self.nodes, RandomStream(seed, SOURCE_STREAM)):
             for _ in range(BURST):
-                run.engine.at(0, Publish(source))
+                run.engine.at(0, PublishAction(source))
         violations = finished(run)
         return {
             "ticks": int(run.engine.latency_maximum),
@@ -162,10 +162,10 @@ class Joining(Trial):
         outsiders = group.outsiders
         newcomer = outsiders[RandomStream(seed, CHANGE_STREAM).below(len(outsiders))]
         run = self.system.run(group, seed)
-        run.engine.at(0, Subscribe(newcomer))
+        run.engine.at(0, SubscribeAction(newcomer))
         run.finish()
         joining, ticks = int(run.engine.sent), int(run.engine.end_time)
-        run.engine.at(ticks + 1, Unsubscribe(newcomer))
+        run.engine.at(ticks + 1, UnsubscribeAction(newcomer))
         violations = finished(run)
         return {
             "joining": joining,
@@ -176,14 +176,14 @@ class Joining(Trial):
 
 
 @dataclass(frozen=True)
-class Churn(Trial):
+class ChurnTrial(Trial):
     """Half of the nodes are members. Members leave and others join, all the time; stable members publish meanwhile.
 
     A quarter of the first members, at least one, stays; each change is followed by two of their publications. Measured
-    are ``false positives`` (copies that reached a node that was no member), publications ``lost`` to members who were
-    there from their start to the end, and delivered ``early``, before a subscription was complete; what is ``stuck``
-    at the end, when nothing is on its way any more; what else the oracle found (``disordered``); and ``remembered``:
-    how many nodes that are no members the nodes still have entries about, each in its view of the topic.
+    are ``false positives`` (copies that reached a non-member), publications ``lost`` to members that were present from
+    their start to the end, and delivered ``early``, before a subscription was complete; ``stuck`` operations at the
+    end, when no message is in transit any more; other findings of the oracle (``disordered``); and ``remembered``: the
+    number of non-members about which nodes still have entries, each in its view of the topic.
     """
 
     def about(self) -> str:
@@ -208,7 +208,7 @@ class Churn(Trial):
 
 
 def schedule_churn(run: TopicRun, seed: int) -> set[int]:
-    """Let members come and go, and others publish; the answer is who is a member at the end."""
+    """Let members join and leave, and others publish; returns the members at the end."""
     random = RandomStream(seed, CHANGE_STREAM)
     group = run.group
     stable = group.members[: max(1, len(group.members) // 4)]
@@ -218,22 +218,22 @@ def schedule_churn(run: TopicRun, seed: int) -> set[int]:
     for _ in range(group.nodes):
         now += int(random.between(0, 2 * CHANGE_GAP_TICKS))
         node = restless[random.below(len(restless))]
-        change: Action = Unsubscribe(node) if node in members else Subscribe(node)
+        change: Action = UnsubscribeAction(node) if node in members else SubscribeAction(node)
         members ^= {node}
         run.engine.at(now, change)
         for _ in range(2):
             now += int(random.between(0, CHANGE_GAP_TICKS // 3))
-            run.engine.at(now, Publish(stable[random.below(len(stable))]))
+            run.engine.at(now, PublishAction(stable[random.below(len(stable))]))
     return members
 
 
 def remembered_by(process: Process, nodes: Iterable[int]) -> int:
-    """About how many of these nodes a node's view of the topic says anything, that they have left included."""
+    """The number of these nodes about which a node's view of the topic has an entry, including that they have left."""
     assert isinstance(process, VCubePs | PublishedVCubePs), "churn is simulated in VCube-PS only"
     topic = process.topic(TOPIC)
     if topic is None:
         return 0
-    if isinstance(topic, PublishedTopic):
+    if isinstance(topic, PublishedVCubeTopic):
         left = {entry >> (COUNTER_BITS + 1) for entry in topic.view.tombstones()}
     else:
         left = set(topic.departed)

@@ -4,8 +4,8 @@
 uniformly or by Zipf's law with exponent 0.825, until there are 2^7 to 2^14 messages in all. VCube-PS has the trees of
 its publishers whatever the topic; SRPT has a root per topic, and by Zipf's law some roots have much to do.
 
-The text has two numbers, the increases of latency by Zipf's law. Neither follows from the model as described. What was
-tried, and what we believe, is in the notes.
+The text has two numbers, the increases of latency by Zipf's law. Neither follows from the model as described. The
+notes list the variants that were tried, and our conclusions.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.process import Environment
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.actions import PublishAction
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import ConstantDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon.simulator.scenario.subscriptions import draw_nodes
 from antiphon.simulator.scenario.workload import WORD_BITS, draw_exponential
 from antiphon.trace.store import MemoryTrace
@@ -42,7 +42,7 @@ from antiphon_lab.experiments.vcube.one_topic import (
     Build,
 )
 from antiphon_lab.protocols.cube.srpt import SingleRootPerTopic, SrptOptions
-from antiphon_lab.protocols.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
+from antiphon_lab.protocols.cube.vcube_ps_published import PublishedVCubeOptions, PublishedVCubePs
 from antiphon_lab.reproduction.documents import document
 from antiphon_lab.reproduction.experiment import (
     Experiment,
@@ -80,8 +80,8 @@ MESSAGE_STREAM = 109
 
 
 @dataclass(frozen=True)
-class Topics:
-    """One simulation. ``roots`` says where those of SRPT are; ``charged`` whether acknowledgements cost anything."""
+class TopicsCase:
+    """One simulation. ``roots`` places the roots of SRPT; ``charged``: whether acknowledgements cost anything."""
 
     system: str
     nodes: int
@@ -102,7 +102,7 @@ class Topics:
 
 
 @dataclass(frozen=True)
-class Latency:
+class TopicLatency:
     """Mean latencies in ticks: from the application's call, and from when the publisher could start."""
 
     from_call: float
@@ -118,7 +118,7 @@ def borders(law: str, topics: int) -> list[int]:
     return [round((1 << WORD_BITS) * reached / total) for reached in accumulate(weights)]
 
 
-def schedule(case: Topics, seed: int) -> Iterator[tuple[int, int, int]]:
+def schedule(case: TopicsCase, seed: int) -> Iterator[tuple[int, int, int]]:
     """Time, node and topic of all publications: shared out evenly, exponential gaps, the same times for both laws."""
     borders_of_topics = borders(case.law, case.topics)
     random = RandomStream(seed, PUBLISHER_STREAM)
@@ -131,7 +131,7 @@ def schedule(case: Topics, seed: int) -> Iterator[tuple[int, int, int]]:
             yield elapsed >> WORD_BITS, publisher, bisect_right(borders_of_topics, random.word())
 
 
-def roots_of(case: Topics, seed: int) -> list[int]:
+def roots_of(case: TopicsCase, seed: int) -> list[int]:
     """The roots of all topics."""
     random = RandomStream(seed, ROOT_STREAM)
     if case.roots == DRAWN:
@@ -146,11 +146,11 @@ def roots_of(case: Topics, seed: int) -> list[int]:
     return chosen
 
 
-def build_of(case: Topics, seed: int) -> Build:
+def build_of(case: TopicsCase, seed: int) -> Build:
     """The processes of a case, all of them members of everything."""
     cube = full_or_partial(case.nodes)
     view = View(cube.dimension, range(case.nodes))
-    published, repaired = PublishedOptions.minimal(), Options()
+    published, repaired = PublishedVCubeOptions.minimal(), Options()
     single = SrptOptions(cube, case.nodes, roots_of(case, seed))
 
     def build(environment: Environment) -> PublishedVCubePs | VCubePs | SingleRootPerTopic:
@@ -168,11 +168,11 @@ def build_of(case: Topics, seed: int) -> Build:
     return build
 
 
-def measure(case: Topics, seed: int) -> Latency:
+def measure(case: TopicsCase, seed: int) -> TopicLatency:
     """Run one case; of VCube-PS as published receptions are measured, of ours deliveries."""
     judged = case.system != ONE_ROOT and case.messages <= JUDGED_SHARE * case.nodes
     trace = MemoryTrace("deliveries") if judged else None
-    network = Network(
+    network = NetworkModel(
         ConstantDelay(PROPAGATION_TICKS), TRANSMISSION_TICKS, PROCESSING_TICKS, charge_control=case.charged
     )
     collecting = gc.isenabled()
@@ -181,7 +181,7 @@ def measure(case: Topics, seed: int) -> Latency:
     try:
         engine = Engine(case.nodes, network, build_of(case, seed), seed, None if trace is None else trace.recorder)
         for at, node, topic in schedule(case, seed):
-            engine.at(at, Publish(node, b"", topic))
+            engine.at(at, PublishAction(node, b"", topic))
         engine.run()
     finally:
         if collecting:
@@ -190,7 +190,7 @@ def measure(case: Topics, seed: int) -> Latency:
     if case.system != PUBLISHED:
         latency = int(engine.latency_sum) / int(engine.deliveries - engine.own_deliveries)
     violations = 0 if trace is None else sum(judge(trace.table(), case.nodes).counts.values())
-    return Latency(latency, latency - int(engine.start_ticks) / int(engine.own_deliveries), violations)
+    return TopicLatency(latency, latency - int(engine.start_ticks) / int(engine.own_deliveries), violations)
 
 
 def message_counts(nodes: int) -> list[int]:
@@ -204,53 +204,53 @@ def counts_of(plan: Plan) -> list[int]:
     return counts if plan.full else counts[1::3]
 
 
-def cases(plan: Plan) -> list[Topics]:
-    """The four curves, where the roots of the hottest topics could be, and what the documents do not show."""
+def cases(plan: Plan) -> list[TopicsCase]:
+    """The four curves, possible places of the hottest topics' roots, and cases that the documents do not show."""
     nodes = plan.sizes[0]
     found = [
-        Topics(system, nodes, messages, law)
+        TopicsCase(system, nodes, messages, law)
         for messages in counts_of(plan)
         for system in (PUBLISHED, ONE_ROOT)
         for law in (UNIFORM, ZIPF)
     ]
     most = counts_of(plan)[-1]
-    found += [Topics(ONE_ROOT, nodes, most, ZIPF, roots) for roots in (APART, SHARED)]
+    found += [TopicsCase(ONE_ROOT, nodes, most, ZIPF, roots) for roots in (APART, SHARED)]
     return found + variants(nodes)
 
 
-def variants(nodes: int) -> list[Topics]:
-    """Acknowledgements that cost what they cost, for the published protocol and for ours."""
+def variants(nodes: int) -> list[TopicsCase]:
+    """Acknowledgements at their full cost, for the published protocol and for ours."""
     messages = int(VARIANT_SHARE * nodes)
-    return [Topics(REPAIRED, nodes, messages, law) for law in (UNIFORM, ZIPF)] + [
-        Topics(system, nodes, messages, law, charged=True)
+    return [TopicsCase(REPAIRED, nodes, messages, law) for law in (UNIFORM, ZIPF)] + [
+        TopicsCase(system, nodes, messages, law, charged=True)
         for system in (PUBLISHED, REPAIRED)
         for law in (UNIFORM, ZIPF)
     ]
 
 
-from_call: Callable[[Latency], float] = operator.attrgetter("from_call")
-from_start: Callable[[Latency], float] = operator.attrgetter("from_start")
+from_call: Callable[[TopicLatency], float] = operator.attrgetter("from_call")
+from_start: Callable[[TopicLatency], float] = operator.attrgetter("from_start")
 
 
-class Curves:
-    """What was measured, asked for by system, law and number of messages."""
+class TopicCurves:
+    """The measurements, by system, law and number of messages."""
 
-    def __init__(self, plan: Plan, results: Results[Topics, Latency]) -> None:
+    def __init__(self, plan: Plan, results: Results[TopicsCase, TopicLatency]) -> None:
         self.plan = plan
         self.nodes = plan.sizes[0]
         self.counts = counts_of(plan)
         self._results = results
 
-    def of(self, case: Topics, quantity: Callable[[Latency], float] = from_call) -> Sample:
+    def of(self, case: TopicsCase, quantity: Callable[[TopicLatency], float] = from_call) -> Sample:
         """One point."""
         return self._results.sample(case, quantity)
 
     def increase(
-        self, system: str, messages: int, quantity: Callable[[Latency], float] = from_call, roots: str = DRAWN
+        self, system: str, messages: int, quantity: Callable[[TopicLatency], float] = from_call, roots: str = DRAWN
     ) -> Sample:
         """By how much Zipf's law is slower, in percent."""
-        zipf = self.of(Topics(system, self.nodes, messages, ZIPF, roots), quantity)
-        return zipf.increase_over(self.of(Topics(system, self.nodes, messages, UNIFORM), quantity))
+        zipf = self.of(TopicsCase(system, self.nodes, messages, ZIPF, roots), quantity)
+        return zipf.increase_over(self.of(TopicsCase(system, self.nodes, messages, UNIFORM), quantity))
 
     def mean_increase(self, system: str) -> Sample:
         """The same, averaged over the points of the curve."""
@@ -258,16 +258,16 @@ class Curves:
         return Sample(tuple(sum(values) / len(values) for values in zip(*found, strict=True)))
 
     def extra_hop(self) -> Sample:
-        """What the hop to the root costs, where there are fewest messages."""
+        """The cost of the hop to the root, where there are fewest messages."""
         single, many = (
-            self.of(Topics(system, self.nodes, self.counts[0], UNIFORM)) for system in (ONE_ROOT, PUBLISHED)
+            self.of(TopicsCase(system, self.nodes, self.counts[0], UNIFORM)) for system in (ONE_ROOT, PUBLISHED)
         )
         return single.with_other(operator.sub, many)
 
 
-def compare(plan: Plan, results: Results[Topics, Latency]) -> Iterator[Finding]:
+def compare(plan: Plan, results: Results[TopicsCase, TopicLatency]) -> Iterator[Finding]:
     """The numbers of the text, then the figure and the variants."""
-    curves = Curves(plan, results)
+    curves = TopicCurves(plan, results)
     if curves.nodes == NODES:
         yield from compare_text(curves)
     else:
@@ -279,18 +279,18 @@ def compare(plan: Plan, results: Results[Topics, Latency]) -> Iterator[Finding]:
     for case in cases(plan):
         yield Row(f"latency, {case}", "ticks", curves.of(case))
     for law in (UNIFORM, ZIPF):
-        case = Topics(PUBLISHED, curves.nodes, curves.counts[-1], law)
+        case = TopicsCase(PUBLISHED, curves.nodes, curves.counts[-1], law)
         yield Row(f"latency from the start, {case}", "ticks", curves.of(case, from_start))
     yield from beliefs(curves)
 
 
-def figures(curves: Curves) -> Iterator[Figure]:
-    """The four curves, and what Zipf's law costs, of which the text speaks."""
+def figures(curves: TopicCurves) -> Iterator[Figure]:
+    """The four curves, and the cost of Zipf's law, which the text mentions."""
     series = [
         Series(
             f"{system}, {law}",
             system,
-            tuple(curves.of(Topics(system, curves.nodes, count, law)).point(count) for count in curves.counts),
+            tuple(curves.of(TopicsCase(system, curves.nodes, count, law)).point(count) for count in curves.counts),
             variant=variant,
         )
         for system in (PUBLISHED, ONE_ROOT)
@@ -322,7 +322,7 @@ def figures(curves: Curves) -> Iterator[Figure]:
     yield Figure("increase", "What Zipf's law costs", messages, Axis("more latency", "%"), tuple(increases))
 
 
-def compare_text(curves: Curves) -> Iterator[Row | Note]:
+def compare_text(curves: TopicCurves) -> Iterator[Row | Note]:
     """The published increases at the most messages, and the reading that comes nearest to one of them."""
     thesis, most = document("thesis").numbers, curves.counts[-1]
     label = f"SRPT above VCube-PS, {curves.counts[0]} messages"
@@ -336,7 +336,7 @@ def compare_text(curves: Curves) -> Iterator[Row | Note]:
     yield compared(label, curves.mean_increase(PUBLISHED), number)
 
 
-def luck_of_roots(curves: Curves) -> Explanation:
+def luck_of_roots(curves: TopicCurves) -> Explanation:
     """Why the increase of SRPT depends on which topics share a root more than on anything else."""
     most = curves.counts[-1]
     apart, shared = (curves.increase(ONE_ROOT, most, roots=roots).mean for roots in (APART, SHARED))
@@ -353,10 +353,10 @@ def luck_of_roots(curves: Curves) -> Explanation:
 
 
 def hottest_root(nodes: int) -> tuple[float, float]:
-    """The share of messages that the hottest topic has, and of its time that its root spends sending.
+    """The share of messages on the hottest topic, and the share of time that its root spends sending.
 
-    Everybody publishes at the given rate; a root sends a copy to each of its children, and of other topics a node
-    sends as many copies as it gets.
+    All nodes publish at the given rate; a root sends a copy to each of its children, and for other topics a node sends
+    as many copies as it receives.
     """
     share = borders(ZIPF, max(1, nodes // NODES_PER_TOPIC))[0] / (1 << WORD_BITS)
     rate = nodes / MEAN_GAP_TICKS
@@ -364,7 +364,7 @@ def hottest_root(nodes: int) -> tuple[float, float]:
     return share, rate * TRANSMISSION_TICKS * (share * height + (1 - share) * (nodes - 1) / nodes)
 
 
-def waiting_at_publishers(curves: Curves) -> Explanation:
+def waiting_at_publishers(curves: TopicCurves) -> Explanation:
     """Why the topic matters to VCube-PS at all."""
     most = curves.counts[-1]
     started, called = (curves.increase(PUBLISHED, most, quantity).mean for quantity in (from_start, from_call))
@@ -380,8 +380,8 @@ def waiting_at_publishers(curves: Curves) -> Explanation:
     )
 
 
-def beliefs(curves: Curves) -> Iterator[Note]:
-    """What was tried, and what acknowledgements cost."""
+def beliefs(curves: TopicCurves) -> Iterator[Note]:
+    """Variants that were tried, and the cost of acknowledgements."""
     if not curves.plan.full:
         yield Note("Every other number of messages was simulated, so means are over these; a full run has all of them.")
     yield Note(
@@ -399,7 +399,7 @@ def beliefs(curves: Curves) -> Iterator[Note]:
     )
 
 
-FIG_5_10: Experiment[Topics, Latency] = Experiment(
+FIG_5_10: Experiment[TopicsCase, TopicLatency] = Experiment(
     name="vcube-ps/fig-5.10",
     document="thesis, Figure 5.10 and section 5.6.5 (SBAC-PAD paper, Figure 7)",
     description="many topics: VCube-PS against a root per topic, topics drawn uniformly or by Zipf's law",

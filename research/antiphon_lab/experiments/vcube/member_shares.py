@@ -2,7 +2,7 @@
 
 One member publishes one message in a system of 4096 nodes, of which 10 % to 100 % are members. Figure (a) shows that
 the latency of VCube-PS follows the number of members, while that of SRPT hardly changes; (b) shows why: the tree of a
-single root has paths of the same length whoever is a member, and nodes that are none, the relays, have to be in it.
+single root has paths of the same length for any members, and non-members, the relays, have to be in it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from antiphon_lab.reproduction.figures import Axis, Figure, Mark, published_poin
 PERCENTS = tuple(range(10, 101, 10))
 MEMBERS = Axis("nodes that are members", "%")
 TREE_PERCENT = 30
-"""The share of members for which the text says how large the tree is."""
+"""The share of members for which the text gives the size of the tree."""
 
 
 def compare_latency(plan: Plan, results: Results[OnePublication, Reach]) -> Iterator[Finding]:
@@ -64,12 +64,12 @@ def compare_latency(plan: Plan, results: Results[OnePublication, Reach]) -> Iter
 
 
 def increase(reaches: Reaches, system: str, nodes: int) -> Sample:
-    """What ten times the members cost, in percent."""
+    """The cost of ten times the members, in percent."""
     return reaches.of(latency, system, nodes, 100).increase_over(reaches.of(latency, system, nodes, 10))
 
 
 def compare_relays(plan: Plan, results: Results[OnePublication, Reach]) -> Iterator[Finding]:
-    """Figure 5.7(b): who helps in the single tree, and how long its paths are."""
+    """Figure 5.7(b): the relays in the single tree, and the length of its paths."""
     reaches = Reaches(PERCENTS, plan, results)
     numbers = document("thesis").numbers
     relays, hops = operator.attrgetter("relays"), operator.attrgetter("hops")

@@ -1,11 +1,11 @@
 """One publication: Figure 5.6 of the thesis, Figures 3 and 4 of the SBAC-PAD paper.
 
 One member publishes one message to a topic of which a share of the nodes are members. VCube-PS reaches the members
-over a tree that holds nobody else. SRPT sends the message to the topic's root first, and down a tree in which other
+over a tree of members alone. SRPT sends the message to the topic's root first, and down a tree in which other
 nodes, the *relays*, have to help. Figure (a) shows the mean latency, (b) the number of copies.
 
 With one publication nothing waits for others, and acknowledgements go up only after everything has gone down, so
-charging them changes nothing. What the repaired VCube-PS gains here it gains by serving the largest subtree first.
+charging them changes nothing. The gain of the repaired VCube-PS here comes from serving the largest subtree first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.actions import PublishAction
 from antiphon_lab.experiments.vcube.one_topic import (
     MODEL,
     ONE_ROOT,
@@ -68,7 +68,7 @@ class OnePublication:
 
 @dataclass(frozen=True)
 class Reach:
-    """What one publication took: copies of it sent, nodes that got it without being members, hops to a member."""
+    """The cost of one publication: its copies, receiving non-members, hops to a member."""
 
     latency: float
     copies: int
@@ -81,7 +81,7 @@ def measure(case: OnePublication, seed: int) -> Reach:
     """Let one member publish once; repaired, acknowledgements are charged."""
     group = draw_group(case.nodes, member_count(case), seed)
     run = TopicRun(group, SYSTEMS[case.system](group), seed, charged=case.system == REPAIRED)
-    run.engine.at(0, Publish(group.publisher))
+    run.engine.at(0, PublishAction(group.publisher))
     run.finish()
     trace = run.trace.table()
     receptions = publication_rows(trace, "receive")
@@ -97,7 +97,7 @@ def measure(case: OnePublication, seed: int) -> Reach:
 
 
 def member_count(case: OnePublication) -> int:
-    """How many members a share is, rounded down as in the text; somebody listens to the publisher."""
+    """The number of members of a share, rounded down as in the text, but with at least one beside the publisher."""
     return max(2, case.nodes * case.member_percent // 100)
 
 
@@ -109,7 +109,7 @@ def cases(percents: tuple[int, ...], plan: Plan) -> list[OnePublication]:
 
 
 class Reaches:
-    """What was measured, asked for by system, size and share of members."""
+    """The measurements, by system, size and share of members."""
 
     def __init__(self, percents: tuple[int, ...], plan: Plan, results: Results[OnePublication, Reach]) -> None:
         self.percents = percents
@@ -125,7 +125,7 @@ class Reaches:
         return self.of(quantity, ONE_ROOT, nodes, percent).over(self.of(quantity, PUBLISHED, nodes, percent))
 
     def saving(self, quantity: Callable[[Reach], float], nodes: int) -> Sample:
-        """What VCube-PS saves of what a single root takes, in percent."""
+        """The savings of VCube-PS against a single root, in percent."""
         return Sample(tuple(100 * (1 - 1 / value) for value in self.ratio(quantity, nodes).values))
 
     def figure(self, name: str, unit: str, quantity: Callable[[Reach], float]) -> Iterator[Row | Note]:
@@ -165,7 +165,7 @@ class Reaches:
             yield Note(f"Published for sizes that were not simulated, and so not compared: {', '.join(absent)} nodes.")
 
     def judged(self) -> Iterator[Row | Note]:
-        """What the oracle found, in all runs of all systems."""
+        """The findings of the oracle, in all runs of all systems."""
         found = [reach.violations for case in cases(self.percents, self.plan) for reach in self._results.of(case)]
         yield Row("violations found by the oracle in all runs", "violations", Sample((float(sum(found)),)))
 
@@ -227,7 +227,7 @@ def latency_figure(reaches: Reaches) -> Figure:
 
 
 def extra_hop(reaches: Reaches, nodes: int) -> Sample:
-    """By how much the single root is slower where everybody is a member, in ticks."""
+    """How much slower the single root is where all nodes are members, in ticks."""
     return reaches.of(latency, ONE_ROOT, nodes, 100).with_other(
         operator.sub, reaches.of(latency, PUBLISHED, nodes, 100)
     )

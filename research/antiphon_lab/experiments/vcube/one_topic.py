@@ -1,6 +1,6 @@
 """One topic and its members, over each of the systems that chapter 5 of the thesis compares.
 
-A **group** is drawn at random: who is a member of the topic, which member publishes, and which node is the root where
+A **group** is drawn at random: the members of the topic, the member that publishes, and the node that is the root where
 there is a single one. All systems get the same group for the same seed. Members know each other from the start, so
 nothing is sent before the first publication.
 
@@ -20,13 +20,13 @@ from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.engine.engine import Application, Engine
+from antiphon.simulator.engine.engine import Engine, SimulatedApplication
 from antiphon.simulator.network.delays import ConstantDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon.simulator.scenario.subscriptions import draw_nodes
 from antiphon.trace.store import MemoryTrace
 from antiphon_lab.protocols.cube.srpt import SingleRootPerTopic, SrptOptions
-from antiphon_lab.protocols.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
+from antiphon_lab.protocols.cube.vcube_ps_published import PublishedVCubeOptions, PublishedVCubePs
 
 TRANSMISSION_TICKS = 1
 PROPAGATION_TICKS = 100
@@ -53,7 +53,7 @@ Build = Callable[[Environment], Process]
 
 @dataclass(frozen=True)
 class Group:
-    """Who takes part. ``members`` are in ascending order, and ``publisher`` is one of them."""
+    """The participants. ``members`` are in ascending order, and ``publisher`` is one of them."""
 
     nodes: int
     members: tuple[int, ...]
@@ -67,7 +67,7 @@ class Group:
         return [node for node in range(self.nodes) if node not in present]
 
     def view(self) -> View:
-        """What every member knows at the start."""
+        """The view of every member at the start."""
         return View(full_or_partial(self.nodes).dimension, self.members)
 
 
@@ -80,10 +80,10 @@ def draw_group(nodes: int, member_count: int, seed: int) -> Group:
 
 
 def as_published(group: Group, switches: Mapping[str, bool] | None = None) -> Build:
-    """VCube-PS as published; ``switches`` are those of :class:`PublishedOptions` that are not as in ``minimal``."""
+    """VCube-PS as published; ``switches`` are those :class:`PublishedVCubeOptions` that differ from ``minimal``."""
     cube = full_or_partial(group.nodes)
     view = group.view()
-    options = PublishedOptions(**(switches or {}))
+    options = PublishedVCubeOptions(**(switches or {}))
 
     def build(environment: Environment) -> Process:
         process = PublishedVCubePs(environment, cube, options)
@@ -112,7 +112,7 @@ def as_repaired(group: Group, options: Options | None = None) -> Build:
 
 
 def with_one_root(group: Group) -> Build:
-    """A single root per topic (SRPT); who is no member but on the way to one knows that too."""
+    """A single root per topic (SRPT); a non-member on the path to a member knows that too."""
     view = group.view()
     options = SrptOptions(full_or_partial(group.nodes), group.nodes, [group.root])
 
@@ -137,11 +137,11 @@ class TopicRun:
         seed: int,
         charged: bool,
         level: str = "everything",
-        application: Application | None = None,
+        application: SimulatedApplication | None = None,
     ) -> None:
         self.group = group
         self.trace = MemoryTrace(level)
-        network = Network(
+        network = NetworkModel(
             ConstantDelay(PROPAGATION_TICKS), TRANSMISSION_TICKS, PROCESSING_TICKS, charge_control=charged
         )
         self.engine = Engine(group.nodes, network, build, seed, self.trace.recorder, application=application)
@@ -168,5 +168,5 @@ class TopicRun:
         return int(self.engine.start_ticks) / int(self.engine.own_deliveries)
 
     def judgement(self) -> Findings:
-        """What the oracle, which knows no protocol, makes of the run."""
+        """The verdict of the oracle, which knows no protocol, on the run."""
         return judge(self.trace.table(), self.group.nodes)

@@ -1,8 +1,8 @@
 """One tree against many: Figure 2.9 of the thesis, repeated as its Figure 4.8 and as Figure 1 of the ICPP paper.
 
 All nodes broadcast. With one tree for all, the root has ``N log2 N`` copies to send within the window of publication;
-above 128 nodes that is more than one per tick, and its queue grows. With one tree per source nobody is special.
-The figure's axis has no readable values; what can be compared is the size at which the root begins to queue.
+above 128 nodes that is more than one per tick, and its queue grows. With one tree per source no node is special.
+The figure's axis has no readable values; only the size at which the root begins to queue can be compared.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from antiphon_lab.experiments.vcube.broadcasts import (
     MODEL,
     ONE_TREE,
     WINDOW_TICKS,
-    Broadcasts,
+    BroadcastCase,
     hop_ticks,
     latency_of,
 )
@@ -36,12 +36,12 @@ PROPAGATION_TICKS = 100
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
 
 
-def case_of(trees: str, nodes: int, largest_first: bool = False) -> Broadcasts:
+def case_of(trees: str, nodes: int, largest_first: bool = False) -> BroadcastCase:
     """All nodes publish once."""
-    return Broadcasts(trees, nodes, 100, PROPAGATION_TICKS, largest_first=largest_first)
+    return BroadcastCase(trees, nodes, 100, PROPAGATION_TICKS, largest_first=largest_first)
 
 
-def cases(plan: Plan) -> list[Broadcasts]:
+def cases(plan: Plan) -> list[BroadcastCase]:
     """Both kinds of tree, as published and with the largest subtree served first."""
     return [
         case_of(trees, nodes, largest_first)
@@ -51,8 +51,8 @@ def cases(plan: Plan) -> list[Broadcasts]:
     ]
 
 
-def largest_without_queue(plan: Plan, results: Results[Broadcasts, float]) -> Sample:
-    """The largest size at which the root keeps up: what it adds, beyond the hop to it, is less than one more hop."""
+def largest_without_queue(plan: Plan, results: Results[BroadcastCase, float]) -> Sample:
+    """The largest size at which the root keeps up: it adds, beyond the hop to it, less than one more hop."""
     hop = hop_ticks(PROPAGATION_TICKS)
     repetitions = min(plan.repetitions_of(nodes) for nodes in plan.sizes)
     largest = [0] * repetitions
@@ -65,7 +65,7 @@ def largest_without_queue(plan: Plan, results: Results[Broadcasts, float]) -> Sa
 
 
 def why(largest: int) -> Note:
-    """What decides the size at which the root begins to queue."""
+    """The reason for the size at which the root begins to queue."""
     fits, too_many = (nodes * (nodes.bit_length() - 1) for nodes in (largest, 2 * largest))
     return Note(
         "The root has N log2 N copies to send, one per tick, while everything is published within "
@@ -74,7 +74,7 @@ def why(largest: int) -> Note:
     )
 
 
-def compare(plan: Plan, results: Results[Broadcasts, float]) -> Iterator[Finding]:
+def compare(plan: Plan, results: Results[BroadcastCase, float]) -> Iterator[Finding]:
     """The one statement of the text, then the figure, also as numbers."""
     number = document("thesis").numbers["fig-2.9/largest-without-queue"]
     if max(plan.sizes) > number.value:
@@ -92,7 +92,7 @@ def compare(plan: Plan, results: Results[Broadcasts, float]) -> Iterator[Finding
             yield Row(f"latency, one tree, {variant}", "ticks", one)
 
 
-def figure(plan: Plan, results: Results[Broadcasts, float]) -> Figure:
+def figure(plan: Plan, results: Results[BroadcastCase, float]) -> Figure:
     """Reception latency by number of nodes."""
     series = [
         Series(
@@ -116,7 +116,7 @@ def figure(plan: Plan, results: Results[Broadcasts, float]) -> Figure:
     )
 
 
-FIG_2_9: Experiment[Broadcasts, float] = Experiment(
+FIG_2_9: Experiment[BroadcastCase, float] = Experiment(
     name="vcube/fig-2.9",
     document="thesis, Figure 2.9 (Figure 4.8; ICPP paper, Figure 1)",
     description="one spanning tree for all publishers against one for each: reception latency by number of nodes",

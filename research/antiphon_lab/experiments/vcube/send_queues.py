@@ -1,7 +1,7 @@
 """Output queues: Table 5.1 of the thesis, Table I of the SBAC-PAD paper.
 
-1024 nodes all publish once; nodes are counted by the average length of their output queue. The table leaves open what
-is averaged. Its SRPT column fixes it: a node with ``c`` children that is otherwise idle must score ``(c + 1) / 2``,
+1024 nodes all publish once; nodes are counted by the average length of their output queue. The table does not define
+its average. Its SRPT column fixes it: a node with ``c`` children that is otherwise idle must score ``(c + 1) / 2``,
 which is the mean over copies of the queue that each finds, itself included; :mod:`antiphon_lab.reproduction.metrics`
 defines it.
 """
@@ -17,7 +17,7 @@ from antiphon_lab.experiments.vcube.broadcasts import (
     MODEL,
     ONE_TREE,
     WINDOW_TICKS,
-    Broadcasts,
+    BroadcastCase,
     root_of,
     simulate,
 )
@@ -43,9 +43,9 @@ BORDERS = (0, 2, 4, 8, 16, 32, 4096, 8192)
 
 @dataclass(frozen=True)
 class Queues:
-    """What one run says about queues: nodes per class, the mean of all nodes, and what the copies of the root find.
+    """The queues of one run: nodes per class, the mean of all nodes, and the queue that copies of the root find.
 
-    Where every publisher has its own tree node 0 stands for the root.
+    Where every publisher has its own tree, node 0 takes the place of the root.
     """
 
     classes: tuple[int, ...]
@@ -55,7 +55,7 @@ class Queues:
     root_largest: float
 
 
-def measure(case: Broadcasts, seed: int) -> Queues:
+def measure(case: BroadcastCase, seed: int) -> Queues:
     """Run a case with a full trace and look at the queues."""
     trace = MemoryTrace("everything")
     simulate(case, seed, trace.recorder)
@@ -78,26 +78,26 @@ def published_table() -> Table:
     return document("thesis").tables["table-5.1"]
 
 
-def case_of(trees: str, nodes: int, acknowledged: bool = False, largest_first: bool = False) -> Broadcasts:
+def case_of(trees: str, nodes: int, acknowledged: bool = False, largest_first: bool = False) -> BroadcastCase:
     """All nodes publish once."""
-    return Broadcasts(trees, nodes, 100, PROPAGATION_TICKS, acknowledged, largest_first)
+    return BroadcastCase(trees, nodes, 100, PROPAGATION_TICKS, acknowledged, largest_first)
 
 
-def variants(nodes: int) -> list[tuple[Broadcasts, str]]:
-    """What the documents do not show."""
+def variants(nodes: int) -> list[tuple[BroadcastCase, str]]:
+    """Cases that the documents do not show."""
     return [
         (case_of(MANY_TREES, nodes, largest_first=True), "largest first"),
         (case_of(MANY_TREES, nodes, acknowledged=True), "acknowledged"),
     ]
 
 
-def cases(plan: Plan) -> list[Broadcasts]:
+def cases(plan: Plan) -> list[BroadcastCase]:
     """Both systems as published, and the variants of the better one."""
     nodes = plan.sizes[0]
     return [case_of(MANY_TREES, nodes), case_of(ONE_TREE, nodes), *(case for case, _ in variants(nodes))]
 
 
-def compare(plan: Plan, results: Results[Broadcasts, Queues]) -> Iterator[Finding]:
+def compare(plan: Plan, results: Results[BroadcastCase, Queues]) -> Iterator[Finding]:
     """The table, the sentences about it, and the variants."""
     nodes = plan.sizes[0]
     table = published_table()
@@ -117,12 +117,12 @@ def compare(plan: Plan, results: Results[Broadcasts, Queues]) -> Iterator[Findin
         )
 
 
-def class_sample(trees: str, row: int, nodes: int, results: Results[Broadcasts, Queues]) -> Sample:
+def class_sample(trees: str, row: int, nodes: int, results: Results[BroadcastCase, Queues]) -> Sample:
     """How many nodes are in one class."""
     return results.sample(case_of(trees, nodes), lambda queues: queues.classes[row])
 
 
-def figure(nodes: int, results: Results[Broadcasts, Queues]) -> Figure:
+def figure(nodes: int, results: Results[BroadcastCase, Queues]) -> Figure:
     """The table as a picture."""
     table = published_table()
     rows = range(len(table.rows))
@@ -142,8 +142,8 @@ def figure(nodes: int, results: Results[Broadcasts, Queues]) -> Figure:
     )
 
 
-def compare_sentences(nodes: int, results: Results[Broadcasts, Queues]) -> Iterator[Row | Note]:
-    """What the text says about the table."""
+def compare_sentences(nodes: int, results: Results[BroadcastCase, Queues]) -> Iterator[Row | Note]:
+    """The statements of the text about the table."""
     numbers = document("thesis").numbers
     share = results.sample(case_of(MANY_TREES, nodes), lambda queues: 100 * sum(queues.classes[3:5]) / nodes)
     yield compared("VCube-PS, share of nodes in (4,16]", share, numbers["table-5.1/vcube-ps-4-16"])
@@ -152,7 +152,7 @@ def compare_sentences(nodes: int, results: Results[Broadcasts, Queues]) -> Itera
     yield from compare_root(nodes, results)
 
 
-def compare_root(nodes: int, results: Results[Broadcasts, Queues]) -> Iterator[Row | Note]:
+def compare_root(nodes: int, results: Results[BroadcastCase, Queues]) -> Iterator[Row | Note]:
     """The queue of the single root: as the text words it, and as the table allows."""
     numbers = document("thesis").numbers
     first, second = numbers["table-5.1/srpt-root-average"], numbers["table-5.1/srpt-root-deviation"]
@@ -178,7 +178,7 @@ def compare_root(nodes: int, results: Results[Broadcasts, Queues]) -> Iterator[R
     )
 
 
-TABLE_5_1: Experiment[Broadcasts, Queues] = Experiment(
+TABLE_5_1: Experiment[BroadcastCase, Queues] = Experiment(
     name="vcube-ps/table-5.1",
     document="thesis, Table 5.1 (SBAC-PAD paper, Table I)",
     description="nodes by the average length of their output queue when everybody publishes",

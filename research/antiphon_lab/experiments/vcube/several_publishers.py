@@ -17,7 +17,7 @@ from antiphon_lab.experiments.vcube.broadcasts import (
     PROCESSING_TICKS,
     TRANSMISSION_TICKS,
     WINDOW_TICKS,
-    Broadcasts,
+    BroadcastCase,
     hop_ticks,
     latency_of,
 )
@@ -41,41 +41,41 @@ SHORT_TICKS = 100
 LONG_TICKS = 1000
 
 
-def cases(propagation_ticks: int, plan: Plan) -> list[Broadcasts]:
+def cases(propagation_ticks: int, plan: Plan) -> list[BroadcastCase]:
     """Both systems with few and with many publishers, and variants of the largest common size.
 
-    Above ``LARGE_NODES`` a default plan runs only what the text gives a number for.
+    Above ``LARGE_NODES`` a default plan runs only cases with a number in the text.
     """
     found = []
     for nodes in plan.sizes:
         systems = (MANY_TREES, ONE_TREE) if plan.full or nodes <= LARGE_NODES else (MANY_TREES,)
-        found += [Broadcasts(trees, nodes, percent, propagation_ticks) for trees in systems for percent in (25, 100)]
+        found += [BroadcastCase(trees, nodes, percent, propagation_ticks) for trees in systems for percent in (25, 100)]
     return found + variants(propagation_ticks, plan)
 
 
-def variants(propagation_ticks: int, plan: Plan) -> list[Broadcasts]:
-    """What the documents do not show: a better order of sending, and acknowledgements that cost what they cost."""
+def variants(propagation_ticks: int, plan: Plan) -> list[BroadcastCase]:
+    """Cases that the documents do not show: a better order of sending, and acknowledgements at their full cost."""
     nodes = max((size for size in plan.sizes if size <= LARGE_NODES), default=min(plan.sizes))
     return [
-        Broadcasts(trees, nodes, 100, propagation_ticks, acknowledged, largest_first=not acknowledged)
+        BroadcastCase(trees, nodes, 100, propagation_ticks, acknowledged, largest_first=not acknowledged)
         for acknowledged in (False, True)
         for trees in (MANY_TREES, ONE_TREE)
     ]
 
 
-class Latencies:
+class PublisherLatencies:
     """The measured latencies of one figure, asked for by system, size and share of publishers."""
 
-    def __init__(self, propagation_ticks: int, plan: Plan, results: Results[Broadcasts, float]) -> None:
+    def __init__(self, propagation_ticks: int, plan: Plan, results: Results[BroadcastCase, float]) -> None:
         self.propagation_ticks = propagation_ticks
         self.plan = plan
         self._results = results
 
     def of(self, trees: str, nodes: int, percent: int) -> Sample:
         """One point of the figure."""
-        return self.of_case(Broadcasts(trees, nodes, percent, self.propagation_ticks))
+        return self.of_case(BroadcastCase(trees, nodes, percent, self.propagation_ticks))
 
-    def of_case(self, case: Broadcasts) -> Sample:
+    def of_case(self, case: BroadcastCase) -> Sample:
         """One point, variants included."""
         return self._results.sample(case, float)
 
@@ -84,7 +84,7 @@ class Latencies:
         return set(sizes) <= set(self.plan.sizes)
 
     def ratio(self, nodes: int) -> Sample:
-        """How many times slower the single root is when everybody publishes."""
+        """How many times slower the single root is when all nodes publish."""
         return self.of(ONE_TREE, nodes, 100).over(self.of(MANY_TREES, nodes, 100))
 
     def rows(self) -> Iterator[Row | Note]:
@@ -99,7 +99,7 @@ class Latencies:
 
     def simulated(self, trees: str, nodes: int) -> bool:
         """Whether both curves of a system have this size."""
-        return Broadcasts(trees, nodes, 100, self.propagation_ticks) in cases(self.propagation_ticks, self.plan)
+        return BroadcastCase(trees, nodes, 100, self.propagation_ticks) in cases(self.propagation_ticks, self.plan)
 
     def figure(self) -> Figure:
         """Latency by number of nodes."""
@@ -125,9 +125,9 @@ class Latencies:
             yield Note(f"Published for sizes that were not simulated, and so not compared: {', '.join(absent)} nodes.")
 
 
-def compare_short(plan: Plan, results: Results[Broadcasts, float]) -> Iterator[Finding]:
+def compare_short(plan: Plan, results: Results[BroadcastCase, float]) -> Iterator[Finding]:
     """Figure 5.8(a)."""
-    latencies = Latencies(SHORT_TICKS, plan, results)
+    latencies = PublisherLatencies(SHORT_TICKS, plan, results)
     thesis, paper = document("thesis").numbers, document("sbac-pad").numbers
     if latencies.has(8, 16, 32, 64, 128):
         yield compared("SRPT above VCube-PS, 8 to 128 nodes", extra_hops(latencies), thesis["fig-5.8a/extra-hops-128"])
@@ -153,8 +153,8 @@ def compare_short(plan: Plan, results: Results[Broadcasts, float]) -> Iterator[F
     yield from latencies.rows()
 
 
-def short_figures(latencies: Latencies) -> Iterator[Figure]:
-    """What the text says about Figure 5.8(a), over all sizes."""
+def short_figures(latencies: PublisherLatencies) -> Iterator[Figure]:
+    """The statements of the text about Figure 5.8(a), over all sizes."""
     thesis, paper = document("thesis").numbers, document("sbac-pad").numbers
     ratios = [latencies.ratio(size).point(size) for size in latencies.plan.sizes if latencies.simulated(ONE_TREE, size)]
     published = [published_point(256, thesis["fig-5.8a/ratio-256"])]
@@ -181,7 +181,7 @@ def short_figures(latencies: Latencies) -> Iterator[Figure]:
     )
 
 
-def extra_hops(latencies: Latencies) -> Sample:
+def extra_hops(latencies: PublisherLatencies) -> Sample:
     """By how many hops the single root is slower, on average over the sizes at which it keeps up."""
     hop = hop_ticks(SHORT_TICKS)
     total = Sample((0.0,) * latencies.plan.repetitions)
@@ -192,14 +192,14 @@ def extra_hops(latencies: Latencies) -> Sample:
     return Sample(tuple(value / hop / len(sizes) for value in total.values))
 
 
-def increase(latencies: Latencies, nodes: int) -> Sample:
-    """What four times the publishers cost, in percent."""
+def increase(latencies: PublisherLatencies, nodes: int) -> Sample:
+    """The cost of four times the publishers, in percent."""
     return latencies.of(MANY_TREES, nodes, 100).increase_over(latencies.of(MANY_TREES, nodes, 25))
 
 
-def too_much_to_send(latencies: Latencies, nodes: int, published_percent: float) -> Explanation:
+def too_much_to_send(latencies: PublisherLatencies, nodes: int, published_percent: float) -> Explanation:
     """Why the published increase is impossible in the published model, by counting copies."""
-    # Every reception is one copy, handled a fixed time after it left its sender. Everybody sends nodes - 1 copies in
+    # Every reception is one copy, handled a fixed time after it left its sender. Every node sends nodes - 1 copies in
     # all, in different ticks, so they leave at tick nodes / 2 on average or later; publications are at window / 2.
     bound = nodes * TRANSMISSION_TICKS / 2 + SHORT_TICKS + PROCESSING_TICKS - WINDOW_TICKS / 2
     few = latencies.of(MANY_TREES, nodes, 25).mean
@@ -214,9 +214,9 @@ def too_much_to_send(latencies: Latencies, nodes: int, published_percent: float)
     )
 
 
-def compare_long(plan: Plan, results: Results[Broadcasts, float]) -> Iterator[Finding]:
+def compare_long(plan: Plan, results: Results[BroadcastCase, float]) -> Iterator[Finding]:
     """Figure 5.8(b)."""
-    latencies = Latencies(LONG_TICKS, plan, results)
+    latencies = PublisherLatencies(LONG_TICKS, plan, results)
     number = document("sbac-pad").numbers["fig-5b/increase-256"]
     if latencies.has(256):
         more = latencies.of(ONE_TREE, 256, 100).increase_over(latencies.of(MANY_TREES, 256, 100))
@@ -243,7 +243,7 @@ def compare_long(plan: Plan, results: Results[Broadcasts, float]) -> Iterator[Fi
 
 FULL = Plan((*SIZES, 2 * LARGE_NODES, 4 * LARGE_NODES), repetitions=40, large_repetitions=40, full=True)
 
-FIG_5_8A: Experiment[Broadcasts, float] = Experiment(
+FIG_5_8A: Experiment[BroadcastCase, float] = Experiment(
     name="vcube-ps/fig-5.8a",
     document="thesis, Figure 5.8(a) (SBAC-PAD paper, Figure 5(a))",
     description="several publishers, propagation 100: VCube-PS against a single root per topic",
@@ -260,7 +260,7 @@ FIG_5_8A: Experiment[Broadcasts, float] = Experiment(
     "is long. Load that is spread needs no strong node.",
 )
 
-FIG_5_8B: Experiment[Broadcasts, float] = Experiment(
+FIG_5_8B: Experiment[BroadcastCase, float] = Experiment(
     name="vcube-ps/fig-5.8b",
     document="thesis, Figure 5.8(b) (SBAC-PAD paper, Figure 5(b))",
     description="several publishers, propagation 1000: VCube-PS against a single root per topic",

@@ -1,30 +1,30 @@
-"""Causal aggregation: publications that a neighbour could not deliver yet wait for what it lacks, and go with it.
+"""Causal aggregation: publications that a neighbour could not deliver yet wait for its missing ones, and go with them.
 
-Chapter 4 of the thesis (the ICPP paper), its Algorithm 2. A node may hold a publication back from a child if something
-that happened before it is still missing here *and* this node is the one that must send the missing thing to that
-child: the child could not deliver the publication any earlier. When the missing thing arrives both go in one packet.
+Chapter 4 of the thesis (the ICPP paper), its Algorithm 2. A node may hold a publication back from a child if a causal
+predecessor is still missing here *and* this node must send the predecessor to that child: the child could not deliver
+the publication any earlier. When the predecessor arrives both go in one packet.
 There are fewer packets, and no delivery is later.
 
-The printed algorithm looks, at every arrival and for every child, at all that is pending and compares vectors of N
-entries. Here it is asked what becomes *free* when an entry rises:
+The printed algorithm scans, at every arrival and for every child, all pending publications and compares vectors of N
+entries. This one finds the publications that become *free* when an entry rises:
 
 * The children of a node in the tree of a source are those in its clusters ``1 .. height``, where the height depends on
   the source (:meth:`Cube.height_in_tree`). So a missing publication of height ``h`` blocks the clusters ``1 .. h``, and
   the blocked clusters of a publication are always ``1 .. blocked``, the greatest height of anything that it misses.
-* What a publication misses is found once, when it arrives. It waits for *one* of those things, a highest one, is looked
-  at again exactly when that arrives, and then goes to the clusters that are free now.
+* The missing predecessors of a publication are found once, when it arrives. It waits for *one* of them, a highest one,
+  is checked again exactly when that arrives, and then goes to the clusters that are free now.
 
 Where the printed algorithm is open or wrong:
 
 * B-1. Algorithm 1 leaves out cluster 1; it belongs to the range.
 * B-2. The thesis lost two lines (an empty packet at the start, the call that delivers); the paper has them.
 * B-3. The delivery test is about all sources other than the publication's own.
-* B-4. The order in which a receiver walks through a packet decides what it hands on together. Here a packet is one
+* B-4. The order in which a receiver walks through a packet decides what it forwards together. Here a packet is one
   unit: all of it is entered, then everything that has become free for a child goes to it, in the order of arrival. With
   ``causal_walk`` publications are entered one by one, causes first, which undoes much of the aggregation.
 * B-5. Deliveries follow when the whole packet has been entered; whether they come in between makes no difference.
-* B-6. Compressed vectors name only what has changed since the source's previous publication. What that one still
-  misses is added to what a publication misses, so that the decisions are those of full vectors. With
+* B-6. Compressed vectors name only changes since the source's previous publication. The missing predecessors of that
+  one are added to those of a publication, so that the decisions are those of full vectors. With
   ``forgets_predecessors`` this is left out, as when the test is applied to compressed vectors as they are.
 
 Links may reorder as they like and must not lose. A publication that arrives again is ignored.
@@ -56,7 +56,7 @@ class AggregationOptions:
 class Arrived:
     """A publication that has arrived here, as number ``number`` of all.
 
-    ``missing`` says what blocks it: pairs of a height and the key of a publication, highest first; those before
+    ``missing`` has the publications that block it: pairs of a height and a key, highest first; those before
     ``position`` have arrived. It still has to go to the clusters ``1 .. blocked``.
     """
 
@@ -93,7 +93,7 @@ class CausalAggregation(PacketBroadcast):
         self._options: Final[AggregationOptions] = AggregationOptions() if options is None else options
         self._root: Final[i64] = root
         self.riders: Final[Riders | None] = None if riding is None else Riders(self, riding)
-        # What arrived up to this number did so before the packet that is being received.
+        # Publications up to this number arrived before the current packet.
         self._arrived_before: i64 = 0
         # Per source, up to which number all of its publications have arrived (the document's vector_max).
         self._received: Final = Counters()
@@ -106,7 +106,7 @@ class CausalAggregation(PacketBroadcast):
         self._arrivals: i64 = 0
         # How many publications are held back from the clusters 1 .. s and no further, by s.
         self._held_up_to: Final[list[int]] = [0] * (int(cube.dimension) + 1)
-        # What the packet that is being received sets free, by cluster; empty between two packets.
+        # The publications that the current packet frees, by cluster; empty between two packets.
         self._free: Final[list[list[Arrived]]] = [[] for _ in range(cube.dimension + 1)]
 
     def publish(self, payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
@@ -118,7 +118,7 @@ class CausalAggregation(PacketBroadcast):
         if self._root != NO_NODE:
             self.send_all(self._root, [publication])
             return publication.sequence
-        # Whatever it follows was delivered here, so it has arrived here and has been handed on: nothing blocks it.
+        # Everything it follows was delivered here, so it has arrived here and was forwarded: nothing blocks it.
         self._received.put(self.me, publication.sequence)
         self.hand_on(publication, 0, self.cube.dimension)
         return publication.sequence
@@ -166,7 +166,7 @@ class CausalAggregation(PacketBroadcast):
         return self.cube.height_in_tree(self.me, source if self._root == NO_NODE else self._root)
 
     def enter(self, publications: list[Publication]) -> None:
-        """Take note of publications that came together, then send what they set free to each child in turn."""
+        """Add publications that arrived together, then send the publications that they free to each child in turn."""
         risen: list[Arrived] = []
         for publication in publications:
             self._count(publication, risen)
@@ -209,7 +209,7 @@ class CausalAggregation(PacketBroadcast):
                 self._held_up_to[self.height_of(source)] -= 1
 
     def _find_missing(self, arrived: Arrived, height: i64) -> None:
-        """What blocks a publication that has just risen; to the clusters above that it goes now."""
+        """Find the publications that block a new one; to the clusters above them it goes now."""
         if height == 0:
             return
         publication = arrived.publication
@@ -281,7 +281,7 @@ class CausalAggregation(PacketBroadcast):
             s += 1
 
     def _send_to(self, s: i64, child: i64, free: list[Arrived]) -> None:
-        """Send a child what has become free for it, in the order of arrival."""
+        """Send a child the publications that have become free for it, in the order of arrival."""
         publications = [arrived.publication for arrived in free]
         riders = self.riders
         if riders is None:
@@ -307,7 +307,7 @@ class CausalAggregation(PacketBroadcast):
             s += 1
 
     def rides(self, s: i64) -> bool:
-        """Whether what is to go to the child in cluster ``s`` waits."""
+        """Whether publications for the child in cluster ``s`` wait."""
         return self.riders is not None and (self.riders.options.always or self.holds_for(s))
 
     def _offer(self, riders: Riders, s: i64, child: i64, publications: list[Publication]) -> None:

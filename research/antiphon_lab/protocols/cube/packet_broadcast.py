@@ -1,6 +1,6 @@
-"""Broadcast in packets, each with one publication: what the protocols that aggregate are compared with.
+"""Broadcast in packets, each with one publication: the baseline of the aggregating protocols.
 
-``PacketBroadcast`` sends every publication at once and alone (section 4.5 of the thesis). The protocols that aggregate
+``PacketBroadcast`` sends every publication at once and alone (section 4.5 of the thesis). The aggregating protocols
 share it: causal delivery by vector clocks, packets no larger than the network carries, and bytes counted as published.
 """
 
@@ -21,7 +21,7 @@ from antiphon.orders.vectors import CausalVectors
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class PacketBroadcast(Process):
-    """Over the tree of each source; what arrives is handed on at once, one publication per packet."""
+    """Over the tree of each source; arriving publications are forwarded at once, one per packet."""
 
     def __init__(
         self, environment: Environment, cube: Cube, form: PacketFormat | None = None, traffic: Traffic | None = None
@@ -105,7 +105,7 @@ class PacketBroadcast(Process):
         self._send_packet(child, publications[begun:], size)
 
     def accept(self, publications: list[Publication]) -> None:
-        """Deliver what may be delivered now that these have arrived."""
+        """Deliver the publications that may be delivered now that these have arrived."""
         traffic = self.traffic
         for publication in publications:
             for released in self.order.arrived(publication):

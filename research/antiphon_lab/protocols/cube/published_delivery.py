@@ -2,15 +2,15 @@
 
 A publication waits until each (s, c) of its barrier is *satisfied* at this node (CHECKCB, lines 95 to 98 of Algorithm 4
 in the thesis): something from s with a counter of at least c was delivered, or the first that was received from s since
-this node joined has a counter above c. The latter relies on per-source order of reception: what is older than the first
-will not come any more. Counters of one source within one topic increase but have gaps, so nothing can be concluded
-from a counter alone.
+this node joined has a counter above c. The latter relies on per-source order of reception: a publication older than the
+first will not arrive any more. Counters of one source within one topic increase but have gaps, so nothing can be
+concluded from a counter alone.
 
-The printed CHECKDELIVERY scans all that waits at every reception, and again after every delivery. Here a publication
-waits for *one* unsatisfied dependency and is looked at again when something happens to the source of that one: a
-delivery, a first reception, or (where silent sources are not waited for) a departure. As in the printed algorithm, it
-is delivered only when some publication is received. It is checked anew from the beginning, because a departure makes
-``first_rec`` forget, and with it a satisfied dependency can become unsatisfied again.
+The printed CHECKDELIVERY scans all waiting publications at every reception, and again after every delivery. Here a
+publication waits for *one* unsatisfied dependency and is checked again when something happens to the source of that
+one: a delivery, a first reception, or (where silent sources are not waited for) a departure. As in the printed
+algorithm, it is delivered only when some publication is received. It is checked again from the beginning, because a
+departure makes ``first_rec`` forget, and with it a satisfied dependency can become unsatisfied again.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Parked:
 class PublishedDelivery:
     """The variables first_rec, last_delvs, not_delvs and causal_barrier of one topic at one node.
 
-    ``prunes`` is whether delivering takes what the publication names out of the barrier, ``waits_for_unheard`` whether
-    a dependency on a source of which nothing was received has to be waited for.
+    ``prunes``: whether a delivery removes the publication's dependencies from the barrier; ``waits_for_unheard``:
+    whether a dependency on a source without receptions must be waited for.
     """
 
     def __init__(self, me: i64, prunes: bool, waits_for_unheard: bool) -> None:
@@ -72,7 +72,7 @@ class PublishedDelivery:
         return self._waiting
 
     def barrier(self) -> vec[i64]:
-        """What the next publication of this node would have to name."""
+        """The dependencies of the next publication of this node."""
         keys = vec[i64](capacity=len(self._barrier))
         for key, _ in self._barrier.sorted_items():
             keys = append(keys, key)
@@ -90,7 +90,7 @@ class PublishedDelivery:
         return barrier
 
     def received(self, publication: Pub) -> list[Pub]:
-        """A publication has arrived; what may be delivered now, in order."""
+        """A publication has arrived; returns the publications that may be delivered now, in order."""
         source = publication.source
         if self._first_received.get(source, NOTHING) == NOTHING:
             self._first_received.put(source, publication.sequence)
@@ -111,13 +111,13 @@ class PublishedDelivery:
         return released
 
     def source_left(self, source: i64) -> None:
-        """``source`` has unsubscribed: if it comes back, a first publication is to be received from it anew."""
+        """``source`` has unsubscribed: if it comes back, another first publication must be received from it."""
         self._first_received.remove(source)
         if not self._waits_for_unheard:
             self._look_again(source, ANY_COUNTER)
 
     def leave(self, forgets_last: bool, forgets_barrier: bool) -> None:
-        """This node has left: what waits is dropped, and what was received is forgotten."""
+        """This node has left: waiting publications are dropped, and receptions are forgotten."""
         self._first_received = IntegerMap()
         if forgets_last:
             self._last_delivered = Counters()
@@ -128,7 +128,7 @@ class PublishedDelivery:
         self._waiting = 0
 
     def state(self) -> str:
-        """The content as text, for those who compare states."""
+        """The content as text, to compare states."""
         parked = [
             (source, [(each.publication.source, each.publication.sequence, each.needed) for each in queue])
             for source, queue in sorted(self._parked.items())

@@ -1,10 +1,10 @@
 """The messages of VCube-PS as published (thesis, section 5.5.1) and of its rivals; they have the names given there.
 
-``source`` and ``sequence`` are the fields s and c of the documents: who began the operation, and the value of that
-node's counter, of which there is one for all its topics and operations. An acknowledgement carries those of what it
-acknowledges.
+``source`` and ``sequence`` are the fields s and c of the documents: the node that began the operation, and the value of
+its counter, of which there is one for all its topics and operations. An acknowledgement carries those of the
+acknowledged operation.
 
-Subscriptions and unsubscriptions are no control messages here: the published churn figures charge them to the output
+Subscriptions and unsubscriptions are not control messages here: the published churn figures charge them to the output
 server like publications. Only with that charge does the root of a single tree saturate where Figure 5.11 says it does.
 """
 
@@ -35,7 +35,7 @@ class Pub(Publication):
         return len(self.barrier)
 
     def without_payload(self) -> Pub:
-        """What is left of it where its data field has been overwritten."""
+        """The publication where its data field has been overwritten."""
         return Pub(self.source, self.sequence, self.timestamp, b"", self.barrier, self.topic)
 
 
@@ -57,7 +57,7 @@ class Uns(Message):
 
 @mypyc_attr(acyclic=True)
 class Ack(Message):
-    """The subtree of the sender has received a message; ``entries`` is what it says about the members of the topic.
+    """The subtree of the sender has received a message; ``entries`` is its information about the members of the topic.
 
     An entry is a tuple (node, SUB or UNS, counter) of the documents, packed by
     :func:`antiphon.fabrics.cube.messages.member_entry` with the last bit set for SUB.

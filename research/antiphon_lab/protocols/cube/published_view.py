@@ -21,8 +21,8 @@ from antiphon_lab.protocols.cube.published_messages import NO_ENTRIES
 
 
 @final
-class PublishedView:
-    """What one node believes about the members of one topic; itself included, where it is one."""
+class PublishedMemberView:
+    """The beliefs of one node about the members of one topic, itself included where it is one."""
 
     def __init__(self, members: View, keeps_tombstones: bool, returns_early: bool) -> None:
         self._members: Final[View] = members
@@ -61,7 +61,7 @@ class PublishedView:
             self._left.put(node, counter)
 
     def _add_beside(self, node: i64, counter: i64, is_subscription: bool) -> None:
-        """Nothing is compared: the tuple joins whatever is there."""
+        """Add the tuple without a comparison."""
         self._subscriptions = NO_ENTRIES
         if is_subscription:
             self._members.add(node, counter, True)
@@ -69,7 +69,7 @@ class PublishedView:
             self._left.put(node, counter)
 
     def subscriptions(self) -> vec[i64]:
-        """The tuples of all members, sorted by node: what a whole view in an acknowledgement is."""
+        """The tuples of all members, sorted by node: the whole view in an acknowledgement."""
         if len(self._subscriptions) == 0:
             entries = NO_ENTRIES
             for member in self._members.active_members():
@@ -78,7 +78,7 @@ class PublishedView:
         return self._subscriptions
 
     def tombstones(self) -> vec[i64]:
-        """The tuples of those who have left, sorted by node."""
+        """The tuples of nodes that left, sorted by node."""
         entries = NO_ENTRIES
         for node, counter in self._left.sorted_items():
             entries = append(entries, member_entry(node, counter, False))

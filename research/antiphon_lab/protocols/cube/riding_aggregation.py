@@ -1,29 +1,29 @@
-"""Causal aggregation with riders: what could leave waits for what cannot, and both go in one packet.
+"""Causal aggregation with riders: publications that could leave wait for held ones, and both go in one packet.
 
 Two rules of our own on top of the published protocol (:mod:`antiphon_lab.protocols.cube.causal_aggregation`), both
 named as future work in section 6.2 of the thesis:
 
-* **Ride-along.** While something is held back from a child, whatever else is to go to that child waits for it and goes
-  in the same packet, related or not. It leaves with the *next* packet to the child, whatever set that one free.
-* **Hybrid.** Everything for a child waits for company, at most ``timer_ticks`` (counted from the first that waits), as
-  in timer bundling; but what is held back does not count as company until it is free, and takes along all that waits
-  when it is.
+* **Ride-along.** While a publication is held back from a child, every other publication for that child waits for it and
+  goes in the same packet, related or not. It leaves with the *next* packet to the child, whatever freed that one.
+* **Hybrid.** Every publication for a child waits for others, at most ``timer_ticks`` (counted from the first that
+  waits), as in timer bundling; but a held one does not count until it is free, and then takes all waiting ones along.
 
-Both delay deliveries: a rider could be delivered without what it rides with. With ``timer_ticks`` a rider of the first
-rule too waits no longer than that.
+Both delay deliveries: a rider could be delivered without the publications it rides with. With ``timer_ticks`` a rider
+of the first rule too waits no longer than that.
 
-**Why riders do not wait for each other in a circle.** What is held back from the child in cluster ``s`` misses
-something that this node will send to the same child. Who has a child in cluster ``s`` in a tree got, or will get, the
-publication from a cluster *above* ``s``: a copy from cluster ``t`` goes on to the clusters below ``t`` and to no other.
-So all that waits on an edge of cluster ``s``, held or riding, waits for an arrival over an edge of some cluster above
-``s``. Along any chain of waits the clusters rise, and they end at the dimension of the cube, where nothing arrives
-from above and so nothing waits. A chain has at most as many links as the cube has dimensions, and no circle closes.
+**Why riders do not wait for each other in a cycle.** A publication held back from the child in cluster ``s`` misses a
+predecessor that this node will send to the same child. A node with a child in cluster ``s`` in a tree got, or will get,
+the publication from a cluster *above* ``s``: a copy from cluster ``t`` goes on to the clusters below ``t`` and to no
+other. So everything that waits on an edge of cluster ``s``, held or riding, waits for an arrival over an edge of some
+cluster above ``s``. Along any chain of waits the clusters rise, and they end at the dimension of the cube, where
+nothing arrives from above and so nothing waits. A chain has at most as many links as the cube has dimensions, and no
+cycle closes.
 
 It is essential that riders wait *per child*. Where a node holds back everything while it holds back anything, an edge
-waits for an edge of the same cluster, and circles close: the tests have the schedule of one.
+waits for an edge of the same cluster, and cycles close: the tests have the schedule of one.
 
-Nothing overtakes: what is free while others ride to the same child rides or takes them along. So whatever a
-publication names has left for the child before it or leaves with it, as in the published protocol.
+Nothing overtakes: a publication that is free while others ride to the same child rides or takes them along. So every
+predecessor that a publication names has left for the child before it or leaves with it, as in the published protocol.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ NO_TIMER: Final = 0
 class RidingOptions:
     """How publications ride.
 
-    With ``always`` everything waits for company (hybrid), otherwise only what finds something held back (ride-along).
-    ``timer_ticks`` bounds the wait; ``NO_TIMER`` is for ride-along alone.
+    With ``always`` every publication waits for others (hybrid), otherwise only one that finds a held publication
+    (ride-along). ``timer_ticks`` bounds the wait; ``NO_TIMER`` is for ride-along alone.
     """
 
     def __init__(self, timer_ticks: i64 = NO_TIMER, always: bool = False) -> None:
@@ -57,7 +57,7 @@ class RidingOptions:
 
 @final
 class Riders:
-    """The publications that wait for company at one node, by the cluster of the child that they are to go to."""
+    """The publications that wait for others at one node, by the cluster of the child that they are for."""
 
     def __init__(self, broadcast: PacketBroadcast, options: RidingOptions) -> None:
         self._broadcast: Final[PacketBroadcast] = broadcast
@@ -94,17 +94,17 @@ class Riders:
         self._broadcast.send_all(child, publications)
 
     def expire(self, s: i64) -> None:
-        """Some have waited for long enough."""
+        """Send the publications whose timer has expired."""
         self.buffers[s].timer = 0
         self.depart(s, self._broadcast.cube.first(self._broadcast.me, s), [])
 
     def count(self) -> i64:
-        """How many publications wait for company, counted once per child."""
+        """The number of waiting publications, counted once per child."""
         count: i64 = 0
         for buffer in self.buffers:
             count += len(buffer.publications)
         return count
 
     def state(self) -> str:
-        """The content as text, for those who compare states."""
+        """The content as text, to compare states."""
         return str([[(one.source, one.sequence) for one in buffer.publications] for buffer in self.buffers])

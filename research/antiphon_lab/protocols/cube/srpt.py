@@ -1,19 +1,19 @@
 """The rivals of VCube-PS: one root per topic, with subscribers (SRPT-S) or brokers (SRPT-B) as the tree.
 
 A topic belongs to one node, its root. Publishing takes one hop to the root, then the publication goes down the root's
-cube tree, pruned to the paths that lead to a member; a non-member on such a path is a *relay*, and what it receives a
-false positive (thesis, sections 5.3 and 5.6.1; it stands there for Scribe, Magnet and DRScribe). There are no
+cube tree, pruned to the paths that lead to a member; a non-member on such a path is a *relay*, and its receptions are
+false positives (thesis, sections 5.3 and 5.6.1; it represents Scribe, Magnet and DRScribe there). There are no
 acknowledgements, and nothing is ordered. In SRPT-B (section 5.6.7, for DYNATOPS) the tree consists of the brokers,
 nodes ``0 .. brokers - 1``; each of the other nodes hangs on one of them, evenly, and its broker serves it directly,
 one copy each. SRPT-S is the case in which every node is its own broker, so one class does both.
 
-The documents leave the following open, and this is what is done here:
+Open points of the documents, and how they are read here:
 
 * A SUB or UNS goes to the root and is broadcast from there over the tree, the way to the node in question included;
   only this charge makes the root saturate at the points that section 5.6.6 names. The copy that comes back to the node
   completes the operation, and only then does it begin the next one.
 * A node knows its own subtree only: how many members each of its clusters holds, which is all that forwarding needs.
-  So a SUB has reached everybody whom it concerns when it comes back to the subscriber.
+  So a SUB has reached all concerned nodes when it comes back to the subscriber.
 * The publisher delivers at once and ignores the copy that comes back to it. Brokers forward to brokers first and then
   serve their own subscribers, in ascending order.
 
@@ -86,7 +86,7 @@ def brokers(count: int) -> Cube:
 
 @final
 class SrptTopic:
-    """What one node knows about one topic. ``height`` is how many of its clusters are below it in the root's tree."""
+    """The state of one node about one topic. ``height`` is the number of its clusters below it in the root's tree."""
 
     def __init__(self, name: i64, root: i64, height: i64) -> None:
         self.name: Final[i64] = name
@@ -104,7 +104,7 @@ class SrptTopic:
         self.attached: Final[list[int]] = []
 
     def text(self) -> str:
-        """Everything as text, for those who compare states."""
+        """Everything as text, to compare states."""
         queued = [(pending.sequence, pending.payload) for pending in self.queue]
         early = [(publication.source, publication.sequence) for publication in self.early]
         return f"{self.name} {self.state} {self.published} {queued} {early} {self.known.sorted_items()}"
@@ -119,12 +119,12 @@ class SingleRootPerTopic(Process):
         self._topics: dict[i64, SrptTopic] = {}
         self._counter: i64 = 0
 
-    # What the application does.
+    # Operations of the application.
 
     def subscribe(self, topic: i64) -> None:
         state = self._topic(topic)
         if state.wants_membership:
-            raise UsageError(f"node {self.me} is subscribed to topic {topic} already; unsubscribe first to start anew")
+            raise UsageError(f"node {self.me} is subscribed to topic {topic} already; unsubscribe first")
         state.wants_membership = True
         self._enqueue(state, Pending(0, self.environment.now(), None))
 
@@ -195,7 +195,7 @@ class SingleRootPerTopic(Process):
         self._go_on(topic)
 
     def _go_on(self, topic: SrptTopic) -> None:
-        """Begin what the application asked for; a change of membership must have come back before the next step."""
+        """Begin the next request of the application, once the last change of membership has come back."""
         while len(topic.queue) > 0 and (topic.state == OUTSIDE or topic.state == MEMBER):
             pending = topic.queue.pop(0)
             payload = pending.payload
@@ -224,7 +224,7 @@ class SingleRootPerTopic(Process):
         else:
             self.environment.send(topic.root, publication)
 
-    # What arrives.
+    # Messages.
 
     def receive(self, sender: i64, message: Message) -> None:
         topic = self._topic(message.topic)
@@ -239,7 +239,7 @@ class SingleRootPerTopic(Process):
 
     def _take(self, topic: SrptTopic, publication: Publication) -> None:
         if topic.state == JOINING:
-            # It has overtaken the subscription on its way back.
+            # It has overtaken the returning subscription.
             topic.early.append(publication)
         elif topic.state == OUTSIDE:
             self.environment.unwanted(publication)
@@ -247,7 +247,7 @@ class SingleRootPerTopic(Process):
             self.environment.deliver(publication)
 
     def _spread_membership(self, topic: SrptTopic, message: Message) -> None:
-        """Hand a SUB or UNS on over the tree of those who are members with it and, where it ends, were before it."""
+        """Forward a SUB or UNS over the tree of the members with it and, where it ends a membership, before it."""
         is_subscription = isinstance(message, Sub)
         if is_subscription:
             self._learn(topic, message.source, message.sequence, True)
@@ -258,7 +258,7 @@ class SingleRootPerTopic(Process):
             self._finish(topic, is_subscription)
 
     def _finish(self, topic: SrptTopic, is_subscription: bool) -> None:
-        """The own SUB or UNS has come back: everybody on the way from the root knows."""
+        """The own SUB or UNS has come back: all nodes on the path from the root know."""
         if is_subscription:
             topic.state = MEMBER
             self.environment.subscribed(topic.name)
@@ -285,7 +285,7 @@ class SingleRootPerTopic(Process):
             for member in topic.attached:
                 self.environment.send(member, message)
         elif message.source != self.me and self._options.broker_of(message.source) == self.me:
-            # Only the one whom it is about has to know; the brokers know for the others.
+            # Only its own node has to know; the brokers know for the others.
             self.environment.send(message.source, message)
 
     def _learn(self, topic: SrptTopic, member: i64, counter: i64, is_subscription: bool) -> None:

@@ -1,9 +1,9 @@
 """The rival of causal aggregation: bundles that wait for a timer.
 
 ``TimerBundling`` follows the bundling protocol that section 3.4.5 of the thesis describes (Rodrigues and others, LADC
-2018). A node has a buffer per child. What is to be sent goes there, related or not; the buffer is sent when the next
-publication would not fit, or ``timer_ticks`` after the first one came. Its acknowledgements are left out here, as in
-all that it is compared with. Every hop may add the timer to the latency, which causal aggregation avoids.
+2018). A node has a buffer per child. Publications for the child go there, related or not; the buffer is sent when the
+next one would not fit, or ``timer_ticks`` after the first one arrived. Its acknowledgements are left out here, as in
+all protocols that it is compared with. Every hop may add the timer to the latency, which causal aggregation avoids.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
 
 
 class Buffer:
-    """What waits for one child."""
+    """The publications that wait for one child."""
 
     def __init__(self) -> None:
         self.publications: list[Publication] = []

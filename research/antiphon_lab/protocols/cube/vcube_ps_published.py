@@ -2,13 +2,13 @@
 
 Every operation (SUB, UNS, PUB) of a node on a topic goes into the topic's queue. A sender task takes them out one by
 one, sends each down a tree rooted at the node and waits until the ascending wave of acknowledgements is complete; that
-gives per-source order of *reception*. A SUB goes to all nodes, and members answer it with what they know of the
+gives per-source order of *reception*. A SUB goes to all nodes, and members answer it with their knowledge of the
 membership; PUB and UNS go to the members in the sender's view. Delivery follows causal barriers
-(:mod:`antiphon_lab.protocols.cube.published_delivery`). Who has left still forwards by its old view.
+(:mod:`antiphon_lab.protocols.cube.published_delivery`). A node that left still forwards by its old view.
 
-As printed this does not work. :class:`PublishedOptions` has one switch for every defect whose effect can be seen from
-outside, and two presets. ``minimal`` repairs what contradicts itself and is meant for comparison with the published
-figures; publications are still lost and subscribers still block when membership changes
+As printed this does not work. :class:`PublishedVCubeOptions` has one switch for every defect whose effect can be seen
+from outside, and two presets. ``minimal`` repairs what contradicts itself and is meant for comparison with the
+published figures; publications are still lost and subscribers still block when membership changes
 (:mod:`antiphon.fabrics.cube.vcube_ps` does better). ``as_printed`` takes the listing of the thesis at its word.
 
 Departures: counters start at 1, so that 0 is the subscription of a member from the start; refused operations raise
@@ -32,7 +32,7 @@ from antiphon.kernel.message import CAUSAL, UNSPECIFIED, Message, publication_ke
 from antiphon.kernel.process import NO_NODE, Environment, Process
 from antiphon_lab.protocols.cube.published_delivery import NOTHING, PublishedDelivery
 from antiphon_lab.protocols.cube.published_messages import NO_ENTRIES, Ack, Pub, Sub, Uns, merged_entries
-from antiphon_lab.protocols.cube.published_view import PublishedView
+from antiphon_lab.protocols.cube.published_view import PublishedMemberView
 
 SUBSCRIBING: Final[i64] = 0
 UNSUBSCRIBING: Final[i64] = 1
@@ -42,15 +42,15 @@ NEVER_RESET: Final[i64] = 0
 
 
 @final
-class PublishedOptions:
+class PublishedVCubeOptions:
     """Which reading of the printed algorithms a system follows; shared by all its nodes. The defaults are ``minimal``.
 
     * ``single_sender``: subscribing starts a sender task only if the topic has none. The thesis always starts one;
       after a quick UNS and SUB two of them send at the same time, which ends the per-source order of reception.
     * ``prunes_barriers``: CHECKCB works on a copy of the barrier. Otherwise it empties what the delivery is about to
       subtract, and barriers grow to everything delivered since the last publication.
-    * ``waits_for_unheard``: a dependency on a source of which nothing was received is waited for, as in the listing;
-      perhaps for ever. The prose says not to wait, which breaks causal order.
+    * ``waits_for_unheard``: a node waits for a dependency on a source without receptions, as in the listing; perhaps
+      for ever. The prose does not wait, which breaks causal order.
     * ``inner_nodes_introduce_themselves``: an inner node adds itself to the acknowledgement of the first PUB of a
       source, as leaves do. As printed it finds, when its children have answered, that the PUB is no longer the first.
     * ``whole_view_in_acknowledgements``: members answer with the SUB tuples of their whole view, as in the prose; in
@@ -60,16 +60,16 @@ class PublishedOptions:
       registered. As printed it is looked for under (s, c, t): nothing after a node's first operation leaves its queue.
     * ``forgets_last_deliveries``: leaving clears last_delvs. The listing clears a variable that it uses nowhere else.
     * ``updates_whole_view``: UPDATE returns after its loop, not inside it.
-    * ``keeps_tombstones``: UPDATE keeps the tuples of those who have left; the prose keeps current subscribers only.
+    * ``keeps_tombstones``: UPDATE keeps the tuples of nodes that left; the prose keeps current subscribers only.
     * ``leaves_under_any_counter``: unsubscribing takes the own tuple out of the view whatever its counter. In the
-      SBAC-PAD paper it must have the present counter, which it never has: nobody ever leaves his own view.
+      SBAC-PAD paper it must have the present counter, which it never has: no node ever leaves its own view.
     * ``joins_when_started``: the view is reset when the SUB leaves the queue. As printed it is reset at the call, and
-      an UNS that is still queued then finds nobody to send to.
+      an UNS that is still queued then finds no receiver.
     * ``leaves_when_started``: membership ends when the UNS leaves the queue. As printed it ends at the call, and
-      publications that are still queued are delivered here and sent by a node that is no member.
-    * ``forgets_barrier``: leaving clears the causal barrier. Nothing printed does that, rightly: what was delivered
-      still precedes what will be published.
-    * ``relays_learn``: who has left applies SUB and UNS to the view by which it forwards.
+      publications that are still queued are delivered here and sent by a non-member.
+    * ``forgets_barrier``: leaving clears the causal barrier. Nothing printed does that, rightly: deliveries
+      still precede later publications.
+    * ``relays_learn``: a node that left applies SUB and UNS to the view by which it forwards.
     """
 
     def __init__(
@@ -108,18 +108,18 @@ class PublishedOptions:
         self.relays_learn: Final[bool] = relays_learn
 
     @staticmethod
-    def minimal() -> PublishedOptions:
+    def minimal() -> PublishedVCubeOptions:
         """The listing, corrected only where it contradicts itself or the plain sense of the prose around it."""
-        return PublishedOptions()
+        return PublishedVCubeOptions()
 
     @staticmethod
-    def as_printed() -> PublishedOptions:
+    def as_printed() -> PublishedVCubeOptions:
         """The listing of the thesis at its word, as far as it runs at all.
 
         Left out: the keys of acknowledgements that do not match, with which no node gets beyond its first operation,
-        and what only the SBAC-PAD paper prints or only the prose says.
+        and points that only the SBAC-PAD paper prints or only the prose has.
         """
-        return PublishedOptions(
+        return PublishedVCubeOptions(
             single_sender=False,
             prunes_barriers=False,
             leaves_keep_payload=False,
@@ -142,7 +142,7 @@ class Operation:
 
 @final
 class Gathering:
-    """What the acknowledgements of an open wave have said so far, and how often the view had been reset by then."""
+    """The entries of the acknowledgements of an open wave so far, and how often the view had been reset by then."""
 
     def __init__(self, entries: vec[i64], resets: i64) -> None:
         self.entries: vec[i64] = entries
@@ -150,12 +150,12 @@ class Gathering:
 
 
 @final
-class PublishedTopic:
-    """The per-topic variables of one node. ``is_member`` stands for (me, SUB, _) in view[t]."""
+class PublishedVCubeTopic:
+    """The per-topic variables of one node. ``is_member`` represents (me, SUB, _) in view[t]."""
 
-    def __init__(self, name: i64, view: PublishedView, delivery: PublishedDelivery) -> None:
+    def __init__(self, name: i64, view: PublishedMemberView, delivery: PublishedDelivery) -> None:
         self.name: Final[i64] = name
-        self.view: PublishedView = view
+        self.view: PublishedMemberView = view
         self.delivery: Final[PublishedDelivery] = delivery
         self.queue: list[Operation] = []
         self.senders: i64 = 0
@@ -166,7 +166,7 @@ class PublishedTopic:
         self.resets: i64 = NEVER_RESET
 
     def text(self) -> str:
-        """Everything as text, for those who compare states."""
+        """Everything as text, to compare states."""
         queued = [(operation.kind, operation.counter) for operation in self.queue]
         flags = (self.senders, self.idle_senders, self.wants_membership, self.is_member, self.joined_counter)
         view = [*self.view.subscriptions(), *self.view.tombstones()]
@@ -176,23 +176,23 @@ class PublishedTopic:
 class PublishedVCubePs(Process):
     """One node of the published topic system. ``cube`` holds all nodes; views hold the members of each topic."""
 
-    def __init__(self, environment: Environment, cube: Cube, options: PublishedOptions) -> None:
+    def __init__(self, environment: Environment, cube: Cube, options: PublishedVCubeOptions) -> None:
         super().__init__(environment)
         self._cube: Final[Cube] = cube
-        self.options: Final[PublishedOptions] = options
-        self._topics: dict[i64, PublishedTopic] = {}
+        self.options: Final[PublishedVCubeOptions] = options
+        self._topics: dict[i64, PublishedVCubeTopic] = {}
         self._counter: i64 = 1
-        # The variable acks: who is to be told and how many are missing; what was gathered; what this node began itself.
+        # The variable acks: the node to tell and the number of missing ones; the gathered entries; the own operations.
         self._waves: Final = Waves()
         self._gathered: dict[i64, Gathering] = {}
         self._running: dict[i64, Operation] = {}
 
-    # Algorithm 3: what the application does.
+    # Algorithm 3: operations of the application.
 
     def subscribe(self, topic: i64) -> None:
         state = self._topic(topic)
         if state.wants_membership:
-            raise UsageError(f"node {self.me} is subscribed to topic {topic} already; unsubscribe first to start anew")
+            raise UsageError(f"node {self.me} is subscribed to topic {topic} already; unsubscribe first")
         state.wants_membership = True
         operation = self._operation(SUBSCRIBING, b"")
         if not self.options.joins_when_started:
@@ -248,12 +248,12 @@ class PublishedVCubePs(Process):
             count += len(topic.queue) + topic.delivery.waiting()
         return count
 
-    def topic(self, name: i64) -> PublishedTopic | None:
-        """What this node knows about a topic, for inspection."""
+    def topic(self, name: i64) -> PublishedVCubeTopic | None:
+        """The state of this node about a topic, for inspection."""
         return self._topics.get(name)
 
-    def topics(self) -> list[PublishedTopic]:
-        """What this node knows about each topic that it has heard of, for inspection."""
+    def topics(self) -> list[PublishedVCubeTopic]:
+        """The state of this node about each known topic, for inspection."""
         return list(self._topics.values())
 
     # Algorithm 4: CO_BROADCAST and the sender task.
@@ -263,20 +263,20 @@ class PublishedVCubePs(Process):
         self._counter += 1
         return Operation(kind, counter, self.environment.now(), payload, ends_membership)
 
-    def _enqueue(self, topic: PublishedTopic, operation: Operation) -> None:
+    def _enqueue(self, topic: PublishedVCubeTopic, operation: Operation) -> None:
         topic.queue.append(operation)
         self._go_on(topic)
 
-    def _go_on(self, topic: PublishedTopic) -> None:
-        """Let every idle sender task take what comes next in the queue."""
+    def _go_on(self, topic: PublishedVCubeTopic) -> None:
+        """Let every idle sender task take the next operation of the queue."""
         while topic.idle_senders > 0 and len(topic.queue) > 0:
             topic.idle_senders -= 1
             operation = topic.queue.pop(0)
             if not self._begin(topic, operation):
                 self._finish(topic, operation)
 
-    def _begin(self, topic: PublishedTopic, operation: Operation) -> bool:
-        """Send an operation down this node's tree; false if there is nobody to wait for."""
+    def _begin(self, topic: PublishedVCubeTopic, operation: Operation) -> bool:
+        """Send an operation down this node's tree; false if there is no receiver to wait for."""
         options = self.options
         changes_when_started = options.joins_when_started or options.leaves_when_started
         if operation.kind == PUBLISHING:
@@ -300,13 +300,13 @@ class PublishedVCubePs(Process):
         self._running[key] = operation
         return True
 
-    def _publication(self, topic: PublishedTopic, operation: Operation) -> Pub:
+    def _publication(self, topic: PublishedVCubeTopic, operation: Operation) -> Pub:
         barrier = topic.delivery.publish(operation.counter)
         publication = Pub(self.me, operation.counter, operation.timestamp, operation.payload, barrier, topic.name)
         self.environment.deliver(publication)
         return publication
 
-    def _finish(self, topic: PublishedTopic, operation: Operation) -> None:
+    def _finish(self, topic: PublishedVCubeTopic, operation: Operation) -> None:
         """All acknowledgements have come; the sender task that waited for them is idle, or ends."""
         topic.idle_senders += 1
         if operation.kind == SUBSCRIBING:
@@ -317,7 +317,7 @@ class PublishedVCubePs(Process):
                 topic.senders -= 1
                 topic.idle_senders -= 1
 
-    def _join(self, topic: PublishedTopic, operation: Operation) -> None:
+    def _join(self, topic: PublishedVCubeTopic, operation: Operation) -> None:
         """Line 6 of Algorithm 3: this node is the only member it knows."""
         topic.is_member = True
         topic.joined_counter = operation.counter
@@ -363,7 +363,7 @@ class PublishedVCubePs(Process):
 
     def _receive_acknowledgement(self, ack: Ack) -> None:
         if not self.options.matches_acknowledgements and ack.sequence != ack.topic:
-            return  # (s, c, t) finds what is registered as (s, t, c) only where c and t are the same number.
+            return  # (s, c, t) finds the entry under (s, t, c) only where c and t are the same number.
         key = publication_key(ack.source, ack.sequence)
         parent = self._waves.answered(key)
         if parent == NOT_OPEN:
@@ -387,15 +387,15 @@ class PublishedVCubePs(Process):
         self._finish(topic, self._running.pop(key))
         self._go_on(topic)
 
-    def _learn(self, topic: PublishedTopic, ack: Ack, gathering: Gathering | None) -> None:
-        """UPDATE the view with what an acknowledgement and those before it say."""
+    def _learn(self, topic: PublishedVCubeTopic, ack: Ack, gathering: Gathering | None) -> None:
+        """UPDATE the view with the entries of an acknowledgement and those before it."""
         update_with(topic.view, ack.entries)
-        # What came before is in the view already, unless that was thrown away meanwhile.
+        # Earlier entries are in the view already, unless it was reset meanwhile.
         if gathering is not None and gathering.resets != topic.resets:
             gathering.resets = topic.resets
             update_with(topic.view, gathering.entries)
 
-    def _hand_on(self, sender: i64, message: Message, topic: PublishedTopic | None) -> bool:
+    def _hand_on(self, sender: i64, message: Message, topic: PublishedVCubeTopic | None) -> bool:
         """Forward to the children below the sender; true if there are none, and the answer is given at once."""
         count = self._send_down(topic, message, cluster(self.me, sender) - 1)
         if count > 0:
@@ -404,7 +404,7 @@ class PublishedVCubePs(Process):
         self._acknowledge(sender, message, topic, NO_ENTRIES)
         return True
 
-    def _send_down(self, topic: PublishedTopic | None, message: Message, height: i64) -> i64:
+    def _send_down(self, topic: PublishedVCubeTopic | None, message: Message, height: i64) -> i64:
         """Send to one node in each cluster up to ``height``, of all nodes or of the members; how many copies left."""
         to_all = isinstance(message, Sub)
         if topic is None and not to_all:
@@ -423,8 +423,8 @@ class PublishedVCubePs(Process):
             s += 1
         return count
 
-    def _acknowledge(self, parent: i64, about: Message, topic: PublishedTopic | None, entries: vec[i64]) -> None:
-        """SENDACKS: a member adds what it knows if it had not received a publication of the source before."""
+    def _acknowledge(self, parent: i64, about: Message, topic: PublishedVCubeTopic | None, entries: vec[i64]) -> None:
+        """SENDACKS: a member adds its knowledge if it had not received a publication of the source before."""
         options = self.options
         if topic is not None and topic.is_member:
             first = topic.delivery.first(about.source)
@@ -438,23 +438,23 @@ class PublishedVCubePs(Process):
     def _united(self, some: vec[i64], others: vec[i64]) -> vec[i64]:
         if self.options.whole_view_in_acknowledgements:
             return merged_entries(some, others)
-        # Everybody is in one subtree only, so nobody speaks twice for himself.
+        # Every node is in one subtree only, so none is reported twice by itself.
         return append_all(some, others)
 
-    def _topic(self, name: i64) -> PublishedTopic:
+    def _topic(self, name: i64) -> PublishedVCubeTopic:
         found = self._topics.get(name)
         if found is None:
             options = self.options
             delivery = PublishedDelivery(self.me, options.prunes_barriers, options.waits_for_unheard)
-            found = PublishedTopic(name, self._view_of(View(self._cube.dimension)), delivery)
+            found = PublishedVCubeTopic(name, self._view_of(View(self._cube.dimension)), delivery)
             self._topics[name] = found
         return found
 
-    def _view_of(self, members: View) -> PublishedView:
-        return PublishedView(members, self.options.keeps_tombstones, not self.options.updates_whole_view)
+    def _view_of(self, members: View) -> PublishedMemberView:
+        return PublishedMemberView(members, self.options.keeps_tombstones, not self.options.updates_whole_view)
 
 
-def update_with(view: PublishedView, entries: vec[i64]) -> None:
+def update_with(view: PublishedMemberView, entries: vec[i64]) -> None:
     """UPDATE a view with all tuples of an acknowledgement."""
     for entry in entries:
         view.update(entry >> (COUNTER_BITS + 1), (entry >> 1) & COUNTER_MASK, (entry & 1) == 1)

@@ -1,12 +1,12 @@
 """Floods over the overlays of topics: CrosspostFlood, and SimpleFlood to compare it with.
 
-Thesis of M. Matos, section 3.2.4 and Algorithm 3. An event may be posted to several topics. Whoever hears of it first
-delivers it in all of them that it is subscribed to, and relays it once to each neighbour in any of these (infect and
-die). A neighbour in three topics gets one copy and not three: one per physical link instead of one per logical link.
-SimpleFlood posts the event to each topic by itself.
+Thesis of M. Matos, section 3.2.4 and Algorithm 3. An event may be posted to several topics. A node that receives it for
+the first time delivers it in all its topics among these, and relays it once to each neighbour in any of them (infect
+and die). A neighbour in three topics gets one copy and not three: one per physical link instead of one per logical
+link. SimpleFlood posts the event to each topic by itself.
 
-Where this departs from the thesis: nothing is sent back to where it came from (``echoes`` counts what the published
-algorithm would have sent in addition), and a node remembers a bounded number of events.
+Where this departs from the thesis: nothing is sent back to where it came from (``echoes`` counts copies that the
+published algorithm would have sent in addition), and a node remembers a bounded number of events.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class CrosspostFlood:
         return sequence
 
     def begin(self, payload: bytes, topics: vec[i64], sequences: vec[i64]) -> None:
-        """Send a new event on its way."""
+        """Send a new event."""
         self._posted += 1
         me, now = self.environment.identifier, self.environment.now()
         self._handle(me, Post(me, self._posted, now, payload, topics, sequences, 0))

@@ -1,12 +1,12 @@
 """Plumtree: a tree of eager links in an epidemic overlay, and announcements on all the others.
 
 Leitão, Pereira and Rodrigues (2007), "Epidemic Broadcast Trees", over HyParView. The thesis of M. Matos argues about it
-(section 4.4) and never measures it. As in BRISA the first publication floods the overlay, and whoever gets a copy too
-many tells its sender to stop (*prune*). Unlike in BRISA both ends of a link then hold it for *lazy*: it still carries
-the name of every publication. Who hears of one that it lacks waits for ``graft_after`` ticks; if it has not come by
-then the link on which it was announced is made eager again and the publication is asked for (*graft*), then that of the
-next who announced it, and so on. So a tree heals by what is missing, and not by what is known about neighbours: it
-needs no paths, and pays with a message per link and publication.
+(section 4.4) and never measures it. As in BRISA the first publication floods the overlay, and a node that gets an extra
+copy tells its sender to stop (*prune*). Unlike in BRISA both ends of a link then treat it as *lazy*: it still carries
+the name of every publication. A node that learns of a missing one waits for ``graft_after`` ticks; if it has not
+arrived by then the link on which it was announced is made eager again and the publication is requested (*graft*), then
+from the next node that announced it, and so on. So a tree heals by missing publications, and not by knowledge about
+neighbours: it needs no paths, and pays with a message per link and publication.
 
 The tree may be one for all publishers or one for each (``per_source``), as the thesis discusses.
 
@@ -38,7 +38,7 @@ from antiphon.kernel.process import NO_NODE, Environment
 
 
 class PlumtreeOptions(BrisaOptions):
-    """What is announced and has not come after ``graft_after`` ticks is asked for."""
+    """An announced publication that has not arrived after ``graft_after`` ticks is requested."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Announce(Message):
 
 @mypyc_attr(acyclic=True)
 class Graft(Fetch):
-    """The sender lacks a publication, and wants from now on what comes through a tree."""
+    """The sender misses a publication, and wants the later ones of a tree from now on."""
 
     def __init__(self, source: i64, topic: i64, numbers: vec[i64], key: i64) -> None:
         super().__init__(source, topic, numbers)
@@ -92,7 +92,7 @@ class Graft(Fetch):
 
 @final
 class Announced:
-    """A publication that others have announced: who has not been asked yet, and when the next is to be asked."""
+    """A publication that others have announced: nodes that were not asked yet, and when to ask the next."""
 
     def __init__(self, deadline: i64, peer: i64) -> None:
         self.deadline: i64 = deadline
@@ -157,7 +157,7 @@ class EagerTrees(Trees):
     # Announcements.
 
     def announced(self, sender: i64, source: i64, sequence: i64) -> None:
-        """Somebody has a publication that is missing here."""
+        """A neighbour has a publication that is missing here."""
         key = publication_key(source, sequence)
         known = self._announced.get(key)
         if known is not None:
@@ -176,7 +176,9 @@ class EagerTrees(Trees):
             return
 
     def expire(self) -> None:
-        """Ask for what was announced long enough ago; if it does not come, the next time somebody else."""
+        """Request publications that were announced long enough ago; if one does not arrive, ask another node the next
+        time.
+        """
         self._is_waiting = False
         now = self._environment.now()
         due: list[i64] = []
@@ -215,10 +217,10 @@ class EagerTrees(Trees):
         self._make_eager(self.structure(key), sender)
 
     def moved(self, sender: i64, key: i64, position: Position) -> None:
-        """Nobody has a place that others must know."""
+        """Nothing to do: nodes have no position that others must know."""
 
     def seen_ahead(self, structure: Structure) -> None:
-        """Announcements show what is missing."""
+        """Nothing to do: announcements show missing publications."""
 
     def neighbour_down(self, peer: i64) -> None:
         self.links.pop(peer, None)
@@ -259,10 +261,10 @@ class PlumtreeGroup(Group):
         self.eager_trees().announced(sender, announce.source, announce.sequence)
 
     def notice_gap(self, sender: i64, stream: Stream) -> None:
-        """Announcements show what is missing."""
+        """Nothing to do: announcements show missing publications."""
 
     def eager_trees(self) -> EagerTrees:
-        """The trees, with what Plumtree adds to them."""
+        """The trees, with Plumtree's additions."""
         trees = self.trees
         assert isinstance(trees, EagerTrees), "made as such"
         return trees

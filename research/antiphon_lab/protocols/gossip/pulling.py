@@ -1,9 +1,9 @@
-"""What the rivals of BRISA that pull have in common: a node says what it has, and gets what it lacks.
+"""Shared by the rivals of BRISA that pull: a node lists its publications, and receives missing ones.
 
-Anti-entropy (thesis of M. Matos, section 2.3.3): the asker names everything that it has, up to a number per source and
-single publications beyond it; the answer is what it lacks, the oldest first, at most ``batch`` publications at a time.
-Whoever is asked sees too whether the asker has something that it lacks itself. If it was silent it wakes up and asks
-back. Who asks for nothing, with a batch of 0, wants only to be asked.
+Anti-entropy (thesis of M. Matos, section 2.3.3): the asking node names everything that it has, up to a number per
+source and single publications beyond it; the answer has missing publications, the oldest first, at most ``batch`` at a
+time. The asked node sees too whether the asking one has something that it misses itself. If it was silent it wakes up
+and asks back. A question with a batch of 0 only requests to be asked back.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Message, publicati
 from antiphon.kernel.process import Environment
 
 MOST_SINGLES: Final = 100
-"""So many publications beyond a gap are named for each source; what else came after it may come again."""
+"""The most publications beyond a gap that are named for each source; others beyond it may arrive again."""
 
 
 @mypyc_attr(acyclic=True)
 class Pull(Message):
-    """The sender has these publications, written as frontiers are, and wants up to ``batch`` of those that it lacks.
+    """The sender has these publications, written as frontiers are, and wants up to ``batch`` missing ones.
 
-    ``is_silent`` if it may not ask again unless it hears of something new: it has asked a contact to compare since
+    ``is_silent`` if it may not ask again unless it learns of something new: it has asked a contact to compare since
     something happened, or sleeps already. ``questions`` counts its comparisons so far.
     """
 
@@ -47,7 +47,7 @@ class Pull(Message):
 
 @final
 class Pulling:
-    """How one node asks others for what it lacks of a topic, up to ``batch`` publications at a time, and answers."""
+    """Asks other nodes for missing publications of a topic, up to ``batch`` at a time, and answers such questions."""
 
     def __init__(
         self, environment: Environment, topic: i64, streams: dict[i64, Stream], quiescence: Quiescence, batch: i64
@@ -60,11 +60,11 @@ class Pulling:
         self._batch: Final[i64] = batch
 
     def pull(self, peer: i64) -> None:
-        """Ask somebody for what it has and this node lacks."""
+        """Ask a node for its publications that are missing here."""
         self._send(peer, self._batch)
 
     def call(self, peer: i64) -> None:
-        """Let somebody ask back."""
+        """Let a node ask back."""
         self._send(peer, 0)
 
     def _send(self, peer: i64, batch: i64) -> None:
@@ -81,7 +81,7 @@ class Pulling:
         self._environment.send(peer, Pull(self._me, self._topic, frontier, batch, is_silent, quiescence.questions))
 
     def on_pull(self, sender: i64, pull: Pull) -> None:
-        """Answer with what the asker lacks."""
+        """Answer with publications that the asking node misses."""
         complete: dict[i64, i64] = {}
         singles: set[i64] = set()
         was_silent = not self._quiescence.is_ticking
@@ -104,14 +104,14 @@ class Pulling:
                     serve(self._environment, stream, sender, Fetch(stream.source, self._topic, wanted))
 
     def _note(self, sender: i64, stream: Stream, number: i64) -> None:
-        """Somebody has everything of a source up to a number."""
+        """A node has everything of a source up to a number."""
         stream.peer_has(sender, number)
         if stream.hear(number):
             self._quiescence.wake()
 
 
 def lacking(stream: Stream, complete: i64, singles: set[i64], most: i64) -> vec[i64]:
-    """The first numbers of a stream that are here and not at somebody who has all up to ``complete``, and singles."""
+    """The first numbers of a stream that are missing at a node that has all up to ``complete``, and singles."""
     wanted = vec[i64]()
     number = max(complete + 1, stream.oldest_kept)
     while number <= stream.heard and len(wanted) < most:

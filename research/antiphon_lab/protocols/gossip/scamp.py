@@ -1,13 +1,13 @@
-"""Scamp: views that size themselves, about ``(copies + 1) ln n`` entries in a system of n nodes that nobody counts.
+"""Scamp: views that size themselves, about ``(copies + 1) ln n`` entries for n nodes, without counting nodes.
 
-Ganesh, Kermarrec and Massoulié (2001); what the topic overlays of the thesis assume (section 3.2.1). A newcomer's
-subscription is forwarded to everybody in the contact's view and ``copies`` times more. Who gets one keeps it with a
-probability that falls with the size of its view, and else hands it to somebody it knows.
+Ganesh, Kermarrec and Massoulié (2001); the topic overlays of the thesis assume it (section 3.2.1). A newcomer's
+subscription is forwarded to all nodes in the contact's view and ``copies`` times more. A node that gets one keeps it
+with a probability that falls with the size of its view, and else forwards it to a random entry.
 
-Where this departs from the published rules: a subscription that has been handed on ``most_hops`` times is kept where it
-is, so that no walk is endless; a neighbour that failed is dropped when its link breaks; a node that nobody's view holds
-any more subscribes again when it has an empty view itself. The periodic lease of the authors is left out: it makes the
-views grow.
+Where this departs from the published rules: a subscription that was forwarded ``most_hops`` times is kept where it is,
+so that no walk is endless; a neighbour that failed is dropped when its link breaks; a node that is in no view any more
+subscribes again when it has an empty view itself. The periodic lease of the authors is left out: it makes the views
+grow.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Kept(SamplingMessage):
 
 @mypyc_attr(acyclic=True)
 class Replaced(SamplingMessage):
-    """The sender leaves: the receiver is to know ``other`` instead, or nobody."""
+    """The sender leaves: the receiver should know ``other`` instead, or no node."""
 
     def __init__(self, source: i64, topic: i64, other: i64) -> None:
         super().__init__(source, topic)
@@ -78,7 +78,7 @@ class Scamp(PeerSampling):
         super().__init__(environment, topic, connections, listener)
         self._options: Final[ScampOptions] = options
         self._view: list[i64] = []
-        # Who has this node in its view.
+        # The nodes with this node in their views.
         self._known_to: list[i64] = []
 
     def neighbours(self) -> list[i64]:
@@ -92,7 +92,7 @@ class Scamp(PeerSampling):
         self.environment.send(contact, Subscription(self.me, self.topic, -1))
 
     def leave(self) -> None:
-        """Those who know this node get somebody of its view instead, all but ``copies + 1`` of them."""
+        """Replace this node by entries of its view at the nodes that know it, except ``copies + 1`` of them."""
         heirs = len(self._known_to) - self._options.copies - 1
         for position, peer in enumerate(self._known_to):
             other = NO_NODE

@@ -1,15 +1,16 @@
-"""SimpleGossip: rumours that are pushed once, and anti-entropy for those whom they miss.
+"""SimpleGossip: rumours that are pushed once, and anti-entropy for nodes that miss them.
 
 The rival of BRISA at the robust end (thesis of M. Matos, section 4.3.5). There is no structure at all. Views are those
-of Cyclon (:mod:`antiphon.fabrics.gossip.sampling.cyclon`). Whoever gets a publication for the first time pushes it to
-``fanout`` nodes of its view, and to nobody ever again (infect and die); with a fanout of ``ln n`` that reaches almost
-all. Every period each node asks one node of its view for what it lacks (:mod:`antiphon_lab.protocols.gossip.pulling`);
-the thesis does that twice as often as something is published. What came by asking is not pushed.
+of Cyclon (:mod:`antiphon.fabrics.gossip.sampling.cyclon`). A node that gets a publication for the first time pushes it
+to ``fanout`` nodes of its view, and never again (infect and die); with a fanout of ``ln n`` that reaches almost all.
+Every period each node asks one node of its view for missing publications
+(:mod:`antiphon_lab.protocols.gossip.pulling`); the thesis does that at twice the rate of publications. Answers are not
+pushed.
 
-Where the thesis is silent: the fanout is rounded up; an answer brings at most ``batch`` publications. Silence,
-newcomers and what is gone everywhere are as for BRISA (:mod:`antiphon.fabrics.gossip.topic`). A silent node asks
-nobody, so what it misses it learns from those who ask it; ``patience`` must be long enough that each is asked. But
-links have one direction, and there may be a node in nobody's view. So the contact with which a node compared before it
+Open points of the thesis: the fanout is rounded up; an answer has at most ``batch`` publications. Silence, newcomers
+and publications that no node has any more are as for BRISA (:mod:`antiphon.fabrics.gossip.topic`). A silent node asks
+no other, so it learns of missing publications from nodes that ask it; ``patience`` must be long enough that each is
+asked. But links have one direction, and a node may be in no view. So the contact with which a node compared before it
 fell silent remembers it, and calls it when there is something new; if that contact fails, the node compares with
 another.
 """
@@ -37,8 +38,9 @@ from antiphon.kernel.process import NO_NODE, Environment
 from antiphon_lab.protocols.gossip.pulling import Pull, Pulling
 
 FEWEST_ROUNDS: Final = 20
-"""So many periods of anti-entropy at least pass without news before a node falls silent. The chance that nobody has
-asked a certain node by then, and it sleeps through a rumour, is about ``exp(-FEWEST_ROUNDS)``."""
+"""The least number of periods of anti-entropy without news before a node falls silent. The probability that no node has
+asked a certain one by then, and it sleeps through a rumour, is about ``exp(-FEWEST_ROUNDS)``.
+"""
 
 
 CONNECTED: Final = 0.99
@@ -61,7 +63,7 @@ def needed_view(nodes: int) -> int:
 
 
 class SimpleGossipOptions(BrisaOptions):
-    """``fanout`` nodes get a rumour from each who hears it; ``batch`` publications at most come for each question."""
+    """Each receiver of a rumour sends it to ``fanout`` nodes; each question gets at most ``batch`` publications."""
 
     def __init__(
         self,
@@ -79,7 +81,7 @@ class SimpleGossipOptions(BrisaOptions):
     ) -> None:
         if fanout < 1:
             raise UsageError(
-                f"with a fanout of {fanout} nobody ever hears a rumour; choose at least 1, for example the logarithm "
+                f"with a fanout of {fanout} no rumour spreads; choose at least 1, for example the logarithm "
                 "of the number of nodes"
             )
         if fanout > cyclon.size:
@@ -91,7 +93,7 @@ class SimpleGossipOptions(BrisaOptions):
             raise UsageError(f"answers with {batch} publications mend nothing; choose a batch of at least 1")
         if patience < FEWEST_ROUNDS:
             raise UsageError(
-                f"after {patience} rounds of anti-entropy some nodes may have been asked by nobody; choose a patience "
+                f"after {patience} rounds of anti-entropy some nodes may not have been asked; choose a patience "
                 f"of at least {FEWEST_ROUNDS}"
             )
         super().__init__(
@@ -125,7 +127,7 @@ class Rumours(Trees):
         super().__init__(environment, topic, options, sampling.neighbours(), streams)
         self._sampling: Final[PeerSampling] = sampling
         self._fanout: Final[i64] = options.fanout
-        # Whether something came since somebody looked.
+        # Whether something arrived since the last check.
         self.has_news: bool = False
 
     def begin(self, publication: Publication) -> None:
@@ -141,7 +143,7 @@ class Rumours(Trees):
                 self._environment.send(peer, data)
 
     def resent(self, publication: Publication, sender: i64, reused: i64) -> None:
-        """What came by asking is no rumour."""
+        """Nothing to do: an answer is not a rumour."""
         self.has_news = True
 
 
@@ -157,8 +159,8 @@ class RumourGroup(Group):
         seeds: Seeds,
         born: i64,
     ) -> None:
-        # At a contact: who fell silent after it compared with it; who is to be told, and how often that was tried; by
-        # node its last question.
+        # At a contact: nodes that fell silent after they compared with it; nodes to be told, and the number of
+        # attempts; by node its last question.
         self._sleepers: Final[set[i64]] = set()
         self._to_wake: Final[dict[i64, i64]] = {}
         self._asked: Final[dict[i64, i64]] = {}
@@ -217,8 +219,8 @@ class RumourGroup(Group):
             self.wake()
 
     def _on_pull(self, sender: i64, pull: Pull) -> None:
-        # A pull that is older than the sender's last question does not show that it has heard the call: what it was
-        # when it sent the pull, awake, it need not be any more.
+        # A pull that is older than the sender's last question does not show that it got the call: it was awake when it
+        # sent the pull, but may sleep now.
         if sender in self._to_wake and pull.questions >= self._asked.get(sender, 0):
             del self._to_wake[sender]
             if pull.is_silent:
@@ -226,7 +228,7 @@ class RumourGroup(Group):
         self._pulling.on_pull(sender, pull)
 
     def _call_sleepers(self) -> None:
-        """Let those who may sleep ask: they wake up if there is something for them."""
+        """Let sleeping nodes ask: they wake up if there is something for them."""
         trees = self.trees
         assert isinstance(trees, Rumours), "made as such"
         if trees.has_news:

@@ -1,11 +1,11 @@
 """SimpleTree: a random tree that one node arranges, and publications that are pushed along its links.
 
-The rival of BRISA at the efficient end (thesis of M. Matos, section 4.3.5). Who joins asks the coordinator, which names
-a random one of those that joined before; that is the parent. So there is no cycle, depths are about ``ln n``, and the
-number of children has no bound. Whoever gets a publication pushes it over all its other links, up and down, so that
-anybody may publish. There are no copies too many, no periodic messages and no repair: when a node fails those below it
-are cut off, as published. What is missing is noticed by gaps and, before a node falls silent, by comparing with the
-coordinator (:mod:`antiphon.fabrics.gossip.topic`).
+The rival of BRISA at the efficient end (thesis of M. Matos, section 4.3.5). A joining node asks the coordinator, which
+names a random node that joined before as its parent. So there is no cycle, depths are about ``ln n``, and the number of
+children has no bound. A node that gets a publication pushes it over all its other links, up and down, so that every
+node may publish. There are no extra copies, no periodic messages and no repair: when a node fails the nodes below it
+are cut off, as published. Missing publications are noticed by gaps and, before a node falls silent, by comparing with
+the coordinator (:mod:`antiphon.fabrics.gossip.topic`).
 
 The coordinator is the first contact, and the first node of the tree.
 """
@@ -61,10 +61,10 @@ class SimpleTreeOptions(BrisaOptions):
 
 
 def check_coordinator(contacts: Sequence[int]) -> None:
-    """Refuse several nodes where one has to know who joined before whom."""
+    """Refuse several coordinators: one node has to know the order of joins."""
     if len(contacts) != 1:
         raise UsageError(
-            f"one node has to know who joined before whom, not {len(contacts)}; name one contact, for example "
+            f"one node has to know the order of joins, not {len(contacts)}; name one contact, for example "
             "contacts = [0]"
         )
 
@@ -95,7 +95,7 @@ class RandomTree(PeerSampling):
         super().__init__(environment, topic, connections, listener)
         self.parent: i64 = NO_NODE
         self._neighbours: Final[list[i64]] = []
-        # At the coordinator: who has joined, and which parent each was given.
+        # At the coordinator: the joined nodes, and the parent of each.
         self._joined: Final[list[i64]] = [self.me]
         self._given: Final[dict[i64, i64]] = {}
 
@@ -144,7 +144,7 @@ class SimpleTreeGroup(Group):
         return RandomTree(self._environment, self.topic, connections, self)
 
     def tell_neighbours(self) -> None:
-        """Nothing is said but what is published."""
+        """Nothing to do: nodes send publications alone."""
 
 
 class SimpleTree(Brisa):

@@ -1,6 +1,6 @@
 """StaN: overlays of many topics whose links fall onto each other.
 
-Thesis of M. Matos, section 3.2. Every topic has a random overlay of its own, so that everybody gets all of its topics
+Thesis of M. Matos, section 3.2. Every topic has a random overlay of its own, so that every node gets all of its topics
 and nothing else. That costs a link for each entry of each view. StaN makes overlapping topics choose the same
 neighbours: a node ranks all others by a pseudo-random weight (:mod:`antiphon_lab.protocols.gossip.stan_weights`),
 collects members of each topic by random walks, and replaces entries by others of lower weight
@@ -14,19 +14,19 @@ directly.
 
 Where this departs from the thesis:
 
-* A walk goes on with the hops that are left to it. In line 11 it starts afresh at every hop and never ends.
+* A walk continues with its remaining hops. In line 11 it starts afresh at every hop and never ends.
 * A node does not take itself into its view, although walks meet it.
-* **Nobody is lost.** As published, a node may be dropped from the last view that held it, before those have met it that
-  would rank it high. No walk finds it then, and no event. So whoever is visited by a walk considers the node that sent
-  it (``learning``); the thesis proposes that to save messages (section 3.5). It may also learn all whom the walk met,
-  or keep some entries as they were drawn.
+* **No node is lost.** As published, a node may be dropped from the last view that held it, before it was met by nodes
+  that would rank it high. No walk finds it then, and no event. So a node that a walk visits considers the node that
+  sent it (``learning``); the thesis proposes that to save messages (section 3.5). It may also learn all nodes that the
+  walk met, or keep some entries as they were drawn.
 * Neighbours that fail are dropped when the link breaks, and are not taken up again for a while. In the thesis the peer
-  sampling service does that, and no word is said of those who still name them.
-* A node that nothing happens to for a while sends no walks; the thesis proposes longer periods (section 3.5).
-* Newcomers come by the rules of Scamp, through a member that a rendezvous names. A newcomer is subscribed when somebody
-  has it in its view.
+  sampling service does that, and it does not mention nodes that still name them.
+* A node without changes for a while sends no walks; the thesis proposes longer periods (section 3.5).
+* Newcomers come by the rules of Scamp, through a member that a rendezvous names. A newcomer is subscribed when a
+  node has it in its view.
 
-Nobody acknowledges anything: that an event comes to everybody is as likely as that the overlay is connected.
+There are no acknowledgements: an event reaches all nodes if the overlay is connected.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ ROUND: Final[i64] = 0
 """The name of the timer of rounds."""
 
 PATIENCE_ROUNDS: Final[i64] = 4
-"""So many rounds a newcomer waits until it asks somebody else. A subscription travels until somebody keeps it, and who
-asks twice is kept twice as often: views would grow."""
+"""The number of rounds that a newcomer waits before it asks another node. A subscription travels until a node keeps it,
+and a second request is kept as often again: views would grow.
+"""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -70,9 +71,9 @@ class Stan(Process):
         self._suspects: Final = Suspects()
         flood = CrosspostFlood if options.shares_links else SimpleFlood
         self.flood: Final[CrosspostFlood] = flood(environment, self._views, options.remembered)
-        # Topics that nobody is known to have this node in its view of, and in which round it was last tried.
+        # Topics in which no node is known to have this one in its view, and the round of the last attempt.
         self._entering: Final[dict[i64, i64]] = {}
-        # What a node begins with is used when all nodes are there.
+        # The first views are used when all nodes are present.
         self._first_views: Final[dict[i64, list[int]]] = {}
         self._late: Final[list[i64]] = []
         self._is_awake: bool = False
@@ -104,7 +105,7 @@ class Stan(Process):
         self._late.clear()
         self._wake()
 
-    # What the application does.
+    # Operations of the application.
 
     def publish(self, payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
         self.check_only_order(order, NONE)
@@ -129,7 +130,7 @@ class Stan(Process):
         if topic not in self._views:
             raise UsageError(f"node {self.me} is not subscribed to topic {topic} and cannot unsubscribe")
         if topic in self._entering:
-            # It has not come to anybody's knowledge: the two happen at once.
+            # No other node knows of it yet: both take effect at once.
             self._is_subscribed(topic)
         self._views[topic].leave()
         del self._views[topic]
@@ -158,7 +159,7 @@ class Stan(Process):
             self._is_subscribed(topic)
 
     def _ask_again(self, topic: i64, view: AlignedView) -> None:
-        """Nobody has kept this node in its view yet: perhaps the contact had failed."""
+        """No node has kept this one in its view yet: perhaps the contact had failed."""
         if self._suspects.round - self._entering[topic] >= PATIENCE_ROUNDS:
             self._entering[topic] = self._suspects.round
             self._join(topic, view)
@@ -213,7 +214,7 @@ class Stan(Process):
             self.walks_sent += 1
             self.environment.send(first, Walk(self.me, view.topic, self.options.hops, vec[i64]()))
 
-    # What the host does.
+    # Calls of the host.
 
     def receive(self, sender: i64, message: Message) -> None:
         self._suspects.clear(sender)
@@ -299,7 +300,7 @@ class Stan(Process):
     def unfinished(self) -> i64:
         return len(self._entering)
 
-    # What measurements ask.
+    # For measurements.
 
     def topics(self) -> list[i64]:
         """The topics that this node is subscribed to."""

@@ -1,4 +1,4 @@
-"""The messages of StaN: walks that collect identifiers, what they found, and events that are posted to topics."""
+"""The messages of StaN: walks that collect identifiers, their findings, and events that are posted to topics."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from antiphon.kernel.message import NONE, Message, Publication
 
 @mypyc_attr(acyclic=True)
 class Walk(Message):
-    """A random walk on behalf of the source; ``known`` is whom it has met, ``hops`` how far it still goes.
+    """A random walk on behalf of the source; ``known`` are the nodes it has met, ``hops`` the remaining hops.
 
-    Whoever was met twice is listed twice: to find that out would cost more than it saves.
+    A node that was met twice is listed twice: a check would cost more than it saves.
     """
 
     def __init__(self, source: i64, topic: i64, hops: i64, known: vec[i64]) -> None:
@@ -28,7 +28,7 @@ class Walk(Message):
 
 @mypyc_attr(acyclic=True)
 class Found(Message):
-    """The end of a walk: whom it has met."""
+    """The end of a walk: the nodes it has met."""
 
     def __init__(self, source: i64, topic: i64, known: vec[i64]) -> None:
         super().__init__(source, 0, topic)
@@ -40,10 +40,10 @@ class Found(Message):
 
 @mypyc_attr(acyclic=True)
 class Post(Publication):
-    """An event that is posted to one topic or to several, on its way.
+    """An event that is posted to one topic or to several, in transit.
 
     ``number`` names it among all events of its source. In each of its ``topics`` it has a sequence number of its own,
-    in ``sequences``. ``hops`` is how many links this copy has come over.
+    in ``sequences``. ``hops`` is the number of links that this copy has crossed.
     """
 
     def __init__(

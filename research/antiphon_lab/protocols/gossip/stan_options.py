@@ -15,7 +15,7 @@ from antiphon_lab.protocols.gossip.simple_gossip import needed_view
 
 NOTHING, SOURCES, WALKS = "nothing", "sources", "walks"
 LEARNING: Final = (NOTHING, SOURCES, WALKS)
-"""What those learn whom a walk visits: nothing, as published; who has sent it; or all whom it has met."""
+"""What visited nodes learn from a walk: nothing, as published; its sender; or all nodes that it has met."""
 
 CROSSPOST, SIMPLE = "crosspost", "simple"
 FLOODS: Final = (CROSSPOST, SIMPLE)
@@ -23,15 +23,15 @@ FLOODS: Final = (CROSSPOST, SIMPLE)
 
 @final
 class StanOptions:
-    """How all nodes of a system behave.
+    """The behaviour of all nodes of a system.
 
-    Every ``period`` ticks a node sends a walk of ``hops`` hops into each of its topics. ``learning`` is what those
-    learn whom a walk visits. ``random_slots`` entries of each view stay as they were drawn, and are not chosen by
-    weight. A view of less than ``refill`` entries takes more from what its walk finds. After ``patience`` rounds in
-    which nothing changed a node sends no more walks until something does; 0 for never. Nodes are ``in_step`` if
-    all rounds begin at multiples of the period. ``flood`` says whether an event that is posted to several topics takes
-    each link once. ``remembered`` is by how many of the last events a node recognises copies. ``key`` decides the
-    ranking of everybody. ``scamp`` is for those who come when the overlays are there already.
+    Every ``period`` ticks a node sends a walk of ``hops`` hops into each of its topics. ``learning`` is what visited
+    nodes learn from a walk. ``random_slots`` entries of each view stay as they were drawn, and are not chosen by
+    weight. A view of less than ``refill`` entries takes more from the findings of its walk. After ``patience`` rounds
+    without a change a node sends no more walks until something changes; 0 for never. Nodes are ``in_step`` if all
+    rounds begin at multiples of the period. ``flood``: whether an event that is posted to several topics crosses each
+    link once. ``remembered`` is the number of last events of which a node recognises copies. ``key`` decides the
+    ranking of all nodes. ``scamp`` is for nodes that join existing overlays.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class StanOptions:
         scamp: ScampOptions | None = None,
     ) -> None:
         if learning not in LEARNING:
-            raise UsageError(f"nobody can learn {learning!r} from a walk; choose from {', '.join(LEARNING)}")
+            raise UsageError(f"there is no learning {learning!r}; choose from {', '.join(LEARNING)}")
         if flood not in FLOODS:
             raise UsageError(f"there is no flood {flood!r}; choose from {', '.join(FLOODS)}")
         for name, value, least in (
@@ -84,17 +84,17 @@ def view_size(members: int) -> int:
 
 @final
 class Rendezvous:
-    """Where somebody who comes to a topic finds a member of it.
+    """The place where a node that joins a topic finds a member of it.
 
-    How one is found who is not in the topic yet is no part of StaN (section 3.4 names TERA for it). This one is shared
-    by all nodes of a simulated system and is told by those who subscribe; whoever failed may still be listed.
+    StaN does not define how a node outside of a topic finds one (section 3.4 names TERA for it). This one is shared by
+    all nodes of a simulated system and is told by nodes that subscribe; failed nodes may still be listed.
     """
 
     def __init__(self, topics: int) -> None:
         self._members: Final[list[KnownNodes]] = [KnownNodes() for _ in range(topics)]
 
     def enter(self, topic: i64, node: i64) -> None:
-        """A node becomes a member; perhaps it was one before a crash that nobody noticed."""
+        """A node becomes a member; perhaps it was one before a crash that was never noticed."""
         if not self._members[topic].contains(node):
             self._members[topic].add(node)
 
@@ -108,7 +108,7 @@ class Rendezvous:
         return len(self._members[topic].nodes)
 
     def contact(self, topic: i64, me: i64, random: RandomStream) -> i64:
-        """A random member other than the one who asks; NO_NODE if there is none."""
+        """A random member other than the asking node; NO_NODE if there is none."""
         nodes = self._members[topic].nodes
         others = len(nodes) - 1 if self._members[topic].contains(me) else len(nodes)
         if others < 1:

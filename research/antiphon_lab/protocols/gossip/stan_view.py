@@ -1,10 +1,10 @@
 """One topic of StaN at one node: a view whose entries are replaced by others of lower weight.
 
-The size of the view is not StaN's affair (thesis of M. Matos, section 3.2.3). Entries come and go by the rules of Scamp
+StaN does not decide the size of the view (thesis of M. Matos, section 3.2.3). Entries come and go by the rules of Scamp
 (:mod:`antiphon_lab.protocols.gossip.scamp`): newcomers are added, failed ones dropped. StaN swaps entries, one for one.
 
-Some entries may be left as they were drawn (``random_slots``). To draw them again from what walks find would help
-nobody: who is in no view is met by no walk.
+Some entries may be left as they were drawn (``random_slots``). Drawing them again from the findings of
+walks would not help: no walk meets a node that is in no view.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from antiphon_lab.protocols.gossip.stan_options import StanOptions
 from antiphon_lab.protocols.gossip.stan_weights import Ranking
 
 SUSPECTED_ROUNDS: Final[i64] = 16
-"""For so many rounds nobody is taken into a view who has failed before the eyes of this node. Others, who have not
-noticed, still name it; with a low weight it would come back with each of their walks."""
+"""The number of rounds for which a failed node is not taken into a view again. Other nodes that have not noticed still
+name it; with a low weight it would come back with each of their walks.
+"""
 
 MOST_SUSPECTS: Final = 1024
 
@@ -43,7 +44,7 @@ class Suspects:
         self._until[node] = self.round + SUSPECTED_ROUNDS
 
     def clear(self, node: i64) -> None:
-        """A node has been heard of: it is there."""
+        """A node has sent something: it is up."""
         if len(self._until) > 0:
             self._until.pop(node, None)
 

@@ -2,7 +2,7 @@
 
 Thesis of M. Matos, Algorithm 1. A node weighs all others by a hash of its own identifier and theirs. Weights are
 uniform, so that overlays stay random graphs; they do not depend on the topic, so that overlapping topics choose the
-same neighbours; and what one node thinks of another says nothing about the reverse, so that neighbours do not cluster.
+same neighbours; and the weight of one node at another is independent of the reverse, so that neighbours do not cluster.
 
 Where this departs from the thesis: it concatenates two identifiers as text, by which ``1 23`` and ``12 3`` weigh the
 same. Here each node has a permutation of all identifiers there can be: the weight of a node is its **rank** in it. So
@@ -37,7 +37,7 @@ THIRD_INVERSE: Final[i64] = pow(0x2C8647, -1, 1 << 22)
 
 
 def secret_of(node: int, key: int) -> int:
-    """What makes a node's permutation its own, 64 bits. Systems with different keys have unrelated permutations."""
+    """The secret of a node's permutation, 64 bits. Systems with different keys have unrelated permutations."""
     return mix64(mix64(key) + (node + 1) * GOLDEN_GAMMA)
 
 

@@ -2,12 +2,12 @@
 
 Liu and Zhou (2006), "Tree-assisted gossiping", as the thesis of M. Matos describes and measures it (section 4.3.5). The
 list, the tree and their repair are in :mod:`antiphon_lab.protocols.gossip.tag_list`. Every period a node asks its
-parent for what it lacks, or one of the peers that it met when it joined while it has no parent, and gets up to
+parent for missing publications, or one of the peers that it met when it joined while it has no parent, and gets up to
 ``batch`` publications (:mod:`antiphon_lab.protocols.gossip.pulling`). With one for each question, every 0.4 s, a stream
 of 5 per second takes twice as long as it was published: the latency that the thesis reports.
 
-What a node publishes that is not the root is pushed up to the root, so that all who pull find it. A node on which
-nothing happens stops asking, as everywhere in this fabric; its parent tells it when there is something again.
+A publication of another node than the root is pushed up to the root, so that all pulling nodes find it. An idle node
+stops asking, as everywhere in this fabric; its parent tells it when there is something again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from antiphon_lab.protocols.gossip.simple_tree import check_coordinator
 from antiphon_lab.protocols.gossip.tag_list import TagList
 
 ASLEEP_PERIODS: Final = 2
-"""A child that has not asked for so many periods is told that there is something."""
+"""The number of periods without a question after which a child is told of news."""
 
 
 class TagOptions(BrisaOptions):
@@ -218,11 +218,11 @@ class TagGroup(Group):
             self._pulling.pull(peer)
 
     def neighbours_changed(self, is_loss: bool) -> None:
-        """Who has no parent knows it, and looks for one."""
+        """Nothing to do: a node without a parent knows it, and looks for one."""
         self.wake()
 
     def notice_gap(self, sender: i64, stream: Stream) -> None:
-        """What is missing is pulled anyway."""
+        """Nothing to do: missing publications are pulled anyway."""
 
 
 class Tag(Brisa):

@@ -1,17 +1,18 @@
-"""TAG's list and tree: everybody in the order of joining, and a parent among those who came before.
+"""TAG's list and tree: all nodes in the order of joining, and a parent among the earlier ones.
 
 Liu and Zhou (2006), as the thesis of M. Matos describes it (section 4.3.5). A newcomer is told where the list ends and
 goes along it backwards, from node to node, until it meets one that may be its parent: one with fewer than ``capacity``
-children that is less than ``deepest`` hops from the root. Some of those it passes it remembers. Each step is a
-connection that is opened and closed; ``handshakes`` round trips are needed to open one. Parents come before their
-children in the list, so there is no cycle.
+children that is less than ``deepest`` hops from the root. It remembers some of the nodes that it passes. Each step is a
+connection that is opened and closed; opening one takes ``handshakes`` round trips. Parents come before their children
+in the list, so there is no cycle.
 
-Everybody knows two predecessors. When one fails the next takes its place. Who loses its parent goes along the list
-again, from its own place. When two predecessors in a row fail the list is broken, and the node has to be put into it
-again: it asks the coordinator, which knows in what order all came. If it has no parent either, that is a *hard* repair.
+Every node knows two predecessors. When one fails the next takes its place. A node that loses its parent goes along the
+list again, from its own place. When two predecessors in a row fail the list is broken, and the node has to be put into
+it again: it asks the coordinator, which knows the order of joins. If it has no parent either, that is a *hard* repair.
 
-Where the thesis is silent: what makes a suitable parent; that the first contact is the coordinator, the first of the
-list and the root of the tree; that places are numbered, so that whoever comes back is not taken for whoever it was.
+Open points of the thesis, and how they are read here: the conditions of a suitable parent; the first contact is the
+coordinator, the first of the list and the root of the tree; places are numbered, so that a restarted node is not
+mistaken for its earlier incarnation.
 """
 
 from __future__ import annotations
@@ -34,17 +35,17 @@ from antiphon.fabrics.gossip.structure import Repairs
 from antiphon.kernel.process import NO_NODE, Environment
 
 PATIENCE_PERIODS: Final = 3
-"""After so many periods without an answer a walk begins again; a message may have been lost."""
+"""The number of periods without an answer after which a walk begins again; a message may have been lost."""
 
 MOST_DEAD: Final = 8
-"""So many nodes that failed are named to the coordinator."""
+"""The most failed nodes that are named to the coordinator."""
 
 
 @mypyc_attr(acyclic=True)
 class Enter(SamplingMessage):
-    """The sender wants a place in the list: the last one, or (with a rank) to know again who is before it.
+    """The sender wants a place in the list: the last one, or (with a rank) to know again which node is before it.
 
-    ``born`` is when its life began, by its own clock: who asks twice in one life gets one place.
+    ``born`` is when its incarnation began, by its own clock: a second request of one incarnation gets the same place.
     """
 
     def __init__(self, source: i64, topic: i64, rank: i64, dead: vec[i64], born: i64) -> None:
@@ -80,7 +81,7 @@ class Visit(SamplingMessage):
 
 @mypyc_attr(acyclic=True)
 class Visited(SamplingMessage):
-    """Where the sender is: its rank, who is before it, how deep it is (-1 if it has no place), and if it has room."""
+    """The place of the sender: its rank, its predecessor, its depth (-1 without a place), and whether it has room."""
 
     def __init__(
         self, source: i64, topic: i64, rank: i64, predecessor: i64, depth: i64, has_room: bool, handshakes: i64
@@ -95,7 +96,7 @@ class Visited(SamplingMessage):
 
 @mypyc_attr(acyclic=True)
 class Adopt(SamplingMessage):
-    """The receiver is to be the sender's parent; ``is_urgent`` if there is nobody else."""
+    """The receiver should be the sender's parent; ``is_urgent`` if there is no other candidate."""
 
     def __init__(self, source: i64, topic: i64, rank: i64, is_urgent: bool) -> None:
         super().__init__(source, topic)
@@ -118,7 +119,7 @@ class NoChild(SamplingMessage):
 
 
 class ListOfNodes:
-    """What the coordinator knows: who is in the list, in which order."""
+    """The knowledge of the coordinator: the nodes in the list, in order."""
 
     def __init__(self, first: i64) -> None:
         self._ranks: Final[list[i64]] = [0]
@@ -149,7 +150,7 @@ class ListOfNodes:
             del self._rank_of[node]
 
     def before(self, rank: i64, steps: i64) -> i64:
-        """Who is so many steps before a place; NO_NODE if nobody is."""
+        """The node a number of steps before a place; NO_NODE if there is none."""
         position: i64 = bisect_left(self._ranks, rank) - steps
         return self._node_at[self._ranks[position]] if position >= 0 else NO_NODE
 
@@ -188,7 +189,7 @@ class TagList(PeerSampling):
         self.peers: Final[list[i64]] = []
         self._neighbours: Final[list[i64]] = []
         self._dead: Final[list[i64]] = []
-        # The walk: at whom this node is, for how many periods, how many it has passed, and whom it has asked.
+        # The walk: its present node, the periods there, the number of passed nodes, and the asked nodes.
         self._visiting: i64 = NO_NODE
         self._waited: i64 = 0
         self._passed: i64 = 0
@@ -200,7 +201,7 @@ class TagList(PeerSampling):
         self._is_lost: bool = False
         self.breaks: i64 = 0
 
-    # What others ask.
+    # Questions of other nodes.
 
     def neighbours(self) -> list[i64]:
         return self._neighbours
@@ -212,7 +213,7 @@ class TagList(PeerSampling):
         return super().elder() if self.parent == NO_NODE else self.parent
 
     def join(self, contact: i64) -> None:
-        # Who has a place and no parent is looking for one already.
+        # A node with a place and without a parent is already looking for one.
         if self.rank < 0:
             self.environment.send(contact, Enter(self.me, self.topic, -1, vec[i64](), self._born))
 
@@ -247,7 +248,7 @@ class TagList(PeerSampling):
             self._lose_child(sender)
 
     def _enter(self, sender: i64, message: Enter) -> None:
-        """At the coordinator: somebody wants a place."""
+        """At the coordinator: a node wants a place."""
         for node in message.dead:
             self._register.strike(node)
         rank = self._register.add(sender, message.born) if message.rank < 0 else message.rank
@@ -272,7 +273,7 @@ class TagList(PeerSampling):
     def _visited(self, sender: i64, message: Visited) -> None:
         if sender == self.predecessor:
             if message.rank < 0 or message.rank > self.rank:
-                # It has failed and come back since: it is somebody else now.
+                # It has failed and restarted since: it is a new node now.
                 self._lose_predecessor()
                 return
             self._remember_second(message.predecessor)
@@ -283,7 +284,7 @@ class TagList(PeerSampling):
             self.environment.send(sender, Visit(self.me, self.topic, message.handshakes - 1, False))
             return
         if not 0 <= message.rank <= self._last_rank:
-            # It has come back since, to another place. Whoever led here will notice; then there is another way.
+            # It has restarted since, at another place. The node that led here will notice; then there is another path.
             self._visit(NO_NODE)
             return
         self._last_rank = message.rank
@@ -300,7 +301,7 @@ class TagList(PeerSampling):
             self._say_where(sender, 0)
             return
         if is_child:
-            # In a new life, or it has not heard the answer.
+            # It is a new incarnation, or it did not receive the answer.
             self._lose_child(sender)
         self.children.append(sender)
         self._link(sender)
@@ -339,7 +340,7 @@ class TagList(PeerSampling):
             self._ask_again()
 
     def _ask_again(self) -> None:
-        """The list is broken before this node: the coordinator knows who is left there."""
+        """The list is broken before this node: the coordinator knows the remaining nodes there."""
         if self._orphaned_at >= 0 and not self._is_lost:
             self._is_lost = True
             self.repairs.hard += 1
@@ -428,10 +429,10 @@ class TagList(PeerSampling):
             self._dead.pop(0)
 
     def leave(self) -> None:
-        """The list is mended by those who notice that this node is gone."""
+        """Nothing to do: nodes that notice that this one is gone repair the list."""
 
     def note_recovery(self) -> None:
-        """Something has come from the parent: whoever was an orphan is none any more."""
+        """A publication has arrived from the parent: an orphan has recovered."""
         if self._orphaned_at >= 0:
             self.repairs.note(self.environment.now() - self._orphaned_at, self._is_lost)
             if not self._is_lost:

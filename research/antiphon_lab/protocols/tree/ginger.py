@@ -1,15 +1,16 @@
 """Ginger as published: brokers that repair their tree when others crash (chapter 4 of the dissertation).
 
 The children of a failed broker look for a new parent in their local view, and its parent waits for as many of them as
-it has room for (Algorithms 3 to 6); the children of a failed root elect one of them (Algorithm 7). Who does not answer
-in time has failed too (Algorithm 8). Meanwhile publications are held (Algorithm 9). A new parent and its child compare
-their buffers, resend what the other lacks, take up total publications that were interrupted, and go on (Algorithms 10
-to 14).
+it has room for (Algorithms 3 to 6); the children of a failed root elect one of them (Algorithm 7). A broker that does
+not answer in time has failed too (Algorithm 8). Meanwhile publications are held (Algorithm 9). A new parent and its
+child compare their buffers, resend missing publications, resume interrupted total publications, and continue
+(Algorithms 10 to 14).
 
-The listings do not run as printed. What contradicts itself, or the text and the logs around it, is corrected, and the
-correction named (D9 and so on: the table is in ``docs/proofs/ginger-as-published.md``). Where a defect shows from
-outside, and the protocol runs with it, ``PublishedOptions`` has a switch. The gaps of the protocol itself are left
-open: they lose, repeat or reorder publications, or stop for ever. :mod:`antiphon.fabrics.tree.broker` does better.
+The listings do not run as printed. Contradictions in them, or with the text and the logs around them, are corrected,
+and each correction has a name (D9 and so on: the table is in ``docs/proofs/ginger-as-published.md``). Where a defect
+shows from outside, and the protocol runs with it, ``PublishedGingerOptions`` has a switch. The gaps of the protocol
+itself are left open: they lose, repeat or reorder publications, or stop for ever. :mod:`antiphon.fabrics.tree.broker`
+does better.
 
 Departures: a broker's applications are part of it and die with it, so no client looks for a new broker (section
 4.2.3.1); each topic that its application subscribes to counts as one client in its degree, as in the experiments, where
@@ -24,8 +25,9 @@ from typing import Final
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import TOTAL, Keyed, Message, publication_key
+from antiphon.kernel.message import TOTAL, Keyed, Message
 from antiphon.kernel.process import NO_NODE, Environment
+from antiphon_lab.protocols.tree.ginger_buffers import completions_after, missing_at, needed_from, note_missed
 from antiphon_lab.protocols.tree.ginger_messages import (
     LastNumbers,
     LostMessageRequest,
@@ -34,16 +36,15 @@ from antiphon_lab.protocols.tree.ginger_messages import (
     ParentRequest,
     ParentResponse,
     PathEntry,
-    PublishedOptions,
+    PublishedGingerOptions,
     Register,
     RootElection,
     Subscribe,
-    TotalProcessed,
     TreeViewUpdate,
 )
-from antiphon_lab.protocols.tree.ginger_topic import PublishedTopic
+from antiphon_lab.protocols.tree.ginger_topic import PublishedGingerTopic
 from antiphon_lab.protocols.tree.ginger_total_order import PublishedTotals
-from antiphon_lab.protocols.tree.ginger_view import PublishedView
+from antiphon_lab.protocols.tree.ginger_view import PublishedTreeView
 
 PARENT: Final[i64] = 1
 CHILDREN: Final[i64] = 2
@@ -54,10 +55,10 @@ CHILDREN: Final[i64] = 2
 class PublishedBroker(PublishedTotals):
     """One broker, with an application that publishes and subscribes."""
 
-    def __init__(self, environment: Environment, options: PublishedOptions) -> None:
+    def __init__(self, environment: Environment, options: PublishedGingerOptions) -> None:
         super().__init__(environment, options)
-        self.view: Final[PublishedView] = PublishedView(self.me, options)
-        # The search for a parent: who was asked, who refused, and the topics that the new one must serve.
+        self.view: Final[PublishedTreeView] = PublishedTreeView(self.me, options)
+        # The search for a parent: asked brokers, refusing brokers, and the topics that the new parent must serve.
         self.expects_parent: bool = False
         self.asked: i64 = NO_NODE
         self.rounds: i64 = 0
@@ -85,22 +86,6 @@ class PublishedBroker(PublishedTotals):
         self.children = children
         self.view.begin(ancestors, siblings)
 
-    def begin_topic(self, name: i64, is_subscribed: bool, has_parent: bool, children: list[int]) -> None:
-        """Know from the start on which links a topic has subscribers (before ``start``)."""
-        topic = self.topic(name)
-        topic.is_subscribed = is_subscribed
-        topic.has_parent = has_parent
-        topic.children = set(children)
-
-    def start(self) -> None:
-        if self.parent != NO_NODE:
-            self.environment.watch(self.parent)
-        for child in self.children:
-            self.environment.watch(child)
-        for name, topic in self.topics.items():
-            if topic.is_subscribed:
-                self.environment.subscribed(name)
-
     def register_with(self, parent: i64) -> None:
         """Open the channel to the configured parent (section 3.1)."""
         self.environment.send(parent, Register(self.me, 0))
@@ -112,7 +97,7 @@ class PublishedBroker(PublishedTotals):
         if state.is_subscribed:
             raise UsageError(f"node {self.me} is subscribed to topic {topic} already; Ginger cannot unsubscribe")
         state.is_subscribed = True
-        # Nobody confirms a subscription.
+        # A subscription is not confirmed.
         self.environment.subscribed(topic)
         self._flood(topic, [], NO_NODE)
         self._tell_all(self.me, False)
@@ -131,36 +116,16 @@ class PublishedBroker(PublishedTotals):
 
     def _receive_subscribe(self, sender: i64, message: Subscribe) -> None:
         path = self.view.learn(message.path, sender == self.parent, self.neighbours())
-        self._add_subscriber(self.topic(message.topic), sender)
+        self.add_subscriber(self.topic(message.topic), sender)
         self._flood(message.topic, path, sender)
 
-    def _add_subscriber(self, topic: PublishedTopic, neighbour: i64) -> None:
-        if neighbour == self.parent:
-            topic.has_parent = True
-        else:
-            topic.children.add(int(neighbour))
-
     # Neighbours and the local view: Algorithms 2 and 3.
-
-    def neighbours(self) -> set[int]:
-        """The parent and the children."""
-        found = set(self.children)
-        if self.parent != NO_NODE:
-            found.add(int(self.parent))
-        return found
-
-    def _clients(self) -> int:
-        return sum(topic.is_subscribed for topic in self.topics.values())
-
-    def residual_degree(self) -> i64:
-        """How many neighbours this broker has room for; it falls when one comes (D11) and rises when one goes (D9)."""
-        return self.options.total_degree - len(self.neighbours()) - self._clients()
 
     def _add_neighbour(self, neighbour: i64) -> None:
         self.environment.watch(neighbour)
         self.view.remove(neighbour)
         if neighbour != self.parent:
-            # Its first status message says how many children it has (D12).
+            # Its first status message has its number of children (D12).
             self.children[int(neighbour)] = 0
         self._tell_all(neighbour, False)
 
@@ -305,7 +270,7 @@ class PublishedBroker(PublishedTotals):
             for name in message.topics:
                 topic = self.topic(name)
                 is_unknown = not topic.is_needed_below() and not topic.has_parent
-                self._add_subscriber(topic, sender)
+                self.add_subscriber(topic, sender)
                 if is_unknown and self.options.announces_forced_topics:
                     self._flood(name, [], sender)
             self.synchronising += 1
@@ -383,7 +348,7 @@ class PublishedBroker(PublishedTotals):
             return
         self._parent_timer = -1
         if self.is_electing:
-            # Who has not spoken is dead; as printed a set is compared with a number (D22).
+            # A broker that has not answered is dead; as printed a set is compared with a number (D22).
             self.view.siblings = [one for one in self.view.siblings if int(one.address) in self._elected_with]
             self._elect()
         elif self.expects_parent:
@@ -395,10 +360,10 @@ class PublishedBroker(PublishedTotals):
     # Algorithm 9: publications are held during a repair.
 
     def is_reconfiguring(self) -> bool:
-        """Whether a repair is going on here."""
+        """Whether a repair is in progress here."""
         return self.expects_parent or self.expected_children > 0 or self.synchronising > 0 or self.is_electing
 
-    def arrive(self, topic: PublishedTopic, publication: Keyed, sender: i64) -> None:
+    def arrive(self, topic: PublishedGingerTopic, publication: Keyed, sender: i64) -> None:
         source = int(publication.source)
         awaited = topic.missed.get(source, 0)
         if sender == self.parent and sender != NO_NODE and publication.sequence <= awaited:
@@ -414,7 +379,7 @@ class PublishedBroker(PublishedTotals):
         if sender == self.parent:
             self._received_missed(self.topic(message.topic), message.publication)
 
-    def _received_missed(self, topic: PublishedTopic, publication: Keyed) -> None:
+    def _received_missed(self, topic: PublishedGingerTopic, publication: Keyed) -> None:
         """A new parent resends something; perhaps it had come before, out of order, and is not missed at all."""
         source = int(publication.source)
         if topic.missed.get(source, 0) == publication.sequence:
@@ -431,7 +396,7 @@ class PublishedBroker(PublishedTotals):
         self._check_done()
 
     def _check_done(self) -> None:
-        """When a repair is over: take up interrupted total publications, then let go what was held (D43)."""
+        """When a repair is over: resume interrupted total publications, then release held ones (D43)."""
         if self.is_reconfiguring() or self._misses_anything():
             return
         self._to_preserve = []
@@ -455,58 +420,30 @@ class PublishedBroker(PublishedTotals):
         completed: dict[int, LastNumbers] = {}
         for name, theirs in message.last.items():
             topic = self.topic(name)
-            self._add_subscriber(topic, self.parent)
-            mine = topic.last_numbers()
-            needed[name] = {}
-            for source, number in theirs.items():
-                # Numbers are compared: the parent's last one may have left the buffer here (D33).
-                if mine.get(source, 0) < number:
-                    needed[name][source] = mine.get(source, 0)
-                    topic.missed[source] = number
-            pushed[name] = [
-                Metadata(entry.publication, entry.is_completed)
-                for entry in topic.buffer
-                if self._is_lacking(theirs, entry.publication)
-            ]
+            self.add_subscriber(topic, self.parent)
+            needed[name] = note_missed(topic, theirs)
+            pushed[name] = missing_at(topic, theirs, self.options.pushes_unknown)
             completed[name] = topic.last_completed() if self.options.tells_completed else {}
         self.environment.send(self.parent, LostMessageRequest(self.me, needed, pushed, completed))
         # As printed, only if something was missed (D24).
         if not self._misses_anything():
             self._synchronised()
 
-    def _is_lacking(self, theirs: LastNumbers, publication: Keyed) -> bool:
-        last = theirs.get(int(publication.source))
-        if last is None:
-            return self.options.pushes_unknown
-        return publication.sequence > last
-
     def _receive_lost(self, sender: i64, message: LostMessageRequest) -> None:
         for name, needed in message.needed.items():
             topic = self.topic(name)
-            resent: set[int] = set()
-            for entry in topic.buffer:
-                publication = entry.publication
-                # Whether all of them are still in the buffer is not looked at (D35).
-                if publication.sequence > needed.get(int(publication.source), int(publication.sequence)):
-                    self.environment.send(sender, Metadata(publication, entry.is_completed))
-                    resent.add(int(publication_key(publication.source, publication.sequence)))
+            resent = needed_from(topic, needed)
+            for item in resent:
+                self.environment.send(sender, item)
             if self.options.tells_completed:
-                self._resend_completions(topic, sender, message.completed.get(name, {}), resent)
+                for told in completions_after(topic, message.completed.get(name, {}), resent):
+                    self.environment.send(sender, told)
         for name, pushed in message.pushed.items():
             for item in pushed:
                 self._take_pushed(self.topic(name), item, sender)
         self._synchronised()
 
-    def _resend_completions(self, topic: PublishedTopic, child: i64, completed: LastNumbers, resent: set[int]) -> None:
-        for entry in topic.buffer:
-            publication = entry.publication
-            name = int(publication_key(publication.source, publication.sequence))
-            is_later = publication.sequence > completed.get(int(publication.source), 0)
-            if publication.order == TOTAL and entry.is_completed and is_later and name not in resent:
-                told = TotalProcessed(publication.source, publication.sequence, publication.topic)
-                self.environment.send(child, told)
-
-    def _take_pushed(self, topic: PublishedTopic, item: Metadata, sender: i64) -> None:
+    def _take_pushed(self, topic: PublishedGingerTopic, item: Metadata, sender: i64) -> None:
         publication = item.publication
         if not topic.is_new(publication) and self.options.drops_duplicates:
             return
@@ -517,20 +454,20 @@ class PublishedBroker(PublishedTotals):
 
     # Algorithms 13 and 14: total publications that were interrupted.
 
-    def _verify_pending(self, topic: PublishedTopic) -> None:
-        """Take up what is pending, the oldest first; the listings show the body of this loop alone (D37)."""
+    def _verify_pending(self, topic: PublishedGingerTopic) -> None:
+        """Resume pending publications, the oldest first; the listings show the body of this loop alone (D37)."""
         for pending in list(topic.pending.values()):
             if pending.has_gone_up:
                 continue
             if pending.has_asked and self.options.counts_acknowledgements:
-                # As printed: begin anew with all children.
+                # As printed: begin again with all children.
                 pending.acknowledged.clear()
             if pending.has_asked or not pending.is_from_above or not topic.has_parent:
-                # The root of the topic completes it, unlocks and goes on (D38); a lone child sends it up (D41).
+                # The root of the topic completes it, unlocks and continues (D38); a lone child sends it up (D41).
                 self.ask_children(topic, pending)
-            # Else the new parent asks for it again, or says that it is completed.
+            # Otherwise the new parent asks for it again, or reports that it is completed.
 
-    # What arrives.
+    # Messages.
 
     def receive(self, sender: i64, message: Message) -> None:
         if isinstance(message, ParentRequest):
@@ -542,7 +479,7 @@ class PublishedBroker(PublishedTotals):
         elif isinstance(message, Register):
             self._add_neighbour(sender)
         elif sender in self.neighbours():
-            # The channel of anybody else is closed.
+            # The channels of all other brokers are closed.
             self._receive_from_neighbour(sender, message)
 
     def _receive_from_neighbour(self, sender: i64, message: Message) -> None:

@@ -17,39 +17,39 @@ SINGLE: Final = "single"
 DIRECT: Final = "direct"
 BARRIER: Final = "barrier"
 READINGS: Final = (SINGLE, DIRECT, BARRIER)
-"""Whom the lock of a total publication stops: see :mod:`antiphon_lab.protocols.tree.ginger_total_order`."""
+"""The publications that the lock of a total one stops: see :mod:`antiphon_lab.protocols.tree.ginger_total_order`."""
 
 LastNumbers = dict[int, int]
 """Per publisher, the number of its last publication."""
 
 
 @final
-class PublishedOptions:
+class PublishedGingerOptions:
     """Which reading of the published algorithms a system follows; shared by all its brokers.
 
     The defaults are the listings with minimal corrections. ``total_degree`` bounds the neighbours of a broker, local
     subscriptions included; ``max_hops`` bounds its view; ``patience_ticks`` is the timer of section 4.2.4;
     ``buffer_size`` is the number of publications that a broker keeps of each topic.
 
-    * ``blocking``: which publications a locked key stops. The text does not say; none of its literal readings works.
+    * ``blocking``: which publications a locked key stops. The text leaves it open; none of its literal readings works.
     * ``totals_overtake``: a total publication from the parent is never stopped. Part of ``barrier`` in any case.
-    * ``counts_upward_moves``: entries of paths say how often they moved up. As printed a broker is told by the entry
+    * ``counts_upward_moves``: entries of paths count how often they moved up. As printed a broker is told by the entry
       before it, which fails where several follow each other (D5).
     * ``ancestors_first``: the order of candidates in the text; in the log they are asked by hops (D15).
     * ``expects_most``: a child of the failed root expects the larger of siblings and free degree, as printed and
       logged; else the smaller (D18).
     * ``ends_all_synchronisations``: the end of one synchronisation ends all, as printed (D26).
-    * ``drops_duplicates``: what comes a second time is dropped; nothing printed does that (D31).
-    * ``pushes_unknown``: a new child also sends publications of those who are not in its parent's list (D32).
-    * ``tells_completed``: a new child says which total publications are completed at it, as logged; the listings have
-      nothing of the kind (D34).
-    * ``counts_acknowledgements``: acknowledgements are counted, as logged, whoever sent them (D39).
-    * ``acknowledges_blocked``: who is asked again for a total publication that it has locked acknowledges at once,
-      whether all below it have locked it or not (D42).
+    * ``drops_duplicates``: a second copy is dropped; nothing printed does that (D31).
+    * ``pushes_unknown``: a new child also sends publications of publishers that are not in its parent's list (D32).
+    * ``tells_completed``: a new child reports the total publications that are completed at it, as logged; the listings
+      have nothing of the kind (D34).
+    * ``counts_acknowledgements``: acknowledgements are counted, as logged, without regard to the sender (D39).
+    * ``acknowledges_blocked``: a broker that is asked again for a total publication that it has locked acknowledges at
+      once, whether all below it have locked it or not (D42).
     * ``announces_forced_topics``: a broker that must take a child subscribes to the child's topics (D46).
     * ``guards_cycles``: a broker that looks for a parent refuses to be one (D47).
-    * ``answers_for_completed``: who is asked again for a total publication that is completed at it answers. Not
-      printed; without it a root that redoes the work of another waits for ever.
+    * ``answers_for_completed``: a broker that is asked again for a total publication that is completed at it answers.
+      Not printed; without it a root that redoes the work of another waits for ever.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class PublishedOptions:
 @final
 @mypyc_attr(acyclic=True)
 class PathEntry:
-    """A broker on a path: how far it is, whether its word was sent down, and how often it moved up on its way."""
+    """A broker on a path: its distance, whether its message was sent down, and how often it moved up on its way."""
 
     def __init__(self, address: i64, hops: i64, is_down: bool, ups: i64) -> None:
         self.address: Final[i64] = address
@@ -117,7 +117,7 @@ class PathEntry:
 
 @mypyc_attr(acyclic=True)
 class Subscribe(Message):
-    """Somebody on the sender's side subscribes to the topic; ``path`` names the nearest broker first (D3)."""
+    """A broker on the sender's side subscribes to the topic; ``path`` names the nearest broker first (D3)."""
 
     def __init__(self, topic: i64, path: list[PathEntry]) -> None:
         super().__init__(0, 0, topic)
@@ -131,7 +131,7 @@ class Register(Message):
 
 @mypyc_attr(acyclic=True)
 class TreeViewUpdate(Message):
-    """The neighbour ``source`` of some broker is new, or has failed; the path is what the sender knows of the tree."""
+    """The neighbour ``source`` of some broker is new, or has failed; the path is the sender's knowledge of the tree."""
 
     def __init__(self, source: i64, has_failed: bool, child_count: i64, path: list[PathEntry]) -> None:
         super().__init__(source, 0)
@@ -142,7 +142,7 @@ class TreeViewUpdate(Message):
 
 @mypyc_attr(acyclic=True)
 class Metadata(Message):
-    """A publication; a total one is ``is_completed`` when everybody is to deliver it."""
+    """A publication; a total one is ``is_completed`` when all brokers are to deliver it."""
 
     def __init__(self, publication: Keyed, is_completed: bool) -> None:
         super().__init__(publication.source, publication.sequence, publication.topic)
@@ -184,7 +184,7 @@ class ParentResponse(Message):
 
 @mypyc_attr(acyclic=True)
 class RootElection(Message):
-    """A child of the failed root, the source, says how much room it has."""
+    """A child of the failed root, the source, reports its free degree."""
 
     def __init__(self, source: i64, residual_degree: i64) -> None:
         super().__init__(source, 0)
@@ -202,9 +202,10 @@ class ParentBuffer(Message):
 
 @mypyc_attr(acyclic=True)
 class LostMessageRequest(Message):
-    """The answer of a new child, per topic: what it needs, what its parent lacks, what is completed at it.
+    """The answer of a new child, per topic: publications that it needs, that its parent misses, and that are completed
+    at it.
 
-    ``needed`` has, for each publisher of whom it lacks something, the last publication that it has (D29).
+    ``needed`` has, for each publisher with missing publications, the last one that it has (D29).
     """
 
     def __init__(

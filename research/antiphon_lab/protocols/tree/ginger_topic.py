@@ -1,4 +1,4 @@
-"""What one broker of Ginger as published knows about one topic (sections 3.3 and 4.3 of the dissertation)."""
+"""The state of one broker of Ginger as published about one topic (sections 3.3 and 4.3 of the dissertation)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Pending:
         self.has_asked: bool = False
         # Whether this broker has acknowledged it to its parent, or sent it there.
         self.has_gone_up: bool = False
-        # Who has acknowledged, and how often anybody did (D39).
+        # The brokers that have acknowledged, and the number of acknowledgements (D39).
         self.acknowledged: set[int] = set()
         self.acknowledgements: i64 = 0
 
@@ -73,17 +73,17 @@ class Pool:
 
 
 @final
-class PublishedTopic:
+class PublishedGingerTopic:
     """The variables of one topic at one broker."""
 
     def __init__(self, name: i64, buffer_size: i64) -> None:
         self.name: Final[i64] = name
-        # The subscribers: the application here, the parent if anybody beyond it subscribes, and children.
+        # The subscribers: the application here, the parent if there is a subscriber beyond it, and children.
         self.is_subscribed: bool = False
         self.has_parent: bool = False
         self.children: set[int] = set()
         self.published: i64 = 0
-        # Locked keys with those who locked them, by the direction from which these came.
+        # Locked keys with the publications that locked them, by the direction from which these came.
         self.locked_from_below: dict[int, set[int]] = {}
         self.locked_from_above: dict[int, set[int]] = {}
         self.pending: dict[int, Pending] = {}
@@ -93,7 +93,7 @@ class PublishedTopic:
         self.pool_down: Final[Pool] = Pool()
         self.buffer: deque[Buffered] = deque(maxlen=int(buffer_size))
         self._received: dict[int, IntervalSet] = {}
-        # During a repair: what waits for its end, and up to where a new parent resends what was missed.
+        # During a repair: publications that wait for its end, and up to where a new parent resends missed ones.
         self.on_hold: list[Arrival] = []
         self.missed: LastNumbers = {}
 

@@ -1,20 +1,20 @@
 """Ginger as published, without failures: routing of topics and total order by locks (chapter 3 of the dissertation).
 
-A publication goes over every link behind which somebody subscribes. A total one locks its keys level by level: a broker
+A publication goes over every link that leads to a subscriber. A total one locks its keys level by level: a broker
 locks, sends it to the other children that subscribe, and sends it to its parent when all have acknowledged; a broker
-that got it from above acknowledges instead. The root of the topic, who has no subscriber above, completes it: it is
+that got it from above acknowledges instead. The root of the topic, which has no subscriber above, completes it: it is
 delivered, and ``TotalProcessed`` goes down (section 3.5). With the order "own children first, then the parent" of
 section 4.3.2.4.
 
-What a locked key stops is not said. ``blocking`` chooses a reading:
+The text leaves open what a locked key stops. ``blocking`` chooses a reading:
 
 * ``single``: a key has one lock, which stops everything about it at that broker.
-* ``direct``: a lock stops what comes from the same direction as the publication that locked.
-* ``barrier``: a lock stops what the application here publishes, and total publications from children; whatever is on
-  its way already passes. This one works while nobody fails; the other two deadlock and break the order.
+* ``direct``: a lock stops publications from the same direction as the one that locked.
+* ``barrier``: a lock stops publications of the application here, and total publications from children; everything that
+  is already in transit passes. This one works without failures; the other two deadlock and break the order.
 
-A broker handles one event at a time and forwards in that order, so a pool of workers cannot reorder what they share
-(D30). Departures: publications are numbered by publisher and topic; an application is the one client of its broker.
+A broker handles one event at a time and forwards in that order, so a pool of workers cannot reorder publications (D30).
+Departures: publications are numbered by publisher and topic; an application is the one client of its broker.
 """
 
 from __future__ import annotations
@@ -31,36 +31,73 @@ from antiphon_lab.protocols.tree.ginger_messages import (
     BARRIER,
     DIRECT,
     Metadata,
-    PublishedOptions,
+    PublishedGingerOptions,
     TotalAck,
     TotalProcessed,
 )
-from antiphon_lab.protocols.tree.ginger_topic import Pending, Pool, PublishedTopic
+from antiphon_lab.protocols.tree.ginger_topic import Pending, Pool, PublishedGingerTopic
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class PublishedTotals(Process):
     """The part of a broker that orders."""
 
-    def __init__(self, environment: Environment, options: PublishedOptions) -> None:
+    def __init__(self, environment: Environment, options: PublishedGingerOptions) -> None:
         super().__init__(environment)
-        self.options: Final[PublishedOptions] = options
+        self.options: Final[PublishedGingerOptions] = options
         self.parent: i64 = NO_NODE
-        # Child brokers, with the number of children that they last said they have.
+        # Child brokers, with their last reported number of children.
         self.children: dict[int, int] = {}
-        self.topics: dict[int, PublishedTopic] = {}
+        self.topics: dict[int, PublishedGingerTopic] = {}
 
-    def topic(self, name: i64) -> PublishedTopic:
-        """What is known of a topic."""
+    def topic(self, name: i64) -> PublishedGingerTopic:
+        """The state of a topic."""
         known = self.topics.get(int(name))
         if known is None:
-            known = PublishedTopic(name, self.options.buffer_size)
+            known = PublishedGingerTopic(name, self.options.buffer_size)
             self.topics[int(name)] = known
         return known
 
-    # What the part above adds.
+    def begin_topic(self, name: i64, is_subscribed: bool, has_parent: bool, children: list[int]) -> None:
+        """Know from the start on which links a topic has subscribers (before ``start``)."""
+        topic = self.topic(name)
+        topic.is_subscribed = is_subscribed
+        topic.has_parent = has_parent
+        topic.children = set(children)
 
-    def arrive(self, topic: PublishedTopic, publication: Keyed, sender: i64) -> None:
+    def start(self) -> None:
+        if self.parent != NO_NODE:
+            self.environment.watch(self.parent)
+        for child in self.children:
+            self.environment.watch(child)
+        for name, topic in self.topics.items():
+            if topic.is_subscribed:
+                self.environment.subscribed(name)
+
+    def neighbours(self) -> set[int]:
+        """The parent and the children."""
+        found = set(self.children)
+        if self.parent != NO_NODE:
+            found.add(int(self.parent))
+        return found
+
+    def _clients(self) -> int:
+        return sum(topic.is_subscribed for topic in self.topics.values())
+
+    def residual_degree(self) -> i64:
+        """How many neighbours this broker has room for; it falls when one comes (D11) and rises when one goes (D9)."""
+        return self.options.total_degree - len(self.neighbours()) - self._clients()
+
+    def add_subscriber(self, topic: PublishedGingerTopic, neighbour: i64) -> None:
+        """A topic has a subscriber behind a neighbour."""
+        if neighbour == self.parent:
+            topic.has_parent = True
+        else:
+            topic.children.add(int(neighbour))
+
+    # Hooks of the part above.
+
+    def arrive(self, topic: PublishedGingerTopic, publication: Keyed, sender: i64) -> None:
         """A publication has come; during a repair it may have to wait."""
         raise NotImplementedError
 
@@ -85,7 +122,7 @@ class PublishedTotals(Process):
 
     # Section 3.5.
 
-    def process(self, topic: PublishedTopic, publication: Keyed, sender: i64) -> None:
+    def process(self, topic: PublishedGingerTopic, publication: Keyed, sender: i64) -> None:
         """Handle a publication now, unless a locked key stops it."""
         if self._is_stopped(topic, publication, sender):
             self._pool_for(topic, sender).add(publication, sender)
@@ -96,7 +133,7 @@ class PublishedTotals(Process):
             self._forward(topic, Metadata(publication, True), sender)
             self._deliver(topic, publication)
 
-    def process_completed(self, topic: PublishedTopic, publication: Keyed, sender: i64) -> None:
+    def process_completed(self, topic: PublishedGingerTopic, publication: Keyed, sender: i64) -> None:
         """A total publication comes that is completed elsewhere: it is delivered at once, through any lock."""
         name = publication_key(publication.source, publication.sequence)
         if name in topic.completed:
@@ -110,7 +147,7 @@ class PublishedTotals(Process):
         self._forward(topic, Metadata(publication, True), sender)
         self._deliver(topic, publication)
 
-    def _is_stopped(self, topic: PublishedTopic, publication: Keyed, sender: i64) -> bool:
+    def _is_stopped(self, topic: PublishedGingerTopic, publication: Keyed, sender: i64) -> bool:
         blocking = self.options.blocking
         is_total = publication.order == TOTAL
         is_from_above = sender == self.parent and sender != NO_NODE
@@ -128,24 +165,24 @@ class PublishedTotals(Process):
                 return True
         return False
 
-    def _pool_for(self, topic: PublishedTopic, sender: i64) -> Pool:
+    def _pool_for(self, topic: PublishedGingerTopic, sender: i64) -> Pool:
         if sender == NO_NODE:
             return topic.pool_own if self.options.blocking == BARRIER else topic.pool_up
         return topic.pool_down if sender == self.parent else topic.pool_up
 
-    def _forward(self, topic: PublishedTopic, message: Metadata, sender: i64) -> None:
-        """Send a publication over all links behind which somebody subscribes, but the one that it came from."""
+    def _forward(self, topic: PublishedGingerTopic, message: Metadata, sender: i64) -> None:
+        """Send a publication over all links that lead to a subscriber, except the one that it came from."""
         if topic.has_parent and self.parent != sender and self.parent != NO_NODE:
             self.environment.send(self.parent, message)
         for child in sorted(topic.children):
             if child != sender:
                 self.environment.send(child, message)
 
-    def _deliver(self, topic: PublishedTopic, publication: Keyed) -> None:
+    def _deliver(self, topic: PublishedGingerTopic, publication: Keyed) -> None:
         if topic.is_subscribed:
             self.environment.deliver(publication)
 
-    def _begin_total(self, topic: PublishedTopic, publication: Keyed, sender: i64) -> None:
+    def _begin_total(self, topic: PublishedGingerTopic, publication: Keyed, sender: i64) -> None:
         pending = Pending(publication, sender == self.parent and sender != NO_NODE)
         topic.pending[publication_key(publication.source, publication.sequence)] = pending
         topic.lock(pending)
@@ -155,21 +192,21 @@ class PublishedTotals(Process):
             pending.acknowledge(sender)
         self.ask_children(topic, pending)
 
-    def ask_children(self, topic: PublishedTopic, pending: Pending) -> None:
-        """Let the children lock that have not; go on at once if all have."""
+    def ask_children(self, topic: PublishedGingerTopic, pending: Pending) -> None:
+        """Let the children lock that have not; continue at once if all have."""
         for child in sorted(topic.children):
             if child not in pending.acknowledged:
                 pending.has_asked = True
                 self.environment.send(child, Metadata(pending.publication, False))
         self.go_on_if_acknowledged(topic, pending)
 
-    def is_acknowledged(self, topic: PublishedTopic, pending: Pending) -> bool:
+    def is_acknowledged(self, topic: PublishedGingerTopic, pending: Pending) -> bool:
         """Whether all children that subscribe have locked, or as many acknowledgements came."""
         if self.options.counts_acknowledgements:
             return pending.acknowledgements >= len(topic.children)
         return topic.children <= pending.acknowledged
 
-    def go_on_if_acknowledged(self, topic: PublishedTopic, pending: Pending) -> None:
+    def go_on_if_acknowledged(self, topic: PublishedGingerTopic, pending: Pending) -> None:
         """When all below have locked: complete, acknowledge, or climb, once."""
         if pending.has_gone_up or not self.is_acknowledged(topic, pending):
             return
@@ -183,8 +220,8 @@ class PublishedTotals(Process):
             pending.has_gone_up = True
             self.environment.send(self.parent, Metadata(publication, False))
 
-    def complete(self, topic: PublishedTopic, pending: Pending) -> None:
-        """Deliver a total publication, tell all below, and let go what waited."""
+    def complete(self, topic: PublishedGingerTopic, pending: Pending) -> None:
+        """Deliver a total publication, tell all brokers below, and release waiting ones."""
         publication = pending.publication
         topic.mark_completed(publication)
         del topic.pending[publication_key(publication.source, publication.sequence)]
@@ -194,13 +231,13 @@ class PublishedTotals(Process):
         topic.unlock(publication)
         self._drain(topic)
 
-    def _drain(self, topic: PublishedTopic) -> None:
-        """Try again what waited, from above first; what still must wait goes back to its place."""
+    def _drain(self, topic: PublishedGingerTopic) -> None:
+        """Retry waiting publications, those from above first; those that must still wait keep their place."""
         for pool in (topic.pool_down, topic.pool_up, topic.pool_own):
             for publication, sender in pool.take_all():
                 self.process(topic, publication, sender)
 
-    # What arrives.
+    # Messages.
 
     def receive_metadata(self, sender: i64, message: Metadata) -> None:
         """A publication comes from a neighbour."""
@@ -221,7 +258,7 @@ class PublishedTotals(Process):
             else:
                 self.arrive(topic, publication, sender)
 
-    def _receive_again(self, topic: PublishedTopic, pending: Pending, sender: i64) -> None:
+    def _receive_again(self, topic: PublishedGingerTopic, pending: Pending, sender: i64) -> None:
         """A total publication in progress comes a second time: after a repair (section 4.3.2.4)."""
         publication = pending.publication
         if sender in topic.children:
@@ -235,7 +272,7 @@ class PublishedTotals(Process):
             pending.has_gone_up = False
             self.ask_children(topic, pending)
 
-    def _answer_for_completed(self, topic: PublishedTopic, publication: Keyed, sender: i64) -> None:
+    def _answer_for_completed(self, topic: PublishedGingerTopic, publication: Keyed, sender: i64) -> None:
         kind = TotalProcessed if sender in topic.children else TotalAck
         self.environment.send(sender, kind(publication.source, publication.sequence, publication.topic))
 
@@ -248,7 +285,7 @@ class PublishedTotals(Process):
             self.go_on_if_acknowledged(topic, pending)
 
     def receive_processed(self, message: TotalProcessed) -> None:
-        """The parent says that a total publication is completed."""
+        """The parent reports that a total publication is completed."""
         topic = self.topic(message.topic)
         pending = topic.pending.get(publication_key(message.source, message.sequence))
         if pending is not None:

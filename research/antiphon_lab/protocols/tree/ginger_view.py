@@ -2,9 +2,9 @@
 
 A *sibling* has the same parent. An *ancestor* is any broker nearer to the root that was reached through the parent, so
 uncles are ancestors here. Paths travel down with subscriptions and with status messages; each broker on the way adds
-itself in front and counts everybody one hop further away. Who is more than ``max_hops`` away is dropped (D6).
+itself in front and counts all others one hop further away. A broker more than ``max_hops`` away is dropped (D6).
 
-As printed, a broker behind the first is an ancestor if its own word or that of the broker before it on the path was
+As printed, a broker behind the first is an ancestor if its own message or that of the broker before it on the path was
 sent down. That is right on the path of a subscription, which is a line. A status message carries a flattened view, and
 of several siblings of the parent that follow each other only the first is taken (D5). ``counts_upward_moves`` tells
 them by the number of moves up instead, which needs no order.
@@ -16,7 +16,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from antiphon_lab.protocols.tree.ginger_messages import PathEntry, PublishedOptions
+from antiphon_lab.protocols.tree.ginger_messages import PathEntry, PublishedGingerOptions
 
 
 def hops_of(entry: PathEntry) -> int:
@@ -25,12 +25,12 @@ def hops_of(entry: PathEntry) -> int:
 
 
 @final
-class PublishedView:
-    """Whom one broker may ask for a new parent."""
+class PublishedTreeView:
+    """The brokers that one broker may ask to be its new parent."""
 
-    def __init__(self, me: i64, options: PublishedOptions) -> None:
+    def __init__(self, me: i64, options: PublishedGingerOptions) -> None:
         self._me: Final[i64] = me
-        self._options: Final[PublishedOptions] = options
+        self._options: Final[PublishedGingerOptions] = options
         self.ancestors: list[PathEntry] = []
         self.siblings: list[PathEntry] = []
 
@@ -78,7 +78,7 @@ class PublishedView:
             self.ancestors.append(entry)
 
     def candidates(self) -> list[int]:
-        """Whom to ask, in this order: all ancestors and then siblings, or those who are nearest first (D15)."""
+        """The brokers to ask, in this order: all ancestors and then siblings, or the nearest first (D15)."""
         entries = self.ancestors + self.siblings
         if not self._options.ancestors_first:
             entries = sorted(entries, key=hops_of)

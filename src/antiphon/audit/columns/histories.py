@@ -1,8 +1,8 @@
-"""A part of a trace, laid out for judging: its publications, and its lanes.
+"""A part of a trace, arranged for judging: its publications, and its histories.
 
-A *lane* is what one node saw of one topic, in its order. Everything here is columns: no step looks at rows one by one,
-so millions of rows of thousands of lanes are laid out in seconds. The definitions are those of the judge of small
-traces (:mod:`antiphon.audit.oracle`), with which the tests compare every verdict; the code is another.
+A *history* has the rows of one node about one topic, in order. Everything here is columnar: no step loops over rows, so
+millions of rows of thousands of histories are arranged in seconds. The definitions are those of the judge of small
+traces (:mod:`antiphon.audit.oracle`); the implementation is independent, and tests compare every verdict.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Integers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 PUBLISH, DELIVER, SUBSCRIBED, LEAVING, UNSUBSCRIBED, LOST = range(len(EVENTS))
-"""Events by their place in the oracle's list of them."""
+"""Events by their index in the oracle's list."""
 
 NEVER = np.iinfo(np.int64).max
 NOBODY = -1
@@ -30,17 +30,17 @@ BEFORE_EVERYTHING = -1
 """The position of memberships that exist from the start."""
 
 POSITION = "position"
-"""The column of a trace that says in which order things happened."""
+"""The column of a trace with the order of events."""
 
 WORDS = {"event": EVENTS, "order": list(ORDER_NAMES)}
-"""The columns of words that are judged, and how they are numbered."""
+"""The judged columns of words, and how their words are numbered."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a trace; ``position`` says in which order things happened.
+    """Rows of a trace; ``position`` gives their order.
 
-    ``judged`` is false for rows that are only there to say what was published: another part judges them.
+    ``judged`` is false for rows that only tell what was published: another part judges them.
     """
 
     topic: Integers
@@ -60,14 +60,14 @@ class Rows:
         return Rows(*(getattr(self, field.name)[places] for field in fields(self)))
 
     def in_order(self) -> Rows:
-        """The same rows in the order in which things happened."""
+        """The same rows in the order of events."""
         if np.all(self.position[1:] >= self.position[:-1]):
             return self
         return self.taken(np.argsort(self.position, kind="stable"))
 
 
 def rows_of_table(table: pa.Table, everybody: int = 0) -> Rows:
-    """The rows of a trace that are judged; positions are places in it.
+    """The judged rows of a trace; positions are row numbers.
 
     ``everybody`` is the number of nodes where all are members of everything from the start.
     """
@@ -93,17 +93,17 @@ def rows_of_table(table: pa.Table, everybody: int = 0) -> Rows:
 
 
 def begins_of(groups: Integers) -> Flags:
-    """Where a new group begins in a column in which groups stand together."""
+    """Where a new group begins in a column in which groups are contiguous."""
     begins = np.ones(len(groups), np.bool_)
     begins[1:] = groups[1:] != groups[:-1]
     return begins
 
 
 def maximum_before(values: Integers, begins: Flags) -> Integers:
-    """For each row the maximum of those before it in its group; 0 for the first. Values are not negative."""
+    """For each row the maximum of the rows before it in its group; 0 for the first. Values are not negative."""
     if len(values) == 0:
         return values
-    # Each group is lifted above all that came before it, so one running maximum serves them all.
+    # Each group is lifted above all groups before it, so one running maximum serves them all.
     lift = (np.cumsum(begins) - 1) * (int(values.max()) + 1)
     running = np.maximum.accumulate(values + lift)
     before = np.zeros_like(values)
@@ -112,7 +112,7 @@ def maximum_before(values: Integers, begins: Flags) -> Integers:
 
 
 class Names:
-    """Topics, nodes and publications of a part by small numbers."""
+    """Small numbers for topics, nodes and publications of a part."""
 
     def __init__(self, rows: Rows) -> None:
         self.topics = np.unique(rows.topic)
@@ -122,20 +122,20 @@ class Names:
         assert len(self.topics) * self.node_count * self.span < 1 << 62, "the names of a part fit in a word"
 
     def topic(self, topics: Integers) -> Integers:
-        """Places of topics."""
+        """Indices of topics."""
         return np.searchsorted(self.topics, topics)
 
     def node(self, nodes: Integers) -> Integers:
-        """Places of nodes."""
+        """Indices of nodes."""
         return np.searchsorted(self.nodes, nodes)
 
-    def lane(self, topics: Integers, nodes: Integers) -> Integers:
-        """Numbers of lanes, from places of topics and nodes; a publication's number is made of its source's lane."""
+    def history(self, topics: Integers, nodes: Integers) -> Integers:
+        """Numbers of histories, from indices of topics and nodes; a publication's number contains its source's."""
         return topics * self.node_count + nodes
 
 
 class Publications:
-    """What was published or asked for in a part, sorted by topic, source and number."""
+    """The publications and requests of a part, sorted by topic, source and number."""
 
     def __init__(self, rows: Rows, names: Names, default: int) -> None:
         self._names = names
@@ -158,54 +158,54 @@ class Publications:
         self.asked_at = np.full(count, NEVER)
         self.asked_at[places[asked][::-1]] = times[is_asked][::-1]
         self.own_order = own_order
-        # Where nothing says what was asked for, the publisher's own delivery does.
+        # Where no row has the requested order, the publisher's own delivery gives it.
         said = np.where(self.asked_at < self.start, self.asked_order, own_order)
         self.order = np.where(said != UNSPECIFIED, said, default)
-        # What is total starts when it is asked for: it may come to its publisher later than to others.
+        # A total publication starts when it is requested: it may reach its publisher later than other nodes.
         self.start = np.where(self.order == TOTAL, np.minimum(self.start, self.asked_at), self.start)
         self.default = default
-        self.source_lane = self.identity // names.span
+        self.source_history = self.identity // names.span
         self.sequence = self.identity % names.span
-        self.topic = self.source_lane // names.node_count
+        self.topic = self.source_history // names.node_count
         self.topic_begins = np.searchsorted(self.topic, np.arange(len(names.topics) + 1))
 
     def identities(self, rows: Rows) -> Integers:
         """The publications that rows are about, as numbers."""
         names = self._names
-        return names.lane(names.topic(rows.topic), names.node(rows.source)) * names.span + rows.sequence
+        return names.history(names.topic(rows.topic), names.node(rows.source)) * names.span + rows.sequence
 
     def find(self, identities: Integers) -> Integers:
-        """Places of publications; ``NOBODY`` for those that nobody published."""
+        """Indices of publications; ``NOBODY`` for those that no node published."""
         if len(self.identity) == 0:
             return np.full(len(identities), NOBODY, np.int64)
         places = np.minimum(np.searchsorted(self.identity, identities), len(self.identity) - 1)
         return np.where(self.identity[places] == identities, places, NOBODY)
 
 
-class Lanes:
-    """The judged rows of a part, lane by lane."""
+class Histories:
+    """The judged rows of a part, history by history."""
 
     def __init__(self, rows: Rows, default: int) -> None:
         self.rows = rows = rows.in_order()
         self.names = names = Names(rows)
         self.publications = publications = Publications(rows, names, default)
         times = np.flatnonzero(rows.judged & (rows.event != PUBLISH))
-        lanes = names.lane(names.topic(rows.topic[times]), names.node(rows.node[times]))
-        grouped = np.argsort(lanes, kind="stable")
+        histories = names.history(names.topic(rows.topic[times]), names.node(rows.node[times]))
+        grouped = np.argsort(histories, kind="stable")
         self.time = times[grouped]
-        self.lane = lanes[grouped]
+        self.history = histories[grouped]
         self.event = rows.event[self.time]
-        self.begins = begins_of(self.lane)
+        self.begins = begins_of(self.history)
         deliveries = np.flatnonzero(self.event == DELIVER)
         self.delivery = deliveries
-        """Places of the deliveries among the rows; what follows has an entry for each of them."""
+        """Indices of the deliveries among the rows; the following columns have an entry for each of them."""
         self.delivery_time = self.time[deliveries]
-        self.delivery_lane = self.lane[deliveries]
+        self.delivery_history = self.history[deliveries]
         own = rows.taken(self.delivery_time)
         self.identity = publications.identities(own)
         self.sequence = own.sequence
         self.row_order = own.order
-        self.source_lane = self.identity // names.span
+        self.source_history = self.identity // names.span
         self.is_own = own.node == own.source
         self.publication = publications.find(self.identity)
         self.start = self._of_publication(publications.start, NEVER)
@@ -219,7 +219,7 @@ class Lanes:
 
     @cached_property
     def order_asked_for(self) -> Integers:
-        """The order that the application had named for each delivered publication, or ``UNSPECIFIED``."""
+        """The order that the application requested for each delivered publication, or ``UNSPECIFIED``."""
         asked_order = self._of_publication(self.publications.asked_order, UNSPECIFIED)
         asked_order[~self._is_asked_for] = UNSPECIFIED
         return asked_order
@@ -243,8 +243,8 @@ class Lanes:
 
     @cached_property
     def _streams(self) -> tuple[Integers, Flags]:
-        """Deliveries sorted so that those of one lane and source stand together, and where these begin."""
-        streams = self.delivery_lane * self.names.node_count + self.source_lane % self.names.node_count
+        """Deliveries sorted so that those of one history and source are contiguous, and where these begin."""
+        streams = self.delivery_history * self.names.node_count + self.source_history % self.names.node_count
         if np.all(streams[1:] >= streams[:-1]):
             return np.arange(len(streams)), begins_of(streams)
         grouped = np.argsort(streams, kind="stable")
@@ -252,7 +252,7 @@ class Lanes:
 
     @cached_property
     def is_again(self) -> Flags:
-        """Deliveries of what the node had delivered before."""
+        """Deliveries of publications that the node had delivered before."""
         grouped, begins = self._streams
         sequence = self.sequence[grouped]
         suspicious = (sequence <= maximum_before(sequence, begins)) & ~begins
@@ -275,33 +275,33 @@ class Lanes:
 
     @cached_property
     def last(self) -> Integers:
-        """For each delivery the highest number of its source that waits and that the node had delivered before."""
+        """For each delivery the highest waiting number of its source that the node had delivered before."""
         grouped, begins = self._streams
         last = np.empty(len(grouped), np.int64)
         last[grouped] = maximum_before(np.where(self.waits, self.sequence, 0)[grouped], begins)
         return last
 
     @cached_property
-    def lane_begin(self) -> Integers:
-        """For each row the place of the first row of its lane."""
+    def history_begin(self) -> Integers:
+        """For each row the index of the first row of its history."""
         return np.maximum.accumulate(np.where(self.begins, np.arange(len(self.begins)), 0))
 
     def last_row(self, events: Flags) -> Integers:
-        """For each row the place of the last row so far in its lane for which ``events`` is true, or ``NOBODY``."""
+        """For each row the index of the last row so far in its history for which ``events`` is true, or ``NOBODY``."""
         if len(events) == 0:
             return np.zeros(0, np.int64)
         places = np.maximum.accumulate(np.where(events, np.arange(len(events)), NOBODY))
-        return np.where(places >= self.lane_begin, places, NOBODY)
+        return np.where(places >= self.history_begin, places, NOBODY)
 
     @cached_property
     def member_since(self) -> Integers:
-        """For each row the place of the row since which the node is a member of the topic, or ``NOBODY``."""
+        """For each row the index of the row since which the node is a member of the topic, or ``NOBODY``."""
         ended = self.last_row(self.event == UNSUBSCRIBED)
         is_member = self.last_row(self.event == SUBSCRIBED) > ended
         if not is_member.any():
             return np.full(len(is_member), NOBODY, np.int64)
-        # Who comes back says again that it is a member, and has been one all the time: the first row counts.
+        # A restarted node announces its membership again, and was a member all the time: the first row counts.
         subscribed = np.flatnonzero(self.event == SUBSCRIBED)
-        after = np.searchsorted(subscribed, np.maximum(ended + 1, self.lane_begin))
+        after = np.searchsorted(subscribed, np.maximum(ended + 1, self.history_begin))
         first = subscribed[np.minimum(after, len(subscribed) - 1)]
         return np.where(is_member, first, NOBODY)

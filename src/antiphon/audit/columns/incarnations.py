@@ -1,8 +1,8 @@
-"""Lives of nodes in traces of any size: which rows belong to which life, and what ends with one.
+"""Incarnations of nodes in traces of any size: which rows belong to which incarnation, and what ends with one.
 
-The definitions are those of the judge of small traces (:mod:`antiphon.audit.incarnations`), with which the tests
-compare every verdict; the code is another. Rows about lives are few, so they are looked at one by one; all others are
-given the number of their lane by columns, or by Spark.
+The definitions are those of the judge of small traces (:mod:`antiphon.audit.incarnations`); the implementation is
+independent, and tests compare every verdict. Rows about incarnations are few, so they are handled one by one; all
+others get the number of their incarnation by columns, or on Spark.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ NAMES = ("node", "topic", "source", "sequence")
 
 
 @dataclass(frozen=True)
-class LifeSpans:
-    """The positions at which lanes of nodes end, and who is affected."""
+class IncarnationSpans:
+    """The positions at which incarnations end, and the affected nodes."""
 
     stride: int
     ends: tuple[tuple[int, int], ...] = ()
-    """Nodes and positions, in the order of these."""
+    """Nodes and positions, sorted by position."""
     changing: frozenset[int] = frozenset()
 
     @property
@@ -48,8 +48,8 @@ class LifeSpans:
         return frozenset(node for node, _ in self.ends)
 
 
-def life_spans(changes: Iterable[tuple[int, str, int]], remembers: bool, highest: int) -> LifeSpans:
-    """From the rows about lives: position, event and node. ``highest`` is the largest number of a node."""
+def incarnation_spans(changes: Iterable[tuple[int, str, int]], remembers: bool, highest: int) -> IncarnationSpans:
+    """Make spans from the rows about incarnations: position, event and node. ``highest`` is the largest node number."""
     by_node: dict[int, list[tuple[int, str]]] = {}
     for position, event, node in sorted(changes):
         by_node.setdefault(node, []).append((position, event))
@@ -59,31 +59,31 @@ def life_spans(changes: Iterable[tuple[int, str, int]], remembers: bool, highest
             returns = any(later in STARTS for _, later in rows[place + 1 :])
             if event == "leave" or (event == "crash" and not (remembers and returns)):
                 ends.append((node, position))
-    return LifeSpans(highest + 1, tuple(sorted(ends, key=lambda end: end[1])), frozenset(by_node))
+    return IncarnationSpans(highest + 1, tuple(sorted(ends, key=lambda end: end[1])), frozenset(by_node))
 
 
-def spans_in_table(table: pa.Table, remembers: bool) -> LifeSpans:
-    """The same for a table, where positions are places."""
+def spans_in_table(table: pa.Table, remembers: bool) -> IncarnationSpans:
+    """The spans of a table, where positions are row numbers."""
     events = table["event"].cast(pa.string())
     places = np.flatnonzero(pc.is_in(events, pa.array(CHANGES)).to_numpy(zero_copy_only=False))
     taken = pa.array(places)
     found = zip(places.tolist(), events.take(taken).to_pylist(), table["node"].take(taken).to_pylist(), strict=True)
     highest = max((pc.max(table[name]).as_py() or 0 for name in ("node", "source")), default=0)
-    return life_spans(found, remembers, highest)
+    return incarnation_spans(found, remembers, highest)
 
 
-def rows_in_lives(table: pa.Table, everybody: int, spans: LifeSpans) -> Rows:
-    """The rows of a trace that are judged, in lanes."""
+def rows_by_incarnation(table: pa.Table, everybody: int, spans: IncarnationSpans) -> Rows:
+    """The judged rows of a trace, with incarnations as nodes."""
     rows = rows_of_table(table, everybody)
     events = table["event"].cast(pa.string())
     unshown = table.filter(pc.equal(events, "unshown"))
     if unshown.num_rows:
         rows = rows.taken(~is_unshown(rows, unshown))
-    return in_lanes(rows, spans)
+    return by_incarnation(rows, spans)
 
 
 def is_unshown(rows: Rows, unshown: pa.Table) -> Flags:
-    """The first deliveries of what was not shown, as many of each as there are rows about it."""
+    """The first deliveries that were not shown, as many of each as there are ``unshown`` rows about it."""
     gone = np.zeros(len(rows), np.bool_)
     names = list(zip(*(unshown[name].to_pylist() for name in NAMES), strict=True))
     for node, topic, source, sequence in dict.fromkeys(names):
@@ -93,26 +93,26 @@ def is_unshown(rows: Rows, unshown: pa.Table) -> Flags:
     return gone
 
 
-def in_lanes(rows: Rows, spans: LifeSpans) -> Rows:
-    """The rows with lanes for nodes; a lane that ends unsubscribes from everything."""
+def by_incarnation(rows: Rows, spans: IncarnationSpans) -> Rows:
+    """The rows with incarnations as nodes; an incarnation that ends unsubscribes from everything."""
     if not spans.ends:
         return rows
-    lanes = rows.node.copy()
+    incarnations = rows.node.copy()
     closing: list[tuple[int, int, int]] = []
     life: dict[int, int] = {}
     for node, position in spans.ends:
         here = rows.node == node
         life[node] = life.get(node, 0) + 1
-        lanes[here & (rows.position > position)] = node + spans.stride * life[node]
-        lane = node + spans.stride * (life[node] - 1)
-        subscribed = here & (lanes == lane) & (rows.event == SUBSCRIBED) & (rows.position < position)
-        closing += [(int(topic), lane, position) for topic in np.unique(rows.topic[subscribed])]
-    topic, lane_of, position_of = np.array(closing, np.int64).reshape(-1, 3).T
+        incarnations[here & (rows.position > position)] = node + spans.stride * life[node]
+        incarnation = node + spans.stride * (life[node] - 1)
+        subscribed = here & (incarnations == incarnation) & (rows.event == SUBSCRIBED) & (rows.position < position)
+        closing += [(int(topic), incarnation, position) for topic in np.unique(rows.topic[subscribed])]
+    topic, incarnation_of, position_of = np.array(closing, np.int64).reshape(-1, 3).T
     nothing = np.zeros(len(topic), np.int64)
     return Rows(
         np.append(rows.topic, topic),
-        np.append(lanes, lane_of),
-        np.append(rows.source, lane_of % spans.stride),
+        np.append(incarnations, incarnation_of),
+        np.append(rows.source, incarnation_of % spans.stride),
         np.append(rows.sequence, nothing),
         np.append(rows.event, nothing + UNSUBSCRIBED),
         np.append(rows.order, nothing - 1),
@@ -121,8 +121,8 @@ def in_lanes(rows: Rows, spans: LifeSpans) -> Rows:
     )  # fmt: skip
 
 
-def own_lanes(rows: Rows, stride: int) -> Rows:
-    """The rows with the lane of the publisher, in which a publication started, for its source."""
+def own_incarnations(rows: Rows, stride: int) -> Rows:
+    """The rows with the incarnation of the publisher, in which a publication started, as its source."""
     later = np.unique(rows.node[rows.node >= stride] % stride) if stride else np.zeros(0, np.int64)
     about = (rows.event == PUBLISH) | (rows.event == DELIVER) | (rows.event == LOST)
     places = np.flatnonzero(about & np.isin(rows.source, later))
@@ -132,11 +132,11 @@ def own_lanes(rows: Rows, stride: int) -> Rows:
     names = np.stack([rows.topic[places], rows.source[places], rows.sequence[places]], axis=1)
     _, numbers = np.unique(names, axis=0, return_inverse=True)
     own = (rows.node[places] % stride == rows.source[places]) & (rows.event[places] != LOST)
-    lane: Integers = np.full(int(numbers.max()) + 1, -1, np.int64)
+    incarnation: Integers = np.full(int(numbers.max()) + 1, -1, np.int64)
     # The first of several wins: it is written last.
-    lane[numbers[own][::-1]] = rows.node[places][own][::-1]
+    incarnation[numbers[own][::-1]] = rows.node[places][own][::-1]
     source = rows.source.copy()
-    source[places] = np.where(lane[numbers] >= 0, lane[numbers], rows.source[places])
+    source[places] = np.where(incarnation[numbers] >= 0, incarnation[numbers], rows.source[places])
     return Rows(
         rows.topic, rows.node, source, rows.sequence, rows.event, rows.order, rows.position, rows.judged
     )  # fmt: skip

@@ -1,7 +1,7 @@
-"""The judgement of one part of a trace: how often each promise was broken there, and the first example of each.
+"""Judges one part of a trace: the number of violations of each promise, and the first example of each.
 
-A part holds whole lanes (:mod:`antiphon.audit.columns.histories`), and of every topic in it all that was published. The
-kinds of violations are those of :mod:`antiphon.audit.oracle`, where they are defined.
+A part has whole histories (:mod:`antiphon.audit.columns.histories`), and all publications of each of its topics.
+:mod:`antiphon.audit.oracle` defines the kinds of violations.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from antiphon.audit.columns.histories import (
     SUBSCRIBED,
     UNSUBSCRIBED,
     Flags,
+    Histories,
     Integers,
-    Lanes,
     Rows,
 )
-from antiphon.audit.columns.incarnations import LifeSpans, own_lanes
+from antiphon.audit.columns.incarnations import IncarnationSpans, own_incarnations
 from antiphon.audit.columns.missing import Excused, earlier_than, followed_by_any, last_by_source
 from antiphon.audit.findings import KINDS
 from antiphon.kernel.message import ORDER_NAMES, SOURCE_BITS, TOTAL, UNSPECIFIED
@@ -34,7 +34,7 @@ from antiphon.trace.contract import FINISHED, TOLD_NEVER, Contract
 
 @dataclass(frozen=True)
 class Example:
-    """One violation: the delivery or the publication that is wrong, and where it can be another one that shows it."""
+    """One violation: the wrong delivery or publication and, where there is one, another publication that shows it."""
 
     kind: str
     topic: int
@@ -49,7 +49,7 @@ class Example:
 
 @dataclass
 class Judgement:
-    """What was found in a part."""
+    """The violations in a part."""
 
     deliveries: int = 0
     publications: int = 0
@@ -57,14 +57,14 @@ class Judgement:
     examples: dict[str, Example] = field(default_factory=dict)
 
     def add(self, count: int, example: Example) -> None:
-        """Some violations of a kind, and the first of them."""
+        """Add violations of a kind, and the first of them."""
         self.counts[example.kind] += count
         known = self.examples.get(example.kind)
         if known is None or example.position < known.position:
             self.examples[example.kind] = example
 
     def add_all(self, other: Judgement) -> None:
-        """What was found in another part."""
+        """Add the violations of another part."""
         self.deliveries += other.deliveries
         self.publications += other.publications
         for kind, count in other.counts.items():
@@ -73,38 +73,38 @@ class Judgement:
 
 
 @dataclass(frozen=True)
-class Rules:
-    """What is asked of a run: the order where none is named, whether anything may be missing, who is judged."""
+class JudgeRules:
+    """The rules of a judgement: the default order, whether publications may be missing, and which nodes are judged."""
 
     default: int
     complete: bool = True
     leavers: bool = False
     causal: bool = True
     is_cut: bool = False
-    """Whether the run ended before its time, so that what was under way may be missing."""
+    """Whether the run ended early, so that publications in transit may be missing."""
     stride: int = 0
-    """By how much the numbers of lanes of one node differ; 0 where each has one."""
+    """The difference between the numbers of two incarnations of a node; 0 where each node has one."""
     mortal: frozenset[int] = frozenset()
     """The nodes whose publications may be lost with them."""
     told: str = TOLD_NEVER
     holes_in: int = UNSPECIFIED
-    """When a publication that a node has said to be lost is excused (:mod:`antiphon.trace.contract`)."""
+    """When a reported loss excuses a publication (:mod:`antiphon.trace.contract`)."""
 
     @property
     def needs_whole_topics(self) -> bool:
-        """Whether it must be known of all nodes of a topic what they know."""
+        """Whether the knowledge of all nodes of a topic is needed."""
         return self.is_cut or len(self.mortal) > 0
 
     @property
     def needs_followers(self) -> bool:
-        """Whether it must be known which publications follow which."""
+        """Whether the happened-before relation is needed."""
         return self.causal or self.leavers or self.needs_whole_topics
 
 
-def rules_for(contract: Contract, stopped: str, spans: LifeSpans) -> Rules:
-    """What is asked of a run by what was promised, how it ended, and who failed."""
+def rules_for(contract: Contract, stopped: str, spans: IncarnationSpans) -> JudgeRules:
+    """The rules that follow from the promises, the end of the run, and the failed nodes."""
     checks = contract.checks(stopped)
-    return Rules(
+    return JudgeRules(
         ORDER_NAMES.index(contract.default),
         "completeness" in checks,
         contract.leavers,
@@ -117,10 +117,10 @@ def rules_for(contract: Contract, stopped: str, spans: LifeSpans) -> Rules:
     )
 
 
-def judge_part(rows: Rows, rules: Rules, columns: Mapping[tuple[int, int], bytes] | None = None) -> Judgement:
-    """Judge the lanes of a part. ``columns`` are the first followers that other parts of the same topics found."""
-    lanes = Lanes(own_lanes(rows, rules.stride), rules.default)
-    judge = PartJudge(lanes, rules)
+def judge_part(rows: Rows, rules: JudgeRules, columns: Mapping[tuple[int, int], bytes] | None = None) -> Judgement:
+    """Judge the histories of a part. ``columns`` are the first followers that other parts of the same topics found."""
+    histories = Histories(own_incarnations(rows, rules.stride), rules.default)
+    judge = PartJudge(histories, rules)
     judge.find_duplicates_and_strangers()
     judge.find_inventions()
     judge.find_late_ones_of_a_source()
@@ -134,7 +134,7 @@ def judge_part(rows: Rows, rules: Rules, columns: Mapping[tuple[int, int], bytes
 
 
 def in_nodes(found: Judgement, stride: int) -> Judgement:
-    """The same with nodes for their lanes in examples."""
+    """The judgement with node numbers instead of incarnations in its examples."""
     named = {}
     for kind, example in found.examples.items():
         source, witness = example.source % stride, example.witness_source
@@ -143,204 +143,208 @@ def in_nodes(found: Judgement, stride: int) -> Judgement:
     return replace(found, examples=named)
 
 
-def judge_interval(rows: Rows, rules: Rules, since: int, older: Sequence[int]) -> Judgement:
-    """Judge only the causal order of the deliveries from a position on; earlier rows say what led to them.
+def judge_interval(rows: Rows, rules: JudgeRules, since: int, older: Sequence[int]) -> Judgement:
+    """Judge only the causal order of the deliveries from a position on; earlier rows are their past.
 
-    The publications in ``older``, as keys, are passed over: not all of their rows are here.
+    The publications in ``older``, as keys, are skipped: not all of their rows are here.
     """
     keys = (rows.sequence << SOURCE_BITS) | rows.source
     rows = rows.taken(~np.isin(keys, np.array(older, np.int64)))
-    judge = PartJudge(Lanes(rows, rules.default), rules)
+    judge = PartJudge(Histories(rows, rules.default), rules)
     judge.find_late_causes({}, since)
     return Judgement(counts=judge.found.counts, examples=judge.found.examples)
 
 
 class PartJudge:
-    """Looks for the violations in one part."""
+    """Finds the violations in one part."""
 
-    def __init__(self, lanes: Lanes, rules: Rules) -> None:
-        self._lanes = lanes
+    def __init__(self, histories: Histories, rules: JudgeRules) -> None:
+        self._histories = histories
         self._rules = rules
         self._followers: Followers | None = None
-        is_start = lanes.is_own & ~lanes.is_again & (lanes.order != TOTAL)
-        asked = lanes.publications.start[(lanes.publications.order == TOTAL) & (lanes.publications.start != NEVER)]
-        self.found = Judgement(len(lanes.delivery), int(is_start.sum() + lanes.rows.judged[asked].sum()))
+        is_start = histories.is_own & ~histories.is_again & (histories.order != TOTAL)
+        asked = histories.publications.start[
+            (histories.publications.order == TOTAL) & (histories.publications.start != NEVER)
+        ]
+        self.found = Judgement(len(histories.delivery), int(is_start.sum() + histories.rows.judged[asked].sum()))
 
     def _report(self, kind: str, wrong: Flags, detail: str, witness: tuple[int, int] | None = None) -> None:
-        """Violations among the deliveries; the first in the order of the trace is the example."""
+        """Add violations among the deliveries; the first in the order of the trace is the example."""
         places = np.flatnonzero(wrong)
         if len(places) > 0:
-            first = int(places[np.argmin(self._lanes.delivery_time[places])])
+            first = int(places[np.argmin(self._histories.delivery_time[places])])
             example = self._example(kind, first, detail, witness or (NOBODY, NOBODY))
             self.found.add(len(places), example)
 
     def _example(self, kind: str, delivery: int, detail: str, witness: tuple[int, int]) -> Example:
-        rows = self._lanes.rows
-        row = int(self._lanes.delivery_time[delivery])
+        rows = self._histories.rows
+        row = int(self._histories.delivery_time[delivery])
         columns = (rows.topic, rows.node, rows.source, rows.sequence, rows.position)
         topic, node, source, sequence, position = (int(column[row]) for column in columns)
         return Example(kind, topic, node, source, sequence, position, *witness, detail)
 
     def find_duplicates_and_strangers(self) -> None:
-        """Deliveries by who has them already, and by who is no member."""
-        lanes = self._lanes
-        self._report("duplicates", lanes.is_again, "delivered again")
-        stranger = lanes.member_since[lanes.delivery] == NOBODY
-        self._report("membership", stranger, "delivered by a node that is no member")
+        """Find deliveries by nodes that have the publication already, and by nodes that are not members."""
+        histories = self._histories
+        self._report("duplicates", histories.is_again, "delivered again")
+        stranger = histories.member_since[histories.delivery] == NOBODY
+        self._report("membership", stranger, "delivered by a node that is not a member")
 
     def find_inventions(self) -> None:
-        """Deliveries of what nobody published, and as of another order than was asked for."""
-        lanes = self._lanes
-        invented = ~lanes.is_again & ~lanes.is_own & lanes.is_early
-        self._report("validity", invented, "delivered before anybody published it")
-        # The publisher's own delivery says the order where nothing else did, and so cannot be wrong.
-        asked = np.where(lanes.is_own, lanes.order_asked_for, lanes.order_known)
-        other = (lanes.row_order != UNSPECIFIED) & (asked != UNSPECIFIED) & (lanes.row_order != asked)
-        self._report("validity", ~lanes.is_again & other, "delivered as of another order than was asked for")
+        """Find deliveries of publications that no node published, or in another order than requested."""
+        histories = self._histories
+        invented = ~histories.is_again & ~histories.is_own & histories.is_early
+        self._report("validity", invented, "delivered before it was published")
+        # The publisher's own delivery gives the order where nothing else did, so it cannot be wrong.
+        asked = np.where(histories.is_own, histories.order_asked_for, histories.order_known)
+        other = (histories.row_order != UNSPECIFIED) & (asked != UNSPECIFIED) & (histories.row_order != asked)
+        self._report("validity", ~histories.is_again & other, "delivered in another order than requested")
 
     def find_late_ones_of_a_source(self) -> None:
-        """Deliveries after a later one of the same source."""
-        lanes = self._lanes
+        """Find deliveries after a later publication of the same source."""
+        histories = self._histories
         late = self._is_late
         places = np.flatnonzero(late)
         if len(places) > 0:
-            first = int(places[np.argmin(lanes.delivery_time[places])])
-            source = int(lanes.names.nodes[lanes.source_lane[first] % lanes.names.node_count])
-            witness = (source, int(lanes.last[first]))
+            first = int(places[np.argmin(histories.delivery_time[places])])
+            source = int(histories.names.nodes[histories.source_history[first] % histories.names.node_count])
+            witness = (source, int(histories.last[first]))
             self._report("fifo", late, f"delivered after publication {witness[1]} of that source", witness)
 
     @cached_property
     def _is_late(self) -> Flags:
-        lanes = self._lanes
-        return ~lanes.is_again & (lanes.sequence <= lanes.last)
+        histories = self._histories
+        return ~histories.is_again & (histories.sequence <= histories.last)
 
     def find_late_causes(self, columns: Mapping[tuple[int, int], bytes], since: int = BEFORE_EVERYTHING) -> None:
-        """Deliveries, from a position on, after something else that follows them."""
-        lanes = self._lanes
-        self._followers = followers = Followers(lanes)
+        """Find deliveries, from a position on, after something else that follows them."""
+        histories = self._histories
+        self._followers = followers = Followers(histories)
         followers.look()
         followers.learn(columns)
         followers.close()
-        known = known_too_early(lanes, followers) & ~self._is_late
+        known = known_too_early(histories, followers) & ~self._is_late
         places = np.flatnonzero(known)
-        places = places[lanes.rows.position[lanes.delivery_time[places]] >= since]
+        places = places[histories.rows.position[histories.delivery_time[places]] >= since]
         if len(places) > 0:
             known = np.zeros(len(known), np.bool_)
             known[places] = True
-            first = int(places[np.argmin(lanes.delivery_time[places])])
+            first = int(places[np.argmin(histories.delivery_time[places])])
             self._report("causal", known, "delivered after something that follows it", self._witness(first))
 
     def _witness(self, delivery: int) -> tuple[int, int]:
         """The earliest publication that the node delivered before one that it follows."""
-        lanes, followers = self._lanes, self._followers
+        histories, followers = self._histories, self._followers
         assert followers is not None, "there are followers where causal order is judged"
-        names = lanes.names
-        begin = int(np.searchsorted(lanes.delivery_lane, lanes.delivery_lane[delivery]))
+        names = histories.names
+        begin = int(np.searchsorted(histories.delivery_history, histories.delivery_history[delivery]))
         before = np.arange(begin, delivery)
-        before = before[lanes.waits[before] & ~lanes.is_early[before]]
-        column = followers.column_of(lanes.source_lane[before])
+        before = before[histories.waits[before] & ~histories.is_early[before]]
+        column = followers.column_of(histories.source_history[before])
         before, column = before[column != NOBODY], column[column != NOBODY]
-        numbers = followers.numbers[followers.offset[lanes.publication[delivery]] + column]
-        follows = before[followers.reach[lanes.publication[before]] >= numbers]
+        numbers = followers.numbers[followers.offset[histories.publication[delivery]] + column]
+        follows = before[followers.reach[histories.publication[before]] >= numbers]
         witness = int(follows[0])
-        return int(names.nodes[lanes.source_lane[witness] % names.node_count]), int(lanes.sequence[witness])
+        return int(names.nodes[histories.source_history[witness] % names.node_count]), int(histories.sequence[witness])
 
     def find_losses(self) -> None:
-        """What members were owed and never delivered."""
-        lanes, publications, names = self._lanes, self._lanes.publications, self._lanes.names
-        if len(lanes.lane) == 0:
+        """Find publications that members should have delivered and never did."""
+        histories, publications, names = self._histories, self._histories.publications, self._histories.names
+        if len(histories.history) == 0:
             return
-        ends = np.flatnonzero(np.append(lanes.begins[1:], True))
-        ends = ends[lanes.member_since[ends] != NOBODY]
-        since = lanes.time[lanes.member_since[ends]]
-        topic = lanes.lane[ends] // names.node_count
-        stride = len(lanes.rows) + 1
+        ends = np.flatnonzero(np.append(histories.begins[1:], True))
+        ends = ends[histories.member_since[ends] != NOBODY]
+        since = histories.time[histories.member_since[ends]]
+        topic = histories.history[ends] // names.node_count
+        stride = len(histories.rows) + 1
         started = publications.start != NEVER
         starts = np.sort(publications.topic[started] * stride + publications.start[started])
         owed = np.searchsorted(starts, (topic + 1) * stride) - np.searchsorted(starts, topic * stride + since, "right")
-        has = self._delivered_since(lanes.lane[ends], since)
+        has = self._delivered_since(histories.history[ends], since)
         lacking = owed - has
         for place in np.flatnonzero(lacking):
             row, begin = int(ends[place]), int(since[place])
             if self._rules.is_cut:
-                # The last row of a lane counts too.
+                # The last row of a history counts too.
                 self._judge_leaver(row, begin, int(NEVER), row + 1)
                 continue
             missing = self._missing(row, begin, int(NEVER))
-            lost = missing[~self._excused.at_end(int(lanes.lane[row]), missing)]
+            lost = missing[~self._excused.at_end(int(histories.history[row]), missing)]
             if len(lost) > 0:
-                self.found.add(len(lost), self._loss(int(lanes.lane[row]), lost, "owed and never delivered"))
+                self.found.add(len(lost), self._loss(int(histories.history[row]), lost, "never delivered"))
 
     @cached_property
     def _excused(self) -> Excused:
         rules = self._rules
-        return Excused(self._lanes, self._followers, rules.mortal, rules.told, rules.holes_in, rules.stride)
+        return Excused(self._histories, self._followers, rules.mortal, rules.told, rules.holes_in, rules.stride)
 
     def _delivered_since(self, members: Integers, since: Integers) -> Integers:
-        """How much each of some lanes delivered of what started after a moment."""
-        lanes = self._lanes
+        """How many publications each of some histories delivered that started after a moment."""
+        histories = self._histories
         if len(members) == 0:
             return np.zeros(0, np.int64)
-        place = np.minimum(np.searchsorted(members, lanes.delivery_lane), len(members) - 1)
-        counted = (members[place] == lanes.delivery_lane) & ~lanes.is_again & (lanes.start != NEVER)
-        counted &= lanes.start > since[place]
+        place = np.minimum(np.searchsorted(members, histories.delivery_history), len(members) - 1)
+        counted = (members[place] == histories.delivery_history) & ~histories.is_again & (histories.start != NEVER)
+        counted &= histories.start > since[place]
         return np.bincount(place[counted], minlength=len(members))
 
     def _missing(self, row: int, since: int, until: int) -> Integers:
-        """Publications that started in a time and that a lane had not delivered at one of its rows."""
-        lanes, publications = self._lanes, self._lanes.publications
-        lane = lanes.lane[row]
-        first, last = publications.topic_begins[lane // lanes.names.node_count :][:2]
+        """Publications that started in a time span and that a history had not delivered at one of its rows."""
+        histories, publications = self._histories, self._histories.publications
+        history = histories.history[row]
+        first, last = publications.topic_begins[history // histories.names.node_count :][:2]
         owed = first + np.flatnonzero(
             (publications.start[first:last] > since) & (publications.start[first:last] < until)
         )
-        begin, end = np.searchsorted(lanes.delivery, [lanes.lane_begin[row], row + 1])
-        missing: Integers = owed[~np.isin(owed, lanes.publication[begin:end])]
+        begin, end = np.searchsorted(histories.delivery, [histories.history_begin[row], row + 1])
+        missing: Integers = owed[~np.isin(owed, histories.publication[begin:end])]
         return missing
 
-    def _loss(self, lane: int, lost: Integers, detail: str, witness: tuple[int, int] = (NOBODY, NOBODY)) -> Example:
-        lanes, publications, names = self._lanes, self._lanes.publications, self._lanes.names
+    def _loss(self, history: int, lost: Integers, detail: str, witness: tuple[int, int] = (NOBODY, NOBODY)) -> Example:
+        histories, publications, names = self._histories, self._histories.publications, self._histories.names
         place = int(lost[np.argmin(publications.start[lost])])
-        source = int(names.nodes[publications.source_lane[place] % names.node_count])
-        position = int(lanes.rows.position[publications.start[place]])
-        topic, node = int(names.topics[lane // names.node_count]), int(names.nodes[lane % names.node_count])
+        source = int(names.nodes[publications.source_history[place] % names.node_count])
+        position = int(histories.rows.position[publications.start[place]])
+        topic, node = int(names.topics[history // names.node_count]), int(names.nodes[history % names.node_count])
         sequence = int(publications.sequence[place])
         return Example("completeness", topic, node, source, sequence, position, *witness, detail)
 
     def find_what_leavers_left_out(self) -> None:
-        """What nodes that left had not delivered, though they delivered something that follows it."""
-        lanes = self._lanes
-        ended = lanes.event == UNSUBSCRIBED
+        """Find publications that leaving nodes had not delivered, though they delivered something that follows them."""
+        histories = self._histories
+        ended = histories.event == UNSUBSCRIBED
         if not ended.any():
             return
-        # What was asked for before the last end counts no more: look at the rows before each end.
-        previous_end = np.append(NOBODY, lanes.last_row(ended)[:-1])
-        previous_end = np.where(lanes.begins, NOBODY, previous_end)
-        since = np.append(NOBODY, lanes.last_row(lanes.event == SUBSCRIBED)[:-1])
-        asked = np.append(NOBODY, lanes.last_row(lanes.event == LEAVING)[:-1])
+        # Requests before the last end do not count any more: look at the rows before each end.
+        previous_end = np.append(NOBODY, histories.last_row(ended)[:-1])
+        previous_end = np.where(histories.begins, NOBODY, previous_end)
+        since = np.append(NOBODY, histories.last_row(histories.event == SUBSCRIBED)[:-1])
+        asked = np.append(NOBODY, histories.last_row(histories.event == LEAVING)[:-1])
         for row in np.flatnonzero(ended):
-            begin = max(int(previous_end[row]), int(lanes.lane_begin[row]) - 1)
+            begin = max(int(previous_end[row]), int(histories.history_begin[row]) - 1)
             if since[row] > begin and asked[row] > begin:
-                self._judge_leaver(int(row), int(lanes.time[since[row]]), int(lanes.time[asked[row]]), int(row))
+                self._judge_leaver(int(row), int(histories.time[since[row]]), int(histories.time[asked[row]]), int(row))
 
     def _judge_leaver(self, row: int, since: int, asked: int, before: int) -> None:
-        """What a lane had not delivered before a row, though something that follows it."""
-        lanes = self._lanes
+        """Find publications that a history had not delivered before a row, though it delivered something that follows
+        them.
+        """
+        histories = self._histories
         missing = self._missing(row, since, asked)
-        begin, end = np.searchsorted(lanes.delivery, [lanes.lane_begin[row], before])
+        begin, end = np.searchsorted(histories.delivery, [histories.history_begin[row], before])
         if len(missing) == 0 or begin == end:
             return
         delivered = np.arange(begin, end)
-        waiting = delivered[lanes.waits[delivered]]
-        last = last_by_source(lanes.source_lane[waiting], lanes.sequence[waiting])
-        earlier = earlier_than(lanes, last, missing)
-        followed = earlier | self._followed(missing, waiting[~lanes.is_early[waiting]])
-        lost = missing[followed & ~self._excused.said(int(lanes.lane[row]), missing)]
+        waiting = delivered[histories.waits[delivered]]
+        last = last_by_source(histories.source_history[waiting], histories.sequence[waiting])
+        earlier = earlier_than(histories, last, missing)
+        followed = earlier | self._followed(missing, waiting[~histories.is_early[waiting]])
+        lost = missing[followed & ~self._excused.said(int(histories.history[row]), missing)]
         if len(lost) > 0:
             detail = "never delivered, though something that follows it was"
-            self.found.add(len(lost), self._loss(int(lanes.lane[row]), lost, detail))
+            self.found.add(len(lost), self._loss(int(histories.history[row]), lost, detail))
 
     def _followed(self, publications: Integers, deliveries: Integers) -> Flags:
         """Which publications of a topic are followed by any of some deliveries."""
         assert self._followers is not None, "there are followers where leavers are judged"
-        return followed_by_any(self._lanes, self._followers, publications, deliveries)
+        return followed_by_any(self._histories, self._followers, publications, deliveries)

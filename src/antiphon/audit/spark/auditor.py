@@ -1,4 +1,4 @@
-"""The audit of a run with Spark: what :mod:`antiphon.audit.auditor` does in this process, for traces of any size."""
+"""The audit of a run on Spark: the counterpart of :mod:`antiphon.audit.auditor` for traces of any size."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from antiphon.audit.explanations import sentence
 from antiphon.audit.promises import Scenarios, contract_for, is_live, stopped_of
 from antiphon.audit.report import CHECKS, MORE_CHECKS, NO_SCENARIO, Audit, Check, verdict_of
-from antiphon.audit.requests import Requests
+from antiphon.audit.requests import RequestCounts
 from antiphon.audit.spark.explanations import tell_from_frame
 from antiphon.audit.spark.job import ROWS_PER_PART, audit_trace
 from antiphon.audit.spark.traces import Trace, changes_in, counts_in, merged_in_memory, open_trace, survey
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ONLY_TOTALS = (
-    "Spark has judged the order of total messages among each other. Whether messages of weaker orders stand on one "
-    "side of them everywhere is judged in memory: audit without --spark."
+    "Spark has judged the order among total messages. Only the judge in memory checks that messages of weaker "
+    "orders are on the same side of them everywhere: audit without --spark."
 )
 
 
 def audit_in_session(
     session: SparkSession, files: Sequence[Path], scenarios: Scenarios | None = None, rows_per_part: int | None = None
 ) -> Audit:
-    """Judge with a Spark that runs."""
+    """Judge in an existing session."""
     started = time.perf_counter()
     trace = open_trace(session, files)
     surveyed = survey(trace.frame)
     if surveyed.losses and trace.files > 1:
-        # Live nodes tell losses by the numbers of batches, and others say which messages these are.
+        # Live nodes report losses by batch number, and the rows of publishers give the messages of a batch.
         trace = merged_in_memory(session, files)
         surveyed = survey(trace.frame)
     contract = contract_for(trace.about, surveyed, scenarios)
@@ -42,7 +42,7 @@ def audit_in_session(
     found = audit_trace(trace, surveyed, contract, stopped, size)
     applying = contract.checks(stopped)
     if found.judgement.counts["validity"] and trace.files > 1 and "validity" in applying:
-        # The clocks of machines may disagree: try an order in which nobody is earlier than the publisher.
+        # The clocks of machines may disagree: try an order in which no delivery precedes its publication.
         trace = merged_in_memory(session, files)
         found = audit_trace(trace, surveyed, contract, stopped, size)
     unjudged = [*trace.unjudged]
@@ -73,7 +73,7 @@ def audit_in_session(
     return Audit(*judged, seconds, checks, verdict, missing, "spark", surveyed.losses, unjudged)
 
 
-def requests_in_frame(trace: Trace) -> Requests:
-    """What the application asked for, and what came of it."""
+def requests_in_frame(trace: Trace) -> RequestCounts:
+    """The requests of the application, and their effects."""
     counts = counts_in(trace.frame)
-    return Requests(counts["publish"], counts["deliver"], sum(counts["lost"].values()), changes_in(trace.frame))
+    return RequestCounts(counts["publish"], counts["deliver"], sum(counts["lost"].values()), changes_in(trace.frame))

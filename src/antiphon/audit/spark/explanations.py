@@ -1,4 +1,4 @@
-"""Violations told from a trace that Spark reads (:mod:`antiphon.audit.explanations`)."""
+"""Explains violations in a trace that Spark reads (:mod:`antiphon.audit.explanations`)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 from antiphon.audit.columns.verdict import Example
 from antiphon.audit.explanations import CHANGES, TELLING, people, publications, tell
 
-"""Violations told so that a person can follow them: the few rows of the trace that show what went wrong."""
-
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
 def tell_from_frame(frame: DataFrame, examples: Mapping[str, Example]) -> dict[str, list[str]]:
-    """The stories of some violations, with one look at the trace."""
+    """The explanations of some violations, with one pass over the trace."""
     from pyspark.sql import functions as f
 
     wanted: Column = f.lit(False)

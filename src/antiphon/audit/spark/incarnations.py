@@ -1,4 +1,4 @@
-"""Lives of nodes in traces that Spark reads: which rows belong to which life, and what ends with one."""
+"""Incarnations of nodes in traces that Spark reads: which rows belong to which incarnation, and what ends with one."""
 
 from __future__ import annotations
 
@@ -8,34 +8,27 @@ from antiphon.audit.columns.histories import (
     BEFORE_EVERYTHING,
     POSITION,
 )
-from antiphon.audit.columns.incarnations import CHANGES, NAMES, LifeSpans, life_spans
-
-"""Lives of nodes in traces of any size: which rows belong to which life, and what ends with one.
-
-The definitions are those of the judge of small traces (:mod:`antiphon.audit.incarnations`), with which the tests
-compare every verdict; the code is another. Rows about lives are few, so they are looked at one by one; all others are
-given the number of their lane by columns, or by Spark.
-"""
+from antiphon.audit.columns.incarnations import CHANGES, NAMES, IncarnationSpans, incarnation_spans
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def spans_in_frame(frame: DataFrame, remembers: bool) -> LifeSpans:
-    """The lives in a trace that Spark reads."""
+def spans_in_frame(frame: DataFrame, remembers: bool) -> IncarnationSpans:
+    """The incarnations in a trace that Spark reads."""
     from pyspark.sql import functions as f
 
     changes = frame.where(f.col("event").isin(*CHANGES)).select(POSITION, "event", "node").collect()
     if not changes:
-        return LifeSpans(0)
+        return IncarnationSpans(0)
     found = frame.agg(f.max("node").alias("node"), f.max("source").alias("source")).first()
     assert found is not None, "an aggregate over everything has one row"
     highest = max(found["node"] or 0, found["source"] or 0)
-    return life_spans(((row[POSITION], row["event"], row["node"]) for row in changes), remembers, highest)
+    return incarnation_spans(((row[POSITION], row["event"], row["node"]) for row in changes), remembers, highest)
 
 
-def frame_in_lives(frame: DataFrame, spans: LifeSpans, has_unshown: bool) -> DataFrame:
-    """The rows of a trace in lanes, with rows that unsubscribe lanes when they end."""
+def frame_by_incarnation(frame: DataFrame, spans: IncarnationSpans, has_unshown: bool) -> DataFrame:
+    """The rows of a trace by incarnation, with rows that unsubscribe incarnations when they end."""
     from pyspark.sql import functions as f
 
     if has_unshown:
@@ -51,11 +44,11 @@ def frame_in_lives(frame: DataFrame, spans: LifeSpans, has_unshown: bool) -> Dat
         begin[node] = (life + 1, position)
     periods += [(node, life, since, None) for node, (life, since) in begin.items()]
     schema = "mortal int, life int, since bigint, until bigint"
-    lives = f.broadcast(session.createDataFrame(periods, schema))
+    incarnations = f.broadcast(session.createDataFrame(periods, schema))
     inside = (f.col("node") == f.col("mortal")) & (f.col(POSITION) > f.col("since"))
     inside &= f.col("until").isNull() | (f.col(POSITION) <= f.col("until"))
-    lane = f.col("node") + f.coalesce(f.col("life"), f.lit(0)) * spans.stride
-    placed = frame.join(lives, inside, "left").withColumn("node", lane.cast("bigint"))
+    incarnation = f.col("node") + f.coalesce(f.col("life"), f.lit(0)) * spans.stride
+    placed = frame.join(incarnations, inside, "left").withColumn("node", incarnation.cast("bigint"))
     ended = placed.where((f.col("event") == "subscribed") & f.col("until").isNotNull())
     closing = ended.select("topic", "node", "source", "until").distinct()
     rows = closing.select(
@@ -71,7 +64,7 @@ def frame_in_lives(frame: DataFrame, spans: LifeSpans, has_unshown: bool) -> Dat
 
 
 def without_unshown(frame: DataFrame) -> DataFrame:
-    """The rows without what was delivered and, because a disk lost it, never shown."""
+    """The rows without deliveries that a disk lost before they were shown."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 

@@ -1,11 +1,11 @@
-"""Intervals of a large topic in which causal order can be judged without the rest of it.
+"""Cuts a large topic into intervals in which causal order can be judged without the rest of it.
 
-Whether a delivery comes too late depends on what was delivered since the publication was first seen anywhere: what
-follows it started later, and so did all that follows this. A topic is therefore cut into intervals of time of about
-equal size, and each is given a *lead*: the earlier rows from the first row about anything that is delivered in the
-interval, or about a later publication of the same source. The lead is read and not judged, and what anybody had
-delivered before it is left out of it. As long as publications are delivered soon after they start, leads are short,
-and all intervals together are hardly more rows than the topic has.
+Whether a delivery is too late depends on the deliveries since the publication was first seen anywhere: its followers
+started later, and so did theirs. So a topic is cut into intervals of time of about equal size, and each gets a *lead*:
+the earlier rows from the first row about any publication that is delivered in the interval, or about a later one of the
+same source. The lead is read and not judged, and publications that were delivered before the lead are left out of it.
+As long as publications are delivered soon after they start, leads are short, and all intervals together have hardly
+more rows than the topic.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 POSITIONS_PER_STEP = 1 << 14
-"""Cuts are made at multiples of this, or of less where parts are small."""
+"""Cuts are at multiples of this, or of less where parts are small."""
 
 MOST_WITH_LEAD = 2
-"""An interval and its lead may together be so many times as large as a part."""
+"""The most times by which an interval with its lead may exceed the size of a part."""
 
 END = 1 << 62
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Rows of a topic from ``begin`` to before ``end`` are judged; those from ``lead`` on are looked at.
+    """Rows of a topic from ``begin`` to before ``end`` are judged; those from ``lead`` on are read.
 
     ``older`` are the publications that were delivered both before the lead and later, packed as in the rows of parts.
     """
@@ -47,7 +47,7 @@ class Interval:
 
 
 class Histogram:
-    """How the rows of one topic lie in the trace."""
+    """The distribution of the rows of one topic over the trace."""
 
     def __init__(self, step: int, counts: dict[int, int]) -> None:
         self._step = step
@@ -55,11 +55,11 @@ class Histogram:
         self._before = [0, *accumulate(counts[place] for place in self._places)]
 
     def rows_before(self, position: int) -> int:
-        """How many rows there are before a position, up to a step more."""
+        """The number of rows before a position, up to a step more."""
         return self._before[bisect_left(self._places, math.ceil(position / self._step))]
 
     def cuts(self, parts: int) -> list[int]:
-        """Positions that divide the rows into so many intervals of about equal size; fewer if one step holds many."""
+        """Positions that divide the rows into so many intervals of equal size; fewer if one step has many rows."""
         total = self._before[-1]
         found = []
         for part in range(1, parts):
@@ -72,9 +72,9 @@ class Histogram:
 def intervals_of(
     seen: DataFrame, large_topics: dict[int, tuple[int, int]], rows_per_part: int, first_part: int
 ) -> list[Interval]:
-    """The intervals of large topics, numbered from ``first_part`` on; none at all if a lead would be too long.
+    """The intervals of large topics, numbered from ``first_part`` on; empty if a lead would be too long.
 
-    ``large_topics`` gives for each its first part and how many it has.
+    ``large_topics`` gives for each its first part and its number of parts.
     """
     from pyspark.sql import functions as f
 
@@ -106,7 +106,7 @@ def intervals_of(
 
 
 def publications_by_interval(rows: DataFrame, cuts: dict[int, list[int]]) -> DataFrame:
-    """For each publication and each interval with rows about it where these begin and end."""
+    """For each publication and each interval with rows about it, the first and the last of these."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -121,13 +121,13 @@ def publications_by_interval(rows: DataFrame, cuts: dict[int, list[int]]) -> Dat
         f.min(f.when(f.col("event") == "deliver", f.col(POSITION))).alias("first_delivery"),
         f.max(POSITION).alias("last"),
     )
-    # Rows of the same publication are peers of each other, and so count too.
+    # Rows of the same publication are peers of each other, so they count too.
     from_here_on = Window.partitionBy("topic", "source").orderBy(f.desc("sequence"))
     return seen.withColumn("reach", f.min("first").over(from_here_on))
 
 
 def leads_of(publications: DataFrame) -> dict[tuple[int, int], int]:
-    """For each topic and number of an interval the first position that must be looked at."""
+    """For each topic and number of an interval, the first position to read."""
     from pyspark.sql import functions as f
 
     delivered = publications.where("first_delivery is not null")
@@ -136,7 +136,7 @@ def leads_of(publications: DataFrame) -> dict[tuple[int, int], int]:
 
 
 def older_than(publications: DataFrame, leads: dict[tuple[int, int], int]) -> dict[tuple[int, int], list[int]]:
-    """For each interval the publications that were delivered before its lead, and of which there are rows after it."""
+    """For each interval the publications that were delivered before its lead and have rows after it."""
     from pyspark.sql import functions as f
 
     whole = publications.groupBy("topic", "source", "sequence").agg(

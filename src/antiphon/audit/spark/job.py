@@ -1,12 +1,12 @@
 """The audit of a trace of any size, as Spark jobs.
 
-Rows are dealt into *parts* of a few million: small topics together, large ones split by node. A part is judged by
-columns in one go (:mod:`antiphon.audit.columns.verdict`), and needs besides its own rows only what was published on its
-topics. What follows what does not fit there: it concerns all nodes of a topic. Causal order of split topics is judged
-by intervals of time instead (:mod:`antiphon.audit.spark.intervals`). Where something was delivered so late that the
-intervals would be long, a first job finds out, for each publisher, which of its publications was the first to follow
-each other one; that is all that one part must know of the lanes in another. Work grows with deliveries times
-publishers of a topic, and no step compares messages in pairs.
+Rows are divided into *parts* of a few million: small topics together, large ones split by node. A part is judged by
+columns at once (:mod:`antiphon.audit.columns.verdict`), and needs beside its own rows only the publications of its
+topics. The happened-before relation does not fit there, because it concerns all nodes of a topic. The causal order of
+split topics is judged by intervals of time instead (:mod:`antiphon.audit.spark.intervals`). Where late deliveries would
+make the intervals long, a first job finds, for each publisher, which of its publications was the first to follow each
+other one; that is all that one part must know of the histories in another. Work grows with deliveries times publishers
+of a topic, and no step compares messages in pairs.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import numpy as np
 import pyarrow as pa
 
 from antiphon.audit.columns.happened_before import Followers
-from antiphon.audit.columns.histories import BEFORE_EVERYTHING, POSITION, Lanes, Rows
-from antiphon.audit.columns.verdict import Example, Judgement, Rules, judge_interval, judge_part, rules_for
+from antiphon.audit.columns.histories import BEFORE_EVERYTHING, POSITION, Histories, Rows
+from antiphon.audit.columns.verdict import Example, Judgement, JudgeRules, judge_interval, judge_part, rules_for
 from antiphon.audit.oracle import EVENTS
-from antiphon.audit.spark.incarnations import frame_in_lives, spans_in_frame
+from antiphon.audit.spark.incarnations import frame_by_incarnation, spans_in_frame
 from antiphon.audit.spark.intervals import Interval, intervals_of, packed_publication
 from antiphon.audit.spark.losses import judge_words
 from antiphon.audit.spark.total_order import in_one_order, judge_total_order
 from antiphon.audit.spark.traces import Trace
-from antiphon.audit.survey import Survey
+from antiphon.audit.survey import TraceSurvey
 from antiphon.audit.verdict import STUCK_TEXT
 from antiphon.kernel.message import ORDER_NAMES, SOURCE_BITS, SOURCE_MASK
 from antiphon.trace.contract import HOLES, STUCK, TOTAL_ORDER, Contract
@@ -40,33 +40,33 @@ ROWS_PER_PART = 4_000_000
 """A part of this size needs about half a gigabyte in the process that judges it."""
 
 MOST_TASKS = 2_000
-"""A task of Spark costs some milliseconds even if it has nothing to do."""
+"""The most tasks: one costs some milliseconds even without work."""
 
 FOUND = (
     "kind string, count bigint, topic int, node int, source int, sequence bigint, position bigint, "
     "witness_source int, witness_sequence bigint, detail string"
 )
 COLUMNS = "topic int, source int, numbers binary"
-# How a row's node, event, order and whether it is judged are packed into one word, which makes it cheaper to send.
+# The bit layout of a row's node, event, order and judged flag in one word, which is cheaper to send.
 EVENT_SHIFT, ORDER_SHIFT, NODE_SHIFT = 1, 4, 8
 
 
 @dataclass(frozen=True)
 class Dealing:
-    """How rows are dealt into parts: small topics by their hash, large ones over parts of their own."""
+    """The assignment of rows to parts: small topics by their hash, large ones over parts of their own."""
 
     small_parts: int
     large_topics: dict[int, tuple[int, int]]
-    """For each large topic its first part and how many it has."""
+    """For each large topic its first part and its number of parts."""
 
     @property
     def end(self) -> int:
-        """The number behind that of the last part."""
+        """The number after that of the last part."""
         return self.small_parts + sum(parts for _, parts in self.large_topics.values())
 
 
 def deal(frame: DataFrame, rows: int, rows_per_part: int, may_split: bool = True) -> Dealing:
-    """Find out which topics are large, if these may be split."""
+    """Find the large topics, if these may be split."""
     from pyspark.sql import functions as f
 
     small_parts = max(1, math.ceil(rows / rows_per_part))
@@ -82,7 +82,7 @@ def deal(frame: DataFrame, rows: int, rows_per_part: int, may_split: bool = True
 
 
 def evidence(frame: DataFrame, everybody: int) -> DataFrame:
-    """The rows that are judged, with a membership of everything for each of ``everybody`` nodes."""
+    """The judged rows, with a membership of everything for each of ``everybody`` nodes."""
     from pyspark.sql import functions as f
 
     seen = frame.select("topic", "node", "source", "sequence", "event", "order", POSITION)
@@ -105,7 +105,7 @@ def evidence(frame: DataFrame, everybody: int) -> DataFrame:
 
 
 def packed_columns() -> list[Column]:
-    """The columns of a row in as few words as possible; nothing says yet that it is judged."""
+    """The columns of a row in as few words as possible, without the judged flag."""
     from pyspark.sql import functions as f
 
     def code(column: str, names: list[str], otherwise: int) -> Column:
@@ -123,7 +123,7 @@ def packed_columns() -> list[Column]:
 
 
 def as_rows_of_part(rows: DataFrame, part: Column, judged: bool) -> DataFrame:
-    """Packed rows with their part, which may be an array of parts: then there is a row for each."""
+    """Packed rows with their part; an array of parts gives a row for each."""
     from pyspark.sql import functions as f
 
     packed = rows.select(part.cast("int").alias("part"), *packed_columns())
@@ -131,7 +131,7 @@ def as_rows_of_part(rows: DataFrame, part: Column, judged: bool) -> DataFrame:
 
 
 def dealt(seen: DataFrame, dealing: Dealing) -> DataFrame:
-    """Packed rows with their part; what was published on a large topic goes to all its other parts too."""
+    """Packed rows with their part; publications of a large topic go to all its other parts too."""
     from pyspark.sql import functions as f
 
     own: Column = f.pmod(f.xxhash64("topic"), f.lit(dealing.small_parts))
@@ -165,7 +165,9 @@ def unpacked(table: pa.Table) -> Rows:
 
 
 def as_found(judgement: Judgement) -> pa.Table:
-    """A judgement as rows: one for each kind that was violated, and two for the numbers of what was judged."""
+    """A judgement as rows: one for each kind of violation, and two for the numbers of judged publications and
+    deliveries.
+    """
     blank = Example("", 0, 0, 0, 0, 0)
     rows = [("deliveries", judgement.deliveries, blank), ("publications", judgement.publications, blank)]
     rows += [(kind, count, judgement.examples[kind]) for kind, count in judgement.counts.items() if count]
@@ -185,20 +187,20 @@ def as_found(judgement: Judgement) -> pa.Table:
 
 @dataclass
 class Found:
-    """What was found in a trace: by the judges of parts, and by those who look at all of it."""
+    """The findings in a trace: of the judges of parts, and of those that need all of it."""
 
     judgement: Judgement
     more: dict[str, tuple[int, str | None]] = field(default_factory=dict)
-    """How often other promises were broken, with an example."""
+    """The numbers of violations of other promises, with an example."""
 
 
 def audit_trace(
-    trace: Trace, survey: Survey, contract: Contract, stopped: str, rows_per_part: int = ROWS_PER_PART
+    trace: Trace, survey: TraceSurvey, contract: Contract, stopped: str, rows_per_part: int = ROWS_PER_PART
 ) -> Found:
-    """Judge a trace by what was promised."""
+    """Judge a trace by its promises."""
     checks = contract.checks(stopped)
     spans = spans_in_frame(trace.frame, contract.remembers)
-    frame = frame_in_lives(trace.frame, spans, survey.has_unshown)
+    frame = frame_by_incarnation(trace.frame, spans, survey.has_unshown)
     everybody = contract.nodes if contract.everybody else 0
     found = Found(audit_frame(frame, trace.rows, rules_for(contract, stopped, spans), everybody, rows_per_part))
     if TOTAL_ORDER in checks:
@@ -211,16 +213,16 @@ def audit_trace(
 
 
 def audit_frame(
-    frame: DataFrame, rows: int, rules: Rules, everybody: int = 0, rows_per_part: int = ROWS_PER_PART
+    frame: DataFrame, rows: int, rules: JudgeRules, everybody: int = 0, rows_per_part: int = ROWS_PER_PART
 ) -> Judgement:
     """Judge a trace of so many rows. ``everybody`` is the number of nodes where all are members of everything."""
-    # What all nodes of a topic know decides about what a node that failed has published.
+    # Publications of a failed node are judged by the knowledge of all nodes of a topic.
     dealing = deal(frame, rows, rows_per_part, not rules.needs_whole_topics)
     seen = evidence(frame, everybody)
     parts = dealt(seen, dealing)
     if not dealing.large_topics or not rules.needs_followers:
         return gathered(judged(parts, dealing.end, rules))
-    # Who left is judged by all that it delivered while it was a member, which may be more than an interval.
+    # A leaving node is judged by all its deliveries while it was a member, which may be more than an interval.
     intervals = [] if rules.leavers else intervals_of(seen, dealing.large_topics, rows_per_part, dealing.end)
     if intervals:
         return gathered(judged(parts.unionAll(in_intervals(seen, intervals)), dealing.end, rules, intervals))
@@ -230,10 +232,10 @@ def audit_frame(
     return gathered(found.unionAll(judged_together(large, dealing, rules)))
 
 
-def judged(parts: DataFrame, part_count: int, rules: Rules, intervals: Sequence[Interval] = ()) -> DataFrame:
-    """Parts that need not know of each other, and behind them intervals; each is a task of its own.
+def judged(parts: DataFrame, part_count: int, rules: JudgeRules, intervals: Sequence[Interval] = ()) -> DataFrame:
+    """Judge parts that need no knowledge of each other, and then intervals; each is a task of its own.
 
-    Where there are intervals, causal order of large topics is judged there; small topics are judged whole.
+    Where there are intervals, the causal order of large topics is judged there; small topics are judged whole.
     """
     by_part = {interval.part: interval for interval in intervals}
     split_topics = {interval.topic for interval in intervals}
@@ -257,8 +259,8 @@ def judged(parts: DataFrame, part_count: int, rules: Rules, intervals: Sequence[
     return parts.repartitionById(part_count + len(by_part), "part").mapInArrow(judge, FOUND)
 
 
-def judged_together(large: DataFrame, dealing: Dealing, rules: Rules) -> DataFrame:
-    """The parts of large topics, each with what the others know of who follows whom."""
+def judged_together(large: DataFrame, dealing: Dealing, rules: JudgeRules) -> DataFrame:
+    """Judge the parts of large topics, each with the first followers that the others found."""
 
     def judge(table: pa.Table, columns: pa.Table) -> pa.Table:
         names = zip(columns["topic"].to_pylist(), columns["source"].to_pylist(), strict=True)
@@ -282,7 +284,7 @@ def in_intervals(seen: DataFrame, intervals: list[Interval]) -> DataFrame:
     seen = seen.where(f.col("event").isin("publish", "deliver"))
     found = as_rows_of_part(seen.withColumn("own", own).where("own is not null"), f.col("own"), judged=True)
     leads = [f.when(inside(each, each.lead, each.begin), each.part) for each in intervals]
-    # Few rows are in any lead, and only for those an array is made.
+    # Few rows are in any lead, and only those get an array.
     leading = seen.where(f.coalesce(*leads).isNotNull())
     leading = leading.withColumn("own", f.explode(f.array_compact(f.array(*leads))))
     return found.unionAll(as_rows_of_part(leading, f.col("own"), judged=True))
@@ -295,12 +297,12 @@ def spread_over_tasks(session: SparkSession, dealing: Dealing) -> None:
     session.conf.set(setting, str(min(wanted, MOST_TASKS)))
 
 
-def columns_of(large: DataFrame, dealing: Dealing, rules: Rules) -> DataFrame:
+def columns_of(large: DataFrame, dealing: Dealing, rules: JudgeRules) -> DataFrame:
     """The first followers that each part of a large topic finds, sent to all parts of the topic."""
     from pyspark.sql import functions as f
 
     def look(table: pa.Table) -> pa.Table:
-        followers = Followers(Lanes(unpacked(table), rules.default))
+        followers = Followers(Histories(unpacked(table), rules.default))
         followers.look()
         return as_columns(followers.columns())
 
@@ -323,7 +325,7 @@ def as_columns(columns: Iterator[tuple[int, int, bytes]]) -> pa.Table:
 
 
 def gathered(found: DataFrame) -> Judgement:
-    """What all parts found, together."""
+    """The findings of all parts, added up."""
     whole = Judgement()
     for row in found.collect():
         if row["kind"] == "deliveries":

@@ -1,10 +1,12 @@
-"""What nodes said to be lost, in traces of any size: the judgement of :mod:`antiphon.audit.verdict`, on Spark."""
+"""Judges the losses that nodes reported, in traces of any size: the judgement of :mod:`antiphon.audit.verdict`, on
+Spark.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from antiphon.audit.columns.incarnations import NAMES, LifeSpans
+from antiphon.audit.columns.incarnations import NAMES, IncarnationSpans
 from antiphon.audit.verdict import text_of_holes
 from antiphon.trace.contract import TOLD_ALWAYS, TOLD_FAILED, Contract
 
@@ -12,10 +14,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def judge_words(frame: DataFrame, contract: Contract, spans: LifeSpans) -> tuple[int, str | None]:
-    """How often a node said what is not so, or passed over something without a word; and that as a sentence.
+def judge_words(frame: DataFrame, contract: Contract, spans: IncarnationSpans) -> tuple[int, str | None]:
+    """The number of wrong loss reports and of unreported holes; and the same as a sentence.
 
-    Of nodes that fail or join all words are believed.
+    Reports of nodes that fail or join count as right.
     """
     from pyspark.sql import functions as f
 
@@ -37,10 +39,10 @@ def judge_words(frame: DataFrame, contract: Contract, spans: LifeSpans) -> tuple
 
 
 def unspoken_in(had: DataFrame) -> int:
-    """How many numbers before the last that a node has of a source it neither delivered nor said to be lost."""
+    """Count publications before the last of a source at a node that were neither delivered nor reported as lost."""
     from pyspark.sql import functions as f
 
-    lanes = had.groupBy("node", "topic", "source").agg((f.max("sequence") - f.count("*")).alias("holes"))
-    found = lanes.agg(f.sum("holes").alias("holes")).first()
+    incarnations = had.groupBy("node", "topic", "source").agg((f.max("sequence") - f.count("*")).alias("holes"))
+    found = incarnations.agg(f.sum("holes").alias("holes")).first()
     assert found is not None, "an aggregate over everything has one row"
     return int(found["holes"] or 0)

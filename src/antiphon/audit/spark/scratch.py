@@ -14,9 +14,9 @@ SCRATCH = "antiphon-spark-"
 
 @cache
 def scratch_directory() -> Path:
-    """Where Spark puts its files; gone when this process ends.
+    """The directory of Spark's files; removed when this process ends.
 
-    One for the process and not for the session: the Java process outlives a session and serves the next.
+    There is one for the process and not for the session: the Java process survives a session and serves the next.
     """
     remove_what_the_dead_left()
     directory = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-"))
@@ -25,7 +25,7 @@ def scratch_directory() -> Path:
 
 
 def remove_what_the_dead_left() -> None:
-    """Remove the files of processes that were killed and could not do it themselves."""
+    """Remove the files of processes that were killed."""
     for left in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*-*"):
         process = left.name.removeprefix(SCRATCH).partition("-")[0]
         if process.isdigit() and not is_alive(int(process)):
@@ -33,7 +33,7 @@ def remove_what_the_dead_left() -> None:
 
 
 def is_alive(process: int) -> bool:
-    """Whether there is a process with this number."""
+    """Whether a process with this number exists."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -1,6 +1,6 @@
-"""Total order in traces of any size: the same judgement as :mod:`antiphon.audit.total_order`, as a Spark job.
+"""Judges total order in traces of any size: the judgement of :mod:`antiphon.audit.total_order`, as a Spark job.
 
-Each node adds at most two pairs per delivery and equal pairs count once, so where all is well there are hardly more
+Each node adds at most two pairs per delivery and equal pairs count once, so without violations there are hardly more
 pairs than twice the publications.
 """
 
@@ -21,7 +21,7 @@ FOUND = "topic int, violations bigint, example string"
 
 
 def judge_key(table: pa.Table) -> pa.Table:
-    """The pairs of one topic and key: is there one order?"""
+    """Whether the pairs of one topic and key fit into one order."""
     columns = (table[name].to_pylist() for name in ("source", "sequence", "next_source", "next_sequence"))
     circle = circle_in(((one, two), (three, four)) for one, two, three, four in zip(*columns, strict=True))
     topic, key = table["topic"][0].as_py(), table["key"][0].as_py()
@@ -38,12 +38,12 @@ def judge_key(table: pa.Table) -> pa.Table:
 
 
 def in_one_order(frame: DataFrame, contract: Contract) -> DataFrame:
-    """The rows of publications that are in one order with others: of some nodes only the total ones are."""
+    """The rows of publications that must be in one order with others: of some nodes only the total ones."""
     from pyspark.sql import functions as f
 
     is_total = f.coalesce(f.col("order") == "total", f.lit(False))
     if contract.weaker_pass or contract.secured:
-        # Which weaker publications a majority had in time is judged in memory only (antiphon.audit.majorities).
+        # Only the judge in memory decides which weaker publications a majority had in time (antiphon.audit.majorities).
         return frame.where(is_total)
     if not contract.apart:
         return frame
@@ -51,7 +51,7 @@ def in_one_order(frame: DataFrame, contract: Contract) -> DataFrame:
 
 
 def judge_total_order(frame: DataFrame) -> tuple[int, str | None]:
-    """On how many topics and keys there is no single order, and an example."""
+    """The number of topics and keys without a single order, and an example."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -72,11 +72,11 @@ def judge_total_order(frame: DataFrame) -> tuple[int, str | None]:
         deliveries.topic.eqNullSafe(ordered.topic) & deliveries.key.eqNullSafe(ordered.key),
         "left_semi",
     )
-    lane = Window.partitionBy("topic", "key", "node")
-    # What comes after is what comes before in a lane that is read backwards: Spark looks again at all that follows, for
-    # each row, where it is asked for the first that follows.
+    history = Window.partitionBy("topic", "key", "node")
+    # What comes after is what comes before in a history that is read backwards: for a "first following" window, Spark
+    # would scan all following rows of each row again.
     before, after = (
-        f.last("total", ignorenulls=True).over(lane.orderBy(way).rowsBetween(Window.unboundedPreceding, -1))
+        f.last("total", ignorenulls=True).over(history.orderBy(way).rowsBetween(Window.unboundedPreceding, -1))
         for way in (f.col(POSITION).asc(), f.col(POSITION).desc())
     )
     neighbours = deliveries.select(

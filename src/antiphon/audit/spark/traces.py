@@ -1,7 +1,7 @@
-"""Traces as DataFrames, and what must be known of a trace before it is judged or measured.
+"""Traces as DataFrames, and the survey of a trace before it is judged or measured.
 
 A trace is one file of a simulated run or the files of all nodes of a live one. Its DataFrame has the columns of
-:mod:`antiphon.trace.store` and ``position``, which says in which order things happened.
+:mod:`antiphon.trace.store` and ``position``, the order of events.
 """
 
 from __future__ import annotations
@@ -18,16 +18,10 @@ import pyarrow.parquet as pq
 from antiphon.audit.columns.histories import POSITION
 from antiphon.audit.evidence import read_evidence
 from antiphon.audit.spark.scratch import scratch_directory
-from antiphon.audit.survey import Survey
+from antiphon.audit.survey import TraceSurvey
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.trace.contract import CUT, FINISHED
 from antiphon.trace.store import OPTIONAL, PARTIAL, SCHEMA
-
-"""Traces as DataFrames, and what must be known of a trace before it is judged or measured.
-
-A trace is one file of a simulated run or the files of all nodes of a live one. Its DataFrame has the columns of
-:mod:`antiphon.trace.store` and ``position``, which says in which order things happened.
-"""
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,15 +42,15 @@ class Trace:
     rows: int
     files: int
     unjudged: list[str] = field(default_factory=list)
-    """What of the run is not known, in sentences."""
+    """What is not known about the run, in sentences."""
 
 
 def open_trace(session: SparkSession, files: Sequence[Path]) -> Trace:
-    """The trace in some files; all of them are looked at before Spark is sent to read them."""
+    """Open the trace in some files; all of them are checked before Spark reads them."""
     if not files:
         raise UsageError("there is no trace to look at; name at least one")
     if any(file.suffix == PARTIAL for file in files):
-        # What nodes did that were killed is pieced together row by row.
+        # The end of a killed node's trace is reconstructed row by row.
         return merged_in_memory(session, files)
     described = [describe(file) for file in files]
     abouts = [about for about, _ in described]
@@ -68,7 +62,7 @@ def open_trace(session: SparkSession, files: Sequence[Path]) -> Trace:
 
 
 def describe(file: Path) -> tuple[dict[str, Any], int]:
-    """What a file says about itself and how many rows it has; complains if it is no whole trace."""
+    """The metadata of a file and its number of rows; refuses an incomplete trace."""
     try:
         if file.suffix == ".arrow":
             with pa.memory_map(str(file)) as stream:
@@ -93,12 +87,12 @@ def describe(file: Path) -> tuple[dict[str, Any], int]:
 
 
 def first_sentence(error: BaseException) -> str:
-    """What Arrow says, without its advice."""
+    """The message of Arrow, without its advice."""
     return str(error).strip().partition("\n")[0].partition(". ")[0].rstrip(".")
 
 
 def as_parquet(file: Path) -> Path:
-    """A copy of an Arrow file that Spark can read; gone when this process ends."""
+    """A copy of an Arrow file that Spark can read; removed when this process ends."""
     copy = scratch_directory() / f"{file.stem}-{abs(hash(file.resolve()))}.parquet"
     try:
         with pa.memory_map(str(file)) as stream:
@@ -112,7 +106,7 @@ def as_parquet(file: Path) -> Path:
 
 
 def in_order(session: SparkSession, files: Sequence[Path]) -> DataFrame:
-    """The rows with their position. One file is in order; several are put in the order of their times."""
+    """The rows with their position. One file is in order; several are sorted by time."""
     from pyspark.sql import functions as f
 
     frame = session.read.parquet(*(str(file.resolve()) for file in files))
@@ -123,14 +117,14 @@ def in_order(session: SparkSession, files: Sequence[Path]) -> DataFrame:
         return frame
     check_nodes(frame.withColumn("file", f.col("_metadata.file_path")))
     ordered = frame.withColumn("file", f.col("_metadata.file_path")).orderBy("time", "file", POSITION).drop("file")
-    # Positions must be the same whenever they are asked for, so the ordered rows are kept.
+    # Positions must be the same in every query, so the ordered rows are stored.
     kept = str(scratch_directory() / f"ordered-{abs(hash(tuple(files)))}")
     ordered.withColumn(POSITION, f.monotonically_increasing_id()).write.mode("overwrite").parquet(kept)
     return session.read.parquet(kept)
 
 
 def merged_in_memory(session: SparkSession, files: Sequence[Path]) -> Trace:
-    """The traces of nodes whose clocks disagree, in an order in which nobody is earlier than the publisher.
+    """The traces of nodes whose clocks disagree, in an order in which no delivery precedes its publication.
 
     Such an order is found row by row, in this process.
     """
@@ -151,8 +145,8 @@ def check_nodes(frame: DataFrame) -> None:
         raise UsageError(f"node {twice[0]['node']} is in two traces; give the traces of one run, and each of them once")
 
 
-def survey(frame: DataFrame) -> Survey:
-    """One look at all rows."""
+def survey(frame: DataFrame) -> TraceSurvey:
+    """One pass over all rows."""
     from pyspark.sql import functions as f
 
     found = frame.agg(
@@ -168,7 +162,7 @@ def survey(frame: DataFrame) -> Survey:
     assert found is not None, "an aggregate over everything has one row"
     silent = sorted(set(found["sources"]) - set(found["nodes"]))
     ending = None if found["ending"] is None else FINISHED if found["ending"] == 0 else CUT
-    return Survey(
+    return TraceSurvey(
         frozenset(found["orders"]),
         silent,
         ending,
@@ -180,7 +174,7 @@ def survey(frame: DataFrame) -> Survey:
 
 
 def counts_in(frame: DataFrame) -> dict[str, dict[int, int]]:
-    """How often each node was asked to publish, started a publication of its own, and said that one is lost."""
+    """How often each node was asked to publish, started a publication of its own, and reported one as lost."""
     from pyspark.sql import functions as f
 
     own = (f.col("node") == f.col("source")) & f.col("event").isin("publish", "deliver", "lost")
@@ -191,7 +185,7 @@ def counts_in(frame: DataFrame) -> dict[str, dict[int, int]]:
 
 
 def changes_in(frame: DataFrame) -> list[tuple[str, int, int]]:
-    """The subscriptions that took effect and ended, in their order."""
+    """The subscriptions that became effective and ended, in order."""
     from pyspark.sql import functions as f
 
     changes = frame.where(f.col("event").isin("subscribed", "unsubscribed")).orderBy(POSITION)

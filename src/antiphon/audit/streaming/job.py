@@ -1,8 +1,9 @@
-"""The streaming audit: a job that reads a live topic from the logs of all its nodes and reports what is out of order.
+"""The streaming audit: a job that reads a live topic from the logs of all its nodes and reports violations of its
+order.
 
-Logs are read side by side as partitions of one stream; the rows of a topic come together in a stateful operator, where
-:class:`antiphon.audit.streaming.order_watch.OrderWatch` looks at them. Spark keeps what it knows with the offsets, so a
-job that is started again with the same checkpoint goes on where it was.
+Logs are read side by side as partitions of one stream; the rows of a topic meet in a stateful operator, where
+:class:`antiphon.audit.streaming.order_watch.OrderWatch` judges them. Spark stores its state with the offsets, so a job
+that is restarted with the same checkpoint continues where it was.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def judge_for(own: Mapping[int, int], partitions: Mapping[str, Sequence[int]]) -
         (topic,) = key
         watch = watch_from(bytes(state.get[0]) if state.exists else None, own, partitions[topic])
         rows = [row for frame in frames for row in rows_in(frame)]
-        # Tasks of Spark mix them; offsets tell how they stand in their log, and of a later micro-batch all are larger.
+        # Spark's tasks mix rows; offsets give their order in a log, and those of a later micro-batch are larger.
         rows.sort(key=lambda row: row.offset)
         found = watch.judge(rows)
         state.update((kept_of(watch),))

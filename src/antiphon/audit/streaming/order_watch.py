@@ -1,20 +1,20 @@
-"""The judge of a live topic: rows of the logs of its nodes come a few at a time, and violations are found at once.
+"""The judge of a live topic: it takes rows of the logs of all nodes, a few at a time, and finds violations at once.
 
-Each log shows what one node delivered, in that order, and what its own application published, at the place where it
-started. That is all that is needed: what a publication follows is what its own node had delivered before it started,
-and what that follows. The judge keeps a vector per log and never looks back, so what it keeps grows with the number of
-publishers, and not with time. It knows no protocol and shares no code with one.
+Each log shows the deliveries of one node, in order, and the publications of its own application at the place where they
+started. That is sufficient: a publication follows what its own node had delivered before it started, and what that
+follows. The judge keeps a vector per log and never looks back, so its state grows with the number of publishers, and
+not with time. It knows no protocol and shares no code with one.
 
-Found are:
+It finds:
 
 - ``duplicates``: a log has a publication twice.
 - ``fifo``: a publication comes after a later one of its publisher that had to wait for it.
 - ``causal``: a publication comes after something that follows it.
 - ``total``: two logs have two total publications about the same key in different orders.
 
-What cannot be judged: what publications of a node follow whose own log is not watched, or was not watched yet when it
-published; what those in total order follow beside what their publisher had published before (they start when they are
-asked for, which no log shows); and what follows publications without order.
+It cannot judge the past of publications of a node whose own log is not watched, or was not watched when it published;
+the past of total publications beside the earlier ones of their publisher (they start when they are requested, which no
+log shows); and the followers of publications without order.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ TURN_ROWS = 64
 """Logs are read in turns of so many rows, so that none is far ahead of the others."""
 
 PATIENCE_CALLS = 5
-"""A row whose publisher's log does not show its start is judged without it after so many looks."""
+"""A row whose start is missing in its publisher's log is judged without it after so many attempts."""
 
 GAPS_AT_MOST = 1024
 STARTS_AT_MOST = 4096
 UNSETTLED_AT_MOST = 256
 KEYS_AT_MOST = 16_384
-"""What is kept: holes in the numbers of a publisher, starts of a publisher that differ in what they follow, total
-publications about a key that some log does not have yet, keys. Beyond that the oldest are forgotten, and not judged."""
+"""Bounds of the state: gaps in the numbers of a publisher, starts of a publisher with different pasts, total
+publications about a key that some log does not have yet, keys. Beyond these the oldest are forgotten, and not judged.
+"""
 
 Vector = dict[int, int]
 Identity = tuple[int, int]
@@ -59,7 +60,7 @@ class Row(NamedTuple):
 
 
 class Violation(NamedTuple):
-    """Something that is not as promised, where it shows."""
+    """A broken promise, and where it shows."""
 
     kind: str
     log: int
@@ -69,22 +70,22 @@ class Violation(NamedTuple):
     text: str
 
 
-class Lane(msgspec.Struct):
-    """One log: what it has shown so far."""
+class WatchedLog(msgspec.Struct):
+    """The state of one log."""
 
     numbers: dict[int, NumberRanges] = {}
     last: Vector = {}
-    """By publisher, the last that had to wait for those before it."""
+    """By publisher, the last publication that had to wait for those before it."""
     knows: Vector = {}
-    """What was delivered, and what that follows."""
+    """The deliveries, and what those follow."""
     because: dict[int, Identity] = {}
-    """By publisher, through which publication it is known how far."""
+    """By publisher, the publication from which this knowledge comes."""
     waiting: list[Row] = []
     waited_calls: int = 0
 
 
 class Starts(msgspec.Struct):
-    """What the publications of one node follow: from a number on this, up to the next number."""
+    """The pasts of the publications of one node: each holds from a number up to the next one."""
 
     seen_up_to: int = 0
     firsts: list[int] = []
@@ -99,13 +100,13 @@ class Starts(msgspec.Struct):
             del self.firsts[:-STARTS_AT_MOST], self.pasts[:-STARTS_AT_MOST]
 
     def past_of(self, sequence: int) -> Vector:
-        """What a publication follows; nothing if that is not known."""
+        """The past of a publication; empty if unknown."""
         place = bisect_right(self.firsts, sequence)
         return self.pasts[place - 1] if place > 0 else {}
 
 
 class Agreement(msgspec.Struct):
-    """The total publications about one key: where logs have them that not all have, and how far all are."""
+    """The total publications about one key: their places in logs until all logs have them, and the last common one."""
 
     unsettled: list[tuple[Identity, dict[int, int]]] = []
     last: tuple[Identity, dict[int, int]] | None = None
@@ -113,100 +114,100 @@ class Agreement(msgspec.Struct):
 
 
 class OrderWatch(msgspec.Struct):
-    """Judges one topic. ``own`` says in which log a publisher's own publications start."""
+    """Judges one topic. ``own`` names the log in which a publisher's own publications start."""
 
     own: dict[int, int]
     logs: list[int]
-    lanes: dict[int, Lane] = {}
+    watched: dict[int, WatchedLog] = msgspec.field(default_factory=dict, name="lanes")
+    """The state of each log. Stored watches have it under an older name."""
     starts: dict[int, Starts] = {}
     agreements: dict[bytes, Agreement] = {}
     judged: int = 0
     unknown_starts: int = 0
 
     def judge(self, rows: Iterable[Row]) -> list[Violation]:
-        """Look at more rows; those of one log come in the order of its offsets."""
+        """Judge more rows; those of one log must come in the order of its offsets."""
         waiting: dict[int, deque[Row]] = {}
-        for log in self.logs:
-            lane = self.lanes.setdefault(log, Lane())
-            waiting[log] = deque(lane.waiting)
+        for number in self.logs:
+            waiting[number] = deque(self.watched.setdefault(number, WatchedLog()).waiting)
         for row in rows:
             waiting[row.log].append(row)
         found: list[Violation] = []
         has_moved = True
         while has_moved:
             has_moved = False
-            for log, queue in waiting.items():
-                has_moved |= self._turn(self.lanes[log], queue, found)
-        for log, queue in waiting.items():
-            lane = self.lanes[log]
-            lane.waited_calls = lane.waited_calls + 1 if queue and lane.waiting[:1] == [queue[0]] else 0
-            lane.waiting = list(queue)
+            for number, queue in waiting.items():
+                has_moved |= self._turn(self.watched[number], queue, found)
+        for number, queue in waiting.items():
+            log = self.watched[number]
+            log.waited_calls = log.waited_calls + 1 if queue and log.waiting[:1] == [queue[0]] else 0
+            log.waiting = list(queue)
         return found
 
-    def _turn(self, lane: Lane, queue: deque[Row], found: list[Violation]) -> bool:
-        """Judge some rows of a log, up to one whose start is still to come; whether any was judged."""
+    def _turn(self, log: WatchedLog, queue: deque[Row], found: list[Violation]) -> bool:
+        """Judge some rows of a log, up to one whose start is still missing; whether any was judged."""
         count = 0
         while queue and count < TURN_ROWS:
             if not self._is_known(queue[0]):
-                if lane.waited_calls < PATIENCE_CALLS:
+                if log.waited_calls < PATIENCE_CALLS:
                     break
-                self._give_up(lane, queue[0].publisher)
-            self._judge_row(lane, queue.popleft(), found)
+                self._give_up(log, queue[0].publisher)
+            self._judge_row(log, queue.popleft(), found)
             count += 1
         return count > 0
 
     def _is_known(self, row: Row) -> bool:
-        """Whether it is known what a publication follows, or never will be."""
+        """Whether the past of a publication is known, or never will be."""
         home = self.own.get(row.publisher)
         if row.order == NONE or home is None or home == row.log:
             return True
         starts = self.starts.get(row.publisher)
         return starts is not None and starts.seen_up_to >= row.sequence
 
-    def _give_up(self, lane: Lane, publisher: int) -> None:
-        """Wait no more for the starts of what has waited for long."""
-        waited = [row.sequence for row in lane.waiting if row.publisher == publisher]
+    def _give_up(self, log: WatchedLog, publisher: int) -> None:
+        """Wait no longer for starts that have been missing for long."""
+        waited = [row.sequence for row in log.waiting if row.publisher == publisher]
         self.unknown_starts += len(waited)
         starts = self.starts.setdefault(publisher, Starts())
         starts.seen_up_to = max(starts.seen_up_to, *waited)
-        lane.waited_calls = 0
+        log.waited_calls = 0
 
-    def _judge_row(self, lane: Lane, row: Row, found: list[Violation]) -> None:
+    def _judge_row(self, log: WatchedLog, row: Row, found: list[Violation]) -> None:
         self.judged += 1
         publisher, sequence = row.publisher, row.sequence
-        if not lane.numbers.setdefault(publisher, NumberRanges()).add(sequence, GAPS_AT_MOST):
+        if not log.numbers.setdefault(publisher, NumberRanges()).add(sequence, GAPS_AT_MOST):
             found.append(violation("duplicates", row, "delivered again"))
             return
-        if sequence <= lane.last.get(publisher, 0):
-            found.append(violation("fifo", row, f"delivered after {lane.last[publisher]} of node {publisher}"))
-        elif sequence <= lane.knows.get(publisher, 0):
-            witness, number = lane.because[publisher]
+        if sequence <= log.last.get(publisher, 0):
+            found.append(violation("fifo", row, f"delivered after {log.last[publisher]} of node {publisher}"))
+        elif sequence <= log.knows.get(publisher, 0):
+            witness, number = log.because[publisher]
             found.append(violation("causal", row, f"delivered after {number} of node {witness}, which follows it"))
         if row.order == NONE:
-            self._started(lane, row, {})
+            self._started(log, row, {})
             return
-        past = self._started(lane, row, self._followed(lane, row))
-        lane.last[publisher] = max(sequence, lane.last.get(publisher, 0))
+        past = self._started(log, row, self._followed(log, row))
+        log.last[publisher] = max(sequence, log.last.get(publisher, 0))
         name = (publisher, sequence)
         for other, number in (*past.items(), name):
-            if number > lane.knows.get(other, 0):
-                lane.knows[other] = number
-                lane.because[other] = name
+            if number > log.knows.get(other, 0):
+                log.knows[other] = number
+                log.because[other] = name
         if row.order == TOTAL:
             self._judge_total(row, found)
 
-    def _followed(self, lane: Lane, row: Row) -> Vector:
-        """What a publication follows, beside what its own publisher had published before."""
+    def _followed(self, log: WatchedLog, row: Row) -> Vector:
+        """The past of a publication, beside the earlier ones of its own publisher."""
         starts = self.starts.get(row.publisher)
         if self.own.get(row.publisher) == row.log and row.order == CAUSAL:
-            return {other: number for other, number in lane.knows.items() if other != row.publisher}
+            return {other: number for other, number in log.knows.items() if other != row.publisher}
         if self.own.get(row.publisher) == row.log:
-            # What those before it follow: more is not known of when it was asked for, or it waits for no more.
+            # The past of those before it: the time of its request is unknown, or it waits for no more.
             return {} if starts is None or not starts.pasts else starts.pasts[-1]
         return {} if starts is None else starts.past_of(row.sequence)
 
-    def _started(self, lane: Lane, row: Row, past: Vector) -> Vector:
-        """Note the start of a publication where it starts; what it follows."""
+    def _started(self, log: WatchedLog, row: Row, past: Vector) -> Vector:
+        """Record the start of a publication where it starts; returns what it follows."""
         if self.own.get(row.publisher) == row.log:
             starts = self.starts.setdefault(row.publisher, Starts())
             if row.order in (CAUSAL, TOTAL, FIFO):
@@ -219,7 +220,7 @@ class OrderWatch(msgspec.Struct):
 
     def _judge_total(self, row: Row, found: list[Violation]) -> None:
         for key in row.keys or (b"",):
-            # Keys and their absence are told apart: no key is written as nothing, others with a mark before them.
+            # A missing key differs from any key: it is empty, and keys get a prefix.
             agreement = self._agreement(key if not row.keys else b"=" + key)
             other = disagreement(agreement, row)
             if other is not None:
@@ -231,7 +232,7 @@ class OrderWatch(msgspec.Struct):
 
     def _agreement(self, key: bytes) -> Agreement:
         agreement = self.agreements.pop(key, None) or Agreement()
-        # Which was used last stands last.
+        # The most recently used key is the last.
         self.agreements[key] = agreement
         if len(self.agreements) > KEYS_AT_MOST:
             del self.agreements[next(iter(self.agreements))]
@@ -239,13 +240,15 @@ class OrderWatch(msgspec.Struct):
 
 
 def violation(kind: str, row: Row, what: str) -> Violation:
-    """A violation, in a sentence."""
+    """A violation as a sentence."""
     name = f"publication {row.sequence} of node {row.publisher} at offset {row.offset} of log {row.log}"
     return Violation(kind, row.log, row.offset, row.publisher, row.sequence, f"{name}: {what}")
 
 
 def disagreement(agreement: Agreement, row: Row) -> Identity | None:
-    """Note where a log has a total publication; another one that two logs have on different sides of it."""
+    """Record the position of a total publication in a log; returns another one that two logs have on different sides of
+    it.
+    """
     name = (row.publisher, row.sequence)
     places = next((places for known, places in agreement.unsettled if known == name), None)
     if places is None:
@@ -264,7 +267,7 @@ def disagreement(agreement: Agreement, row: Row) -> Identity | None:
 
 
 def settle(agreement: Agreement, log_count: int) -> None:
-    """Forget what all logs have, but for how far they are; and what is too old."""
+    """Forget publications that all logs have, except the last; and those that are too old."""
     while agreement.unsettled:
         is_whole = len(agreement.unsettled[0][1]) == log_count
         if not is_whole and len(agreement.unsettled) <= UNSETTLED_AT_MOST:
@@ -279,7 +282,7 @@ DECODER = msgspec.msgpack.Decoder(OrderWatch)
 
 
 def watch_from(kept: bytes | None, own: Mapping[int, int], logs: Iterable[int]) -> OrderWatch:
-    """The judge as it was when it was kept, or a new one; nodes may have begun new lives since, with the same logs."""
+    """The stored judge, or a new one; nodes may have begun new incarnations since, with the same logs."""
     if kept is None:
         return OrderWatch(own=dict(own), logs=sorted(logs))
     watch = DECODER.decode(kept)
@@ -289,5 +292,5 @@ def watch_from(kept: bytes | None, own: Mapping[int, int], logs: Iterable[int]) 
 
 
 def kept_of(watch: OrderWatch) -> bytes:
-    """All that a judge knows, to go on later."""
+    """The state of a judge, to continue later."""
     return ENCODER.encode(watch)

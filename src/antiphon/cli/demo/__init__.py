@@ -1,1 +1,1 @@
-"""``antiphon demo``: the tour of the system, in stages; ``command.py`` has the list of stages."""
+"""``antiphon demo``: the tour of the system, in stages; ``command.py`` lists the stages."""

@@ -1,4 +1,4 @@
-"""The live part of the tour: a cluster of processes, a question and its answer, traffic, and an audit of it all."""
+"""The live part of the tour: a cluster of processes, a question and its answer, traffic, and an audit of it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ NODES = 4
 MESSAGES_EACH = 5000
 VALUE = b"x" * 100
 PATIENCE_SECONDS = 60.0
-"""The tour would rather end with an error than never."""
+"""The limit after which the tour ends with an error."""
 
 
 @dataclass(frozen=True)
 class ClusterStory:
-    """What happened."""
+    """The results of the live part."""
 
     addresses: list[str]
     start_seconds: float
@@ -39,7 +39,7 @@ class ClusterStory:
 
 
 def run_cluster() -> ClusterStory:
-    """Run it all; everything is gone afterwards."""
+    """Run the live part; all files are removed afterwards."""
     import antiphon
 
     with tempfile.TemporaryDirectory() as directory:
@@ -77,7 +77,7 @@ async def tell(directory: Path) -> ClusterStory:
 
 
 async def converse(clients: Sequence[Client]) -> list[str]:
-    """One asks, another answers what it hears, and a third listens: what the third hears."""
+    """One client asks, another answers, and a third listens; returns the messages that the third receives."""
     listening = await clients[2].subscribe("room").ready()
     answering = await clients[1].subscribe("room").ready()
 
@@ -100,7 +100,7 @@ async def converse(clients: Sequence[Client]) -> list[str]:
 
 
 async def exchange(clients: Sequence[Client]) -> float:
-    """Everybody publishes to everybody; how long it took until all had everything."""
+    """Every client publishes to all; returns the seconds until all had everything."""
     subscriptions = [await client.subscribe("traffic").ready() for client in clients]
     started = time.perf_counter()
     await asyncio.gather(
@@ -113,7 +113,7 @@ async def exchange(clients: Sequence[Client]) -> float:
 
 
 async def publish_many(client: Client) -> None:
-    """One message after the other, many of them under way."""
+    """Publish one message after the other, with many in transit."""
     for number in range(MESSAGES_EACH):
         accepted = client.publish("traffic", VALUE)
         if number % 1000 == 999:
@@ -122,7 +122,7 @@ async def publish_many(client: Client) -> None:
 
 
 async def take_many(subscription: Subscription) -> None:
-    """Take what all have published."""
+    """Receive the messages of all clients."""
     left = MESSAGES_EACH * NODES
     async for messages in subscription.batches():
         left -= len(messages)

@@ -24,13 +24,13 @@ from antiphon.plugins import LABORATORY, TOUR, plugins
 
 @dataclass(frozen=True)
 class Tour:
-    """What every stage gets: where files go, and the seed."""
+    """The argument of every stage: the output directory, and the seed."""
 
     directory: Path
     seed: int
 
     def say(self, text: str) -> None:
-        """A paragraph."""
+        """Print a paragraph."""
         output.console.print(text)
 
     def write(self, name: str, text: str) -> Path:
@@ -91,7 +91,7 @@ def show_spark(tour: Tour) -> None:
 
 
 def show_next(_: Tour) -> None:
-    """What to try."""
+    """Print what to try next."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_row("[bold]antiphon up -n 4[/]", "a cluster of your own, for antiphon pub, sub and top")
     table.add_row("[bold]antiphon torture --seeds 200[/]", "try to break it: random schedules with faults, judged")

@@ -28,7 +28,7 @@ SOURCE, RESULT = "readings", "averages"
 
 @dataclass(frozen=True)
 class SparkStory:
-    """What happened."""
+    """The results of the Spark part."""
 
     readings: int
     results: list[str]
@@ -40,7 +40,7 @@ class SparkStory:
 
 
 def run_windows() -> SparkStory:
-    """Run it all; everything is gone afterwards."""
+    """Run the Spark part; all files are removed afterwards."""
     import antiphon
     from antiphon.pipeline.session import SessionOptions, spark_session
 
@@ -56,7 +56,7 @@ def run_windows() -> SparkStory:
 
 
 async def publish_readings(servers: str) -> int:
-    """Two thermometers, once a second each; how many readings there are."""
+    """Publish the readings of two thermometers, one per second each; returns their number."""
     import antiphon
 
     async with antiphon.connect(servers) as client:
@@ -69,7 +69,7 @@ async def publish_readings(servers: str) -> int:
 
 
 def tell(session: SparkSession, servers: str, directory: Path, readings: int, start_seconds: float) -> SparkStory:
-    """The query, and once more its last batch."""
+    """Run the query, and once more its last batch."""
     import antiphon.spark
 
     antiphon.spark.register(session)
@@ -84,7 +84,7 @@ def tell(session: SparkSession, servers: str, directory: Path, readings: int, st
 
 
 def run_query(session: SparkSession, servers: str, checkpoint: Path) -> None:
-    """From the topic of readings over windows to the topic of results, up to the end of what is there."""
+    """Read the topic of readings to its present end, average over windows, and publish on the topic of results."""
     from pyspark.sql import functions as f
 
     source = session.readStream.format("antiphon").options(
@@ -105,13 +105,13 @@ def run_query(session: SparkSession, servers: str, checkpoint: Path) -> None:
 
 
 def published(session: SparkSession, servers: str) -> DataFrame:
-    """What is on the topic of results."""
+    """The messages on the topic of results."""
     rows = session.read.format("antiphon").options(servers=servers, subscribe=RESULT).load()
     return rows.selectExpr("cast(value as string) as value").orderBy("value")
 
 
 def forget_last_commit(checkpoint: Path) -> str:
-    """Remove what says that the last batch is done; its number."""
+    """Remove the commit of the last batch; returns its number."""
     commits = [path for path in (checkpoint / "commits").iterdir() if path.name.isdigit()]
     if not commits:
         raise PeerError("the query of the tour has done nothing; please report this")

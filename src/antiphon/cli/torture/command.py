@@ -1,4 +1,4 @@
-"""``antiphon torture``: random schedules by the thousand, an independent judge, and failures made small."""
+"""``antiphon torture``: runs random schedules by the thousand, with an independent judge, and shrinks failures."""
 
 from __future__ import annotations
 
@@ -17,61 +17,60 @@ def torture(
     fabric: Annotated[
         str | None,
         typer.Option(
-            help="How publications travel: all, cube, cube-faults, gossip, epto or tree. All if not given; with --live "
-            "or --hostile cube.",
+            help="all, cube, cube-faults, gossip, epto or tree. By default all; with --live or --hostile cube.",
             show_default=False,
         ),
     ] = None,
     order: Annotated[
         str | None,
         typer.Option(
-            help="none, fifo, causal, total or mixed; drawn for each schedule if not given.", show_default=False
+            help="none, fifo, causal, total or mixed; by default drawn for each schedule.", show_default=False
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, metavar="N", help="How many schedules are run.")] = 1000,
+    seeds: Annotated[int, typer.Option(min=1, metavar="N", help="The number of schedules.")] = 1000,
     seed: Annotated[
         int | None,
         typer.Option(
             min=0,
             max=LARGEST_SEED,
             metavar="S",
-            help="The seed of the first; the others follow. 1 if not given.",
+            help="The seed of the first schedule; the others follow. By default 1.",
             show_default=False,
         ),
     ] = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Draw the first seed, far from all that were run before, and print it.")
+        bool, typer.Option("--fresh", help="Draw a first seed that was never run before, and print it.")
     ] = False,
     jobs: Annotated[
         int | None,
-        typer.Option(min=1, help="Processes that share the work; one per core if not given.", show_default=False),
+        typer.Option(min=1, help="The number of processes; by default one per core.", show_default=False),
     ] = None,
     out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where results and scenario files of failures are written.")
+        Path, typer.Option(metavar="DIR", help="The directory for results and scenario files of failures.")
     ] = Path(),
     spark: Annotated[
         bool,
         typer.Option(
             "--spark",
-            help="Let Spark share the work; what was cut off goes on with the same command. With --live: let Spark "
-            "judge, as it does by itself what is large.",
+            help="Run on Spark; the same command resumes an interrupted campaign. With --live: judge on Spark; large "
+            "campaigns always are.",
         ),
     ] = False,
     master: Master = None,
-    live: Annotated[
-        bool, typer.Option("--live", help="Real nodes in processes, to which faults happen and are healed.")
-    ] = False,
+    live: Annotated[bool, typer.Option("--live", help="Inject faults into real nodes, and heal them.")] = False,
     hostile: Annotated[
-        bool, typer.Option("--hostile", help="Real nodes that get changed recordings from strangers and clients.")
+        bool, typer.Option("--hostile", help="Attack real nodes with changed recordings of connections.")
     ] = False,
-    inputs: Annotated[int, typer.Option(min=1, metavar="N", help="With --hostile: how many inputs.")] = 20_000,
-    seconds: Annotated[float, typer.Option(min=1, metavar="S", help="With --live: faults happen for so long.")] = 60.0,
+    inputs: Annotated[int, typer.Option(min=1, metavar="N", help="With --hostile: the number of inputs.")] = 20_000,
+    seconds: Annotated[
+        float, typer.Option(min=1, metavar="S", help="With --live: the duration of the campaign.")
+    ] = 60.0,
     minutes: Annotated[
         float | None, typer.Option(min=0.1, metavar="M", help="The same in minutes.", show_default=False)
     ] = None,
-    nodes: Annotated[int, typer.Option(min=4, max=64, metavar="N", help="With --live: how many nodes.")] = 8,
+    nodes: Annotated[int, typer.Option(min=4, max=64, metavar="N", help="With --live: the number of nodes.")] = 8,
     overload: Annotated[
-        bool, typer.Option("--overload", help="With --live: no faults, but ten times what the cluster sustains.")
+        bool, typer.Option("--overload", help="With --live: no faults, but ten times the sustainable load.")
     ] = False,
     faults: Annotated[
         str | None,
@@ -79,16 +78,14 @@ def torture(
             metavar="KIND,...",
             help="With --live: kill, half, power, wipe, restart, roll, pause, stall, cut, oneway, flap, hold, burst, "
             "delay, disk, slow, crowd; "
-            "or loss, for rounds in which nodes are lost for good. Those that the fabric survives, if not given.",
+            "or loss, for rounds in which nodes are lost for good. By default those that the fabric survives.",
             show_default=False,
         ),
     ] = None,
     rate: Annotated[
         float, typer.Option(min=0.1, metavar="N", help="With --live: messages per second at each node.")
     ] = 20.0,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="With --live: keep what was written down, for antiphon audit.")
-    ] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="With --live: keep all journals, for antiphon audit.")] = False,
     without_logs: Annotated[
         bool, typer.Option("--without-logs", help="With --live: nodes keep nothing on disk, so slow subscribers block.")
     ] = False,
@@ -97,11 +94,11 @@ def torture(
     """Torture every fabric with random schedules, and let an oracle that knows no protocol judge each of them.
 
     A seed draws fabric, order, sizes, workload and faults. Members join, leave and publish at the worst moments while
-    networks fall apart, nodes crash and return, copies are lost, late or doubled. Whatever the fabric promises must
-    hold; in the end all is healed, and nothing may be lost, doubled, out of order or stuck. The same seeds give the
-    same schedules and the same findings, however the work is shared. If a promise is broken the exit code is 1, and
-    the schedule is made as small as possible and written as a scenario file that [bold]antiphon simulate[/] replays,
-    with a trace to read.
+    networks split, nodes crash and restart, and copies are lost, late or duplicated. Every promise of the fabric must
+    hold; in the end all faults are healed, and nothing may be lost, duplicated, out of order or stuck. The same seeds
+    give the same schedules and the same findings on any number of processes. If a promise is broken the exit code is 1,
+    and the schedule is shrunk and written as a scenario file that [bold]antiphon simulate[/] replays, with a readable
+    trace.
 
     Examples: [bold]antiphon torture --seeds 10000 --order causal[/]    [bold]antiphon torture --live --fabric tree[/]
     """
@@ -111,10 +108,10 @@ def torture(
         torture_hostile(fabric or "cube", inputs, seed_of(seed, fresh), json)
         return
     if live:
-        from antiphon.cli.torture.live import Wishes, torture_live
+        from antiphon.cli.torture.live import LiveOptions, torture_live
 
         long = seconds if minutes is None else 60 * minutes
-        wishes = Wishes(
+        wishes = LiveOptions(
             fabric or "cube",
             order,
             long,
@@ -136,9 +133,9 @@ def torture(
         else:
             torture_live(wishes)
         return
-    from antiphon.cli.torture.simulated import Asked, torture_simulated
+    from antiphon.cli.torture.simulated import TortureOptions, torture_simulated
 
-    torture_simulated(Asked(fabric or "all", order, seeds, seed, fresh, jobs, out, spark, master, json))
+    torture_simulated(TortureOptions(fabric or "all", order, seeds, seed, fresh, jobs, out, spark, master, json))
 
 
 def seed_of(seed: int | None, fresh: bool) -> int:
@@ -147,6 +144,6 @@ def seed_of(seed: int | None, fresh: bool) -> int:
         return 1 if seed is None else seed
     if seed is not None:
         raise UsageError("--fresh draws the seed; leave out --seed, or --fresh")
-    from antiphon.torture.course import fresh_seed
+    from antiphon.torture.progress import fresh_seed
 
     return fresh_seed(Path(), 1)

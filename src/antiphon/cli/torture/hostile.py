@@ -14,14 +14,14 @@ from antiphon.cli import output
 
 
 def torture_hostile(fabric: str, inputs: int, seed: int, as_json: bool) -> None:
-    """Attack, and report."""
+    """Attack a cluster, and report."""
     import antiphon
-    from antiphon.torture.hostile.campaign import Campaign
+    from antiphon.torture.hostile.campaign import HostileCampaign
 
     begun = time.perf_counter()
     progress = partial(output.progress, f"torture {fabric}", inputs)
     with tempfile.TemporaryDirectory(prefix="antiphon-hostile-") as directory:
-        campaign = Campaign(fabric, inputs, seed, Path(directory), tell, progress)
+        campaign = HostileCampaign(fabric, inputs, seed, Path(directory), tell, progress)
         antiphon.run(campaign.run())
     findings = campaign.findings
     seconds = time.perf_counter() - begun
@@ -37,7 +37,7 @@ def torture_hostile(fabric: str, inputs: int, seed: int, as_json: bool) -> None:
 
 
 def tell(index: int, line: str) -> None:
-    """What a node says besides; only errors are left."""
+    """Print the errors that a node logs; nothing else."""
     output.errors.print(f"node {index}: {line}", markup=False, highlight=False)
 
 

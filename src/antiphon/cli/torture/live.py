@@ -1,7 +1,7 @@
-"""``antiphon torture --live``: real nodes in processes of their own, to which everything happens that can, and audited.
+"""``antiphon torture --live``: injects every kind of fault into real nodes, and audits them.
 
-A campaign (:mod:`antiphon.torture.live.campaign`) does faults to one cluster and heals them. With ``--faults loss``
-there are rounds instead, each with a cluster of its own that loses nodes for good
+A campaign (:mod:`antiphon.torture.live.campaign`) injects faults into one cluster and heals them. With ``--faults
+loss`` there are rounds instead, each with a cluster of its own that loses nodes for good
 (:mod:`antiphon.torture.live.rounds.round`).
 """
 
@@ -26,7 +26,7 @@ from antiphon.cli.interrupts import first_request, requests_to_stop
 from antiphon.kernel.errors import UsageError
 
 if TYPE_CHECKING:
-    from antiphon.torture.live.campaign import Campaign, CampaignPlan, Figures
+    from antiphon.torture.live.campaign import CampaignPlan, LiveCampaign, LiveFigures
     from antiphon.torture.live.rounds.round import RoundFigures
 
 FINISHED, INTERRUPTED = "finished", "interrupted"
@@ -35,12 +35,12 @@ FINISHED, INTERRUPTED = "finished", "interrupted"
 INTERRUPTED_CODE = 130
 
 LOSS = "loss"
-"""The fault of rounds: nodes are killed, and do not come back."""
+"""The fault of rounds: nodes are killed and do not restart."""
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What the options say."""
+class LiveOptions:
+    """The options of the command."""
 
     fabric: str
     order: str | None
@@ -52,17 +52,17 @@ class Wishes:
     out: Path
     as_json: bool
     keep: bool = False
-    """Whether what was written down stays also if nothing is wrong."""
+    """Whether journals are kept even if nothing is violated."""
     spark: bool = False
-    """Whether Spark judges, however little there is."""
+    """Whether Spark judges even a small campaign."""
     has_logs: bool = True
     """Whether nodes have logs."""
     fresh: bool = False
-    """Whether the seed was drawn, so that nobody has run it."""
+    """Whether the seed was drawn from a range that was never run."""
 
 
-def torture_live(wishes: Wishes) -> None:
-    """Run what is asked for, and report."""
+def torture_live(wishes: LiveOptions) -> None:
+    """Run the requested campaign, and report."""
     if wishes.faults == LOSS:
         torture_in_rounds(wishes)
         return
@@ -114,25 +114,25 @@ def torture_live(wishes: Wishes) -> None:
         raise typer.Exit(INTERRUPTED_CODE)
 
 
-def run_campaign(plan: CampaignPlan, wishes: Wishes) -> tuple[Figures, str]:
-    """Run it until the time is over or somebody says stop, and judge it; what was found so far, and how it ended.
+def run_campaign(plan: CampaignPlan, wishes: LiveOptions) -> tuple[LiveFigures, str]:
+    """Run a campaign until its time is over or a signal stops it, and judge it; returns the figures and how it ended.
 
-    Whoever says stop waits until everything is healed and judged; whoever says it again does not, and gets figures
-    that nobody has judged. What was written down until then is kept.
+    After one signal it still heals and judges; after a second one it ends at once with unjudged figures. Journals until
+    then are kept.
     """
     import antiphon
     from antiphon.cli.audit import judging
-    from antiphon.torture.live.campaign import Campaign
+    from antiphon.torture.live.campaign import LiveCampaign
 
-    begun: list[Campaign] = []
+    begun: list[LiveCampaign] = []
     stopped: list[bool] = []
 
-    def tell(so_far: Figures) -> None:
+    def tell(so_far: LiveFigures) -> None:
         if not wishes.as_json:
             output.errors.print(f"torture: {progress_of(so_far)}", highlight=False, soft_wrap=True)
 
     async def run() -> None:
-        campaign = Campaign(plan, tell)
+        campaign = LiveCampaign(plan, tell)
         begun.append(campaign)
         stop = first_request()
         watching = asyncio.ensure_future(stop.wait())
@@ -151,12 +151,12 @@ def run_campaign(plan: CampaignPlan, wishes: Wishes) -> tuple[Figures, str]:
         if not begun:
             raise
         stopped.append(True)
-        output.complain(f"interrupted before anybody has judged; antiphon audit {plan.directory} does that")
+        output.complain(f"interrupted before the judgement; run: antiphon audit {plan.directory}")
     return begun[0].figures, INTERRUPTED if any(stopped) else FINISHED
 
 
-def progress_of(figures: Figures) -> str:
-    """How far it has come, on one line."""
+def progress_of(figures: LiveFigures) -> str:
+    """The progress, on one line."""
     last = figures.timeline[-1]
     nodes = ", ".join(map(str, last.nodes))
     return (
@@ -176,19 +176,19 @@ def show_campaign(found: dict[str, Any]) -> None:
     done = ", ".join(f"{kind} {count}" for kind, count in found["faults"].items())
     table.add_row("faults", f"{sum(found['faults'].values())}: {done}")
     table.add_row(
-        "accepted", f"{found['accepted']:,} messages; {found['refused']:,} others were refused, and that was said"
+        "accepted", f"{found['accepted']:,} messages; {found['refused']:,} others were refused, and reported so"
     )
     table.add_row("deliveries", f"{found['deliveries']:,}")
-    table.add_row("bytes", f"{found['published_bytes']:,} asked for in all, by messages of 1 byte to 10 MiB")
+    table.add_row("bytes", f"{found['published_bytes']:,} requested, in messages of 1 byte to 10 MiB")
     if found["subscribers"]:
-        dropped = f"for which {found['dropped']:,} messages were dropped, as they were told"
-        table.add_row("crowds", f"{found['subscribers']:,} subscribers that came and went, {dropped}")
+        dropped = f"{found['dropped']:,} messages dropped, and reported so"
+        table.add_row("crowds", f"{found['subscribers']:,} subscribers, {dropped}")
     table.add_row("clients", f"changed their node {found['moves']:,} times; told of {found['gaps']:,} gaps")
     if found["gone_with_node"]:
         table.add_row("gone", f"{found['gone_with_node']:,} messages with the node that had accepted them")
     if found["faults"].get("power"):
-        lost = f"of {found['unsynced_changes']:,} changes that were not synced {found['unsynced_bytes_lost']:,} bytes"
-        table.add_row("power", f"{lost} were gone")
+        lost = f"of {found['unsynced_changes']:,} unsynced changes, {found['unsynced_bytes_lost']:,} bytes"
+        table.add_row("power", f"{lost} were lost")
     for kind, times in [*found["recoveries"].items(), ("all", found["recovery"])]:
         if times["count"]:
             median, longest = times["median_seconds"], times["longest_seconds"]
@@ -210,7 +210,7 @@ def show_campaign(found: dict[str, Any]) -> None:
 # Rounds.
 
 
-def torture_in_rounds(wishes: Wishes) -> None:
+def torture_in_rounds(wishes: LiveOptions) -> None:
     """Run rounds until the time is over, and report."""
     import antiphon
     from antiphon.audit.auditor import audit_files
@@ -221,11 +221,11 @@ def torture_in_rounds(wishes: Wishes) -> None:
     rounds: dict[str, type[Round]] = {"tree": TreeRound, "gossip": GossipRound}
     if wishes.fabric not in rounds:
         raise UsageError(
-            f"a {wishes.fabric} is not tortured by losing nodes for good; use --faults {LOSS} with --fabric "
+            f"a {wishes.fabric} does not support rounds that lose nodes for good; use --faults {LOSS} with --fabric "
             f"{' or '.join(rounds)}"
         )
     if wishes.nodes <= SURVIVORS:
-        raise UsageError(f"{SURVIVORS} nodes are left alive in each round; start more of them with --nodes")
+        raise UsageError(f"{SURVIVORS} nodes survive each round; start more than that with --nodes")
     figures = RoundFigures()
     begun = time.perf_counter()
     chance = random.Random(wishes.seed)
@@ -249,7 +249,7 @@ def torture_in_rounds(wishes: Wishes) -> None:
 
 
 def summary(figures: RoundFigures) -> str:
-    """How far it has come, on one line."""
+    """The progress, on one line."""
     broken = sum(figures.violations.values()) + figures.stuck
     failed = f"{broken:,} promises broken" if broken else "nothing broken"
     return (
@@ -265,11 +265,11 @@ def show_rounds(found: dict[str, Any]) -> None:
     table.add_column()
     table.add_row("rounds", f"{found['rounds']} in {found['seconds']:.0f} s, {found['nodes']} nodes each")
     killed = f"{found['kills']} nodes, {found['founders_killed']} of them the first of all"
-    table.add_row("killed", f"{killed}; {found['newcomers']} new ones came in their places")
+    table.add_row("killed", f"{killed}; {found['newcomers']} new ones replaced them")
     if found["moves"]:
         table.add_row("clients", f"changed their node {found['moves']} times; told of {found['gaps']} gaps")
     if found["holes"]:
-        table.add_row("holes", f"{found['holes']} batches that nodes have passed over in total order, and said so")
+        table.add_row("holes", f"{found['holes']} batches that nodes passed over in total order, and reported")
     table.add_row("accepted", f"{found['accepted']:,} messages")
     table.add_row("judged", f"{found['messages']:,} messages, {found['deliveries']:,} deliveries")
     violated = ", ".join(f"{name} {count:,}" for name, count in found["violations"].items() if count)

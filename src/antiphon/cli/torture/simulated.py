@@ -1,8 +1,7 @@
-"""``antiphon torture`` in the simulator: a campaign that loses nothing of what it has found, whatever ends it.
+"""``antiphon torture`` in the simulator: a campaign that keeps all its findings, however it ends.
 
-Each schedule that fails is on disk before the next one begins (:mod:`antiphon.torture.results`). Whoever
-interrupts a campaign, and whatever it stumbles over, gets the result so far; making failures small comes last and can
-fail for itself only.
+Each failing schedule is on disk before the next one begins (:mod:`antiphon.torture.results`). An interrupt or an error
+still prints the result so far. Shrinking comes last, and its failure does not affect the result.
 """
 
 from __future__ import annotations
@@ -21,22 +20,22 @@ from antiphon.cli.interrupts import requests_to_stop
 from antiphon.kernel.errors import UsageError
 
 if TYPE_CHECKING:
-    from antiphon.torture.campaign import Outcome, Tally
-    from antiphon.torture.course import Course
-    from antiphon.torture.results import Journal, Plan
+    from antiphon.torture.progress import CampaignProgress
+    from antiphon.torture.results import CampaignJournal, SeedPlan
+    from antiphon.torture.tally import Outcome, Tally
 
 MAXIMUM_SHRUNK = 3
-"""Failures of different kinds that are made small; one campaign seldom has more than one cause to tell of."""
+"""The most failures of different kinds to shrink; a campaign seldom has more than one cause."""
 
 GRACE_SECONDS = 0.3
 
 INTERRUPTED_CODE = 130
-"""What a shell takes for an interruption."""
+"""The exit code of an interrupted command in a shell."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the options say."""
+class TortureOptions:
+    """The options of the command."""
 
     fabric: str
     order: str | None
@@ -50,24 +49,24 @@ class Asked:
     as_json: bool
 
 
-def torture_simulated(asked: Asked) -> None:
-    """Run a campaign, and report, also if somebody asks it to stop."""
+def torture_simulated(asked: TortureOptions) -> None:
+    """Run a campaign and report, also after an interrupt."""
     with requests_to_stop():
         run_and_report(asked)
 
 
-def run_and_report(asked: Asked) -> None:
+def run_and_report(asked: TortureOptions) -> None:
     """Run a campaign, and report."""
     from antiphon.pipeline.campaigns import product_digest
     from antiphon.torture.campaign import check_campaign
-    from antiphon.torture.course import add_uncounted
     from antiphon.torture.processes import cores
-    from antiphon.torture.results import FINISHED, INTERRUPTED, RESULTS, Journal, Plan
+    from antiphon.torture.progress import add_uncounted
+    from antiphon.torture.results import FINISHED, INTERRUPTED, RESULTS, CampaignJournal, SeedPlan
 
     check_campaign(asked.fabric, asked.order)
     if asked.fresh and asked.seed is not None:
         raise UsageError("--fresh draws the first seed; leave out --seed, or --fresh")
-    like = Plan(
+    like = SeedPlan(
         first_seed=1 if asked.seed is None else asked.seed,
         seeds=asked.seeds,
         fabric=asked.fabric,
@@ -76,7 +75,7 @@ def run_and_report(asked: Asked) -> None:
         product=product_digest(),
     )
     plan = fresh_plan(asked.out / RESULTS, like, asked.spark) if asked.fresh else like
-    journal = Journal(asked.out, plan)
+    journal = CampaignJournal(asked.out, plan)
     output.warn_if_not_compiled()
     begun = time.perf_counter()
     course = run_by_spark(journal, asked) if asked.spark else run_by_processes(journal, asked.jobs or cores())
@@ -93,34 +92,35 @@ def run_and_report(asked: Asked) -> None:
         raise typer.Exit(INTERRUPTED_CODE)
 
 
-# Which seeds.
+# Seeds.
 
 
-def fresh_plan(results: Path, like: Plan, resumes: bool) -> Plan:
-    """The plan with a first seed that nobody has run; with Spark that of the same campaign if it was cut off."""
+def fresh_plan(results: Path, like: SeedPlan, resumes: bool) -> SeedPlan:
+    """The plan with a first seed that was never run; with Spark, that of the same campaign if it was interrupted."""
     import msgspec
 
-    from antiphon.torture.course import fresh_seed
+    from antiphon.torture.progress import fresh_seed
     from antiphon.torture.results import unfinished
 
     cut_off = unfinished(results, like) if resumes else None
     plan = cut_off or msgspec.structs.replace(like, first_seed=fresh_seed(results, like.seeds))
-    goes_on = ", which was cut off and goes on" if cut_off else ""
+    goes_on = ", which resumes an interrupted campaign" if cut_off else ""
     output.errors.print(f"torture: fresh seeds from {plan.first_seed} on{goes_on}", highlight=False, soft_wrap=True)
     return plan
 
 
-# How they are run.
+# Running.
 
 
-def run_by_processes(journal: Journal, jobs: int) -> Course:
-    """Run a campaign in the processes of this machine, until its end or until something ends it."""
-    from antiphon.torture.campaign import Tally, run_campaign, tasks
-    from antiphon.torture.course import Course, note_progress
+def run_by_processes(journal: CampaignJournal, jobs: int) -> CampaignProgress:
+    """Run a campaign in processes of this machine, until its end or until it is stopped."""
+    from antiphon.torture.campaign import run_campaign, tasks
     from antiphon.torture.processes import sharing
+    from antiphon.torture.progress import CampaignProgress, note_progress
     from antiphon.torture.results import FINISHED, INTERRUPTED, STOPPED
+    from antiphon.torture.tally import Tally
 
-    course = Course(Tally(), STOPPED)
+    course = CampaignProgress(Tally(), STOPPED)
     plan = journal.plan
     with output.progress("torture", len(tasks(plan.first_seed, plan.seeds))) as steps:
 
@@ -135,28 +135,28 @@ def run_by_processes(journal: Journal, jobs: int) -> Course:
             course.how = FINISHED
         except KeyboardInterrupt:
             course.how = INTERRUPTED
-        except Exception as error:  # a process was killed, the disk is full: what was found so far counts
+        except Exception as error:  # a process was killed, the disk is full: the findings so far count
             try:
-                # A signal to all processes of the group may have reached a worker first.
+                # A signal to the process group may have reached a worker first.
                 time.sleep(GRACE_SECONDS)
-                course.complaints.append(f"the campaign could not go on: {type(error).__name__}: {error}")
+                course.complaints.append(f"the campaign could not continue: {type(error).__name__}: {error}")
             except KeyboardInterrupt:
                 course.how = INTERRUPTED
     return course
 
 
-def run_by_spark(journal: Journal, asked: Asked) -> Course:
-    """Run a campaign on Spark, until its end or until something ends it."""
+def run_by_spark(journal: CampaignJournal, asked: TortureOptions) -> CampaignProgress:
+    """Run a campaign on Spark, until its end or until it is stopped."""
     from antiphon.cli.torture.spark import tally_by_spark
 
     return tally_by_spark(journal, asked.out, asked.master, asked.jobs)
 
 
-# Making failures small.
+# Shrinking.
 
 
-def make_small(course: Course, plan: Plan, directory: Path) -> list[Path]:
-    """Make a failure of each kind small, and write it down; as it was drawn if there is no time, or that fails."""
+def make_small(course: CampaignProgress, plan: SeedPlan, directory: Path) -> list[Path]:
+    """Shrink one failure of each kind, and write it as a scenario; unshrunk if there is no time, or if that fails."""
     from antiphon.torture.results import FINISHED, RESULTS
     from antiphon.torture.shrinking import representatives
 
@@ -168,36 +168,38 @@ def make_small(course: Course, plan: Plan, directory: Path) -> list[Path]:
             paths.append(write_one(outcome, kind, plan, directory, has_time))
         except KeyboardInterrupt:
             has_time = False
-            course.complaints.append(f"interrupted while seed {outcome.seed} was made small; {RESULTS} has it")
-        except Exception as error:  # the result of a campaign is worth more than any of its failures in small
+            course.complaints.append(f"interrupted while seed {outcome.seed} was shrunk; {RESULTS} has it")
+        except Exception as error:  # the result of a campaign is worth more than any shrunk failure
             reason = f"{type(error).__name__}: {error}"
             course.complaints.append(f"the schedule of seed {outcome.seed} is not written as a scenario: {reason}")
     return paths
 
 
-def write_one(outcome: Outcome, kind: str, plan: Plan, directory: Path, has_time: bool) -> Path:
-    """Write one failure as a scenario, as small as it becomes."""
+def write_one(outcome: Outcome, kind: str, plan: SeedPlan, directory: Path, has_time: bool) -> Path:
+    """Write one failure as a scenario, as small as possible."""
     from antiphon.torture.schedules import SCHEDULES
     from antiphon.torture.shrinking import Shrinker, write_failure
 
     scenario = SCHEDULES[plan.fabric](outcome.seed, plan.order)
     state = "as it was drawn, which failed by"
     if has_time:
-        output.errors.print(f"torture: making seed {outcome.seed} small, which failed by {kind}", highlight=False)
+        output.errors.print(f"torture: shrinking seed {outcome.seed}, which failed by {kind}", highlight=False)
         try:
             scenario = Shrinker(scenario, kind).shrink()
             state = "shrunk while it failed by"
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
-            output.complain(f"seed {outcome.seed} cannot be made small ({reason}); it is written as it was drawn")
+            output.complain(f"seed {outcome.seed} cannot be shrunk ({reason}); it is written as it was drawn")
     return write_failure(outcome, kind, scenario, directory, state)
 
 
-# What is said about it.
+# Reporting.
 
 
-def result_of(course: Course, journal: Journal, seconds: float, scenarios: list[Path]) -> dict[str, Any]:
-    """What a program reads."""
+def result_of(
+    course: CampaignProgress, journal: CampaignJournal, seconds: float, scenarios: list[Path]
+) -> dict[str, Any]:
+    """The form in which ``--json`` prints it."""
     tally, plan = course.tally, journal.plan
     return {
         "first_seed": plan.first_seed,
@@ -212,8 +214,8 @@ def result_of(course: Course, journal: Journal, seconds: float, scenarios: list[
     }
 
 
-def report(found: dict[str, Any], course: Course, as_json: bool) -> None:
-    """Say what was found."""
+def report(found: dict[str, Any], course: CampaignProgress, as_json: bool) -> None:
+    """Print the findings."""
     for complaint in course.complaints:
         output.complain(complaint)
     if as_json:
@@ -226,7 +228,7 @@ def report(found: dict[str, Any], course: Course, as_json: bool) -> None:
 
 
 def summary(tally: Tally) -> str:
-    """How far it has come, on one line."""
+    """The progress, on one line."""
     failed = f"{len(tally.failing):,} failed" if tally.failing else "none failed"
     return f"{tally.seeds:,} schedules, {tally.deliveries:,} deliveries, {failed}"
 
@@ -243,7 +245,7 @@ def show(found: dict[str, Any]) -> None:
     table.add_row("schedules", f"{found['seeds']:,}{before} in {found['seconds']:.1f} s, {rate}")
     if found["ended"] != "finished":
         table.add_row("ended", f"{found['ended']} before all were run")
-    fresh = "fresh, drawn far from all that were run before" if found["fresh"] else "not fresh: named, or the first"
+    fresh = "fresh, never run before" if found["fresh"] else "not fresh: named, or the first"
     table.add_row("seeds", f"from {found['first_seed']} on; {fresh}")
     table.add_row("simulated", f"{found['simulated_seconds'] / 3600:,.1f} hours at 1 ms per tick")
     for key in ("orders", "networks", "faults"):
@@ -272,7 +274,7 @@ def show(found: dict[str, Any]) -> None:
 
 
 def fabric_text(count: dict[str, Any]) -> str:
-    """What came of the schedules of one fabric, on one line."""
+    """The results of the schedules of one fabric, on one line."""
     hours = f"{count['simulated_seconds'] / 3600:,.1f} hours"
     return (
         f"{count['seeds']:,} schedules of {hours}, {count['faults']:,} faults, {count['publications']:,} publications, "
@@ -281,7 +283,7 @@ def fabric_text(count: dict[str, Any]) -> str:
 
 
 def agreement_text(found: dict[str, Any]) -> str:
-    """A rate with its interval, and what theory says."""
+    """A rate with its interval, and the prediction of theory."""
     rate = f"{found['rate']:.4f} of {found['publications']:,} publications, 95 % {found['low']:.4f}-{found['high']:.4f}"
     if found["theory"] is None:
         return rate

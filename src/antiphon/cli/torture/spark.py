@@ -1,4 +1,4 @@
-"""``antiphon torture --spark``: a campaign as a job of Spark, which goes on where it was cut off."""
+"""``antiphon torture --spark``: a campaign as a job of Spark, which resumes after an interruption."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from antiphon.cli.jobs import run_with_progress
 if TYPE_CHECKING:
     from antiphon.cli.output import Steps
     from antiphon.pipeline.campaigns import CampaignJob
-    from antiphon.torture.course import Course
-    from antiphon.torture.results import Journal
+    from antiphon.torture.progress import CampaignProgress
+    from antiphon.torture.results import CampaignJournal
 
 PLACE = "torture-campaign"
-"""The directory for what was found so far, in the one that ``--out`` names."""
+"""The directory of finished portions, below the one that ``--out`` names."""
 
 
-def tally_by_spark(journal: Journal, out: Path, master: str | None, cores: int | None) -> Course:
-    """Run a campaign on Spark; what came of it, and how many of its seeds were run before."""
-    from antiphon.pipeline.attempts import directory_held
+def tally_by_spark(journal: CampaignJournal, out: Path, master: str | None, cores: int | None) -> CampaignProgress:
+    """Run a campaign on Spark; returns its progress, including the seeds that were run before."""
+    from antiphon.pipeline.atomic_output import directory_held
     from antiphon.pipeline.campaigns import campaign_job
     from antiphon.pipeline.jobs import run_job
     from antiphon.pipeline.session import SessionOptions
-    from antiphon.torture.course import Course, note_progress
+    from antiphon.torture.progress import CampaignProgress, note_progress
     from antiphon.torture.results import FINISHED, INTERRUPTED, STOPPED
 
     place = out / PLACE
     plan = journal.plan
     job = campaign_job(plan.first_seed, plan.seeds, plan.order, plan.fabric, place, journal)
     before = job.tally()
-    course = Course(before, STOPPED, before.seeds)
+    course = CampaignProgress(before, STOPPED, before.seeds)
     options = SessionOptions(master=master, cores=cores, brief=True)
 
     def write_down(_: Steps) -> None:
@@ -46,8 +46,8 @@ def tally_by_spark(journal: Journal, out: Path, master: str | None, cores: int |
             course.how = FINISHED
         except (typer.Exit, KeyboardInterrupt):
             course.how = INTERRUPTED
-        except Exception as error:  # what is finished is kept, and counts
-            course.complaints.append(f"the campaign could not go on: {error}")
+        except Exception as error:  # finished portions are kept, and count
+            course.complaints.append(f"the campaign could not continue: {error}")
         job.look()
     course.tally = job.tally()
     course.complaints += failures_of(job)
@@ -57,7 +57,7 @@ def tally_by_spark(journal: Journal, out: Path, master: str | None, cores: int |
 
 
 def failures_of(job: CampaignJob) -> list[str]:
-    """A portion that could not be run is no finding, but a campaign without it is no campaign."""
+    """The portions that could not be run: they are not findings, but the campaign is incomplete without them."""
     return [
         f"seeds from {job.units[number].first_seed} on could not be run: {reason}"
         for number, reason in sorted(job.failures.items())

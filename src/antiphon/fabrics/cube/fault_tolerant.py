@@ -28,19 +28,10 @@ from antiphon.fabrics.cube.membership import TopicMembership
 from antiphon.fabrics.cube.messages import (
     Acknowledgement,
     Answer,
-    Bequest,
     Bundle,
-    LeafCopy,
     Question,
-    Refusal,
-    Register,
-    Registered,
-    Unregister,
-    Unsubscribe,
 )
-from antiphon.fabrics.cube.nodes import CubeNodes
-from antiphon.fabrics.cube.operations import Operations
-from antiphon.fabrics.cube.process import CubeProcess, carries_lock, unknown
+from antiphon.fabrics.cube.process import CubeFoundation, CubeProcess
 from antiphon.fabrics.cube.repair.anti_entropy import AntiEntropy
 from antiphon.fabrics.cube.repair.delivery import RepairedDelivery
 from antiphon.fabrics.cube.repair.messages import Compare, Filling, Gone
@@ -49,16 +40,10 @@ from antiphon.fabrics.cube.repair.retransmission import Retransmission
 from antiphon.fabrics.cube.repair.surveys import DirectSurveys
 from antiphon.fabrics.cube.repair.tree_repair import RepairedDissemination
 from antiphon.fabrics.cube.repair.unrest import COMPARING, RestlessTopics
-from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, FaultOptions, Options, Topic, TopicTable, mixed
+from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, FaultOptions, Options, Topic, mixed
 from antiphon.fabrics.cube.topology import Cube
 from antiphon.fabrics.cube.total_order.electorate import Electorate
 from antiphon.fabrics.cube.total_order.messages import (
-    Closed,
-    Granted,
-    KeeperIs,
-    KeyLock,
-    Standing,
-    ToKeeper,
     Unlock,
     VoterIs,
     Voters,
@@ -75,9 +60,8 @@ class LastingVCubePs(CubeProcess):
 
     def __init__(self, environment: Environment, cube: Cube, options: Options, faults: FaultOptions) -> None:
         faults.check(options)
-        topics = TopicTable(environment.identifier, options)
-        operations = Operations(environment, topics)
-        nodes = CubeNodes(environment, cube, topics)
+        base = CubeFoundation(environment, cube, options)
+        topics, operations, nodes = base.topics, base.operations, base.nodes
         self.presence: Final = Presence(environment, cube)
         self.restless: Final = RestlessTopics(environment, faults.compare_ticks)
         self.retransmission: Final = Retransmission(environment, faults, options.total)
@@ -127,22 +111,9 @@ class LastingVCubePs(CubeProcess):
             self.direct_surveys,
             self.anti_entropy,
         )
-        super().__init__(
-            environment,
-            topics,
-            operations,
-            nodes,
-            self.dissemination,
-            self.lock_manager,
-            self.total_order,
-            self.direct_surveys,
-            membership,
-        )
+        super().__init__(base, self.dissemination, self.lock_manager, self.total_order, self.direct_surveys, membership)
 
     # The life of the process.
-
-    def begin_as_newcomer(self) -> None:
-        self.lock_manager.begin_as_newcomer()
 
     def begin_counting_at(self, counter: i64) -> None:
         super().begin_counting_at(counter)
@@ -160,10 +131,6 @@ class LastingVCubePs(CubeProcess):
 
     def synced(self) -> None:
         self.lock_manager.synced()
-
-    def leave(self) -> None:
-        self.nodes.leave()
-        self.lock_manager.resign()
 
     # Who is within reach.
 
@@ -251,18 +218,12 @@ class LastingVCubePs(CubeProcess):
             self.anti_entropy.receive(sender, message)
         elif isinstance(message, (Question, Answer)):
             self._receive_survey(sender, message)
-        elif isinstance(message, (Unsubscribe, Register, Registered, Unregister)):
-            self.membership.receive(sender, message)
-        elif isinstance(message, (KeyLock, Closed, Granted, Unlock)) or carries_lock(message):
+        elif isinstance(message, Unlock):
             self.total_order.receive(sender, message)
-        elif isinstance(message, (LeafCopy, Refusal)):
-            self.dissemination.receive(sender, message)
-        elif isinstance(message, (ToKeeper, KeeperIs, Standing, Voters, VoterIs)):
+        elif isinstance(message, (Voters, VoterIs)):
             self.lock_manager.receive(sender, message)
-        elif isinstance(message, Bequest):
-            self.nodes.receive_bequest(message)
         else:
-            raise unknown(sender, message)
+            self.handle(sender, message)
         if self.options.total:
             self.operations.advance_opened()
 
@@ -285,8 +246,6 @@ class LastingVCubePs(CubeProcess):
     def state(self) -> str:
         parts = (
             self.presence.text(),
-            self.total_order.text(),
-            self.lock_manager.text(),
             self.delivery.text(),
             self.retransmission.text(),
             self.restless.text(),

@@ -3,7 +3,8 @@
 Three protocols are put together from such parts: VCube-PS for nodes that do not fail
 (:mod:`antiphon.fabrics.cube.vcube_ps`), the same with aggregation (:mod:`antiphon.fabrics.cube.aggregation.process`),
 and the one through crashes and partitions that live nodes run (:mod:`antiphon.fabrics.cube.fault_tolerant`). Each
-chooses its parts, and leads from each message to the part that handles it, in one place: its ``receive``.
+chooses its parts. :meth:`CubeProcess.handle` leads from each message to the part that handles it; ``receive`` of each
+protocol adds its own messages.
 
 * ``topics``: what the node knows about each topic, which all parts read and write;
 * ``operations``: the line of what the application asks for;
@@ -16,25 +17,76 @@ chooses its parts, and leads from each message to the part that handles it, in o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, final
 
 from librt.vecs import vec
 from mypy_extensions import i64
 
+from antiphon.fabrics.cube.delivery import Delivery
 from antiphon.fabrics.cube.dissemination import Dissemination
-from antiphon.fabrics.cube.membership import TopicMembership
-from antiphon.fabrics.cube.messages import LeafCopy, Refusal
+from antiphon.fabrics.cube.membership import Follower, TopicMembership
+from antiphon.fabrics.cube.messages import (
+    Acknowledgement,
+    Answer,
+    Bequest,
+    Bundle,
+    LeafCopy,
+    Question,
+    Refusal,
+    Register,
+    Registered,
+    Unregister,
+    Unsubscribe,
+)
 from antiphon.fabrics.cube.nodes import CubeNodes
 from antiphon.fabrics.cube.operations import Operations
 from antiphon.fabrics.cube.surveys import Surveys
 from antiphon.fabrics.cube.topic import Options, Topic, TopicTable
+from antiphon.fabrics.cube.topology import Cube
 from antiphon.fabrics.cube.total_order.lock_manager import LockManager
-from antiphon.fabrics.cube.total_order.messages import KeyLock
-from antiphon.fabrics.cube.total_order.ordering import TotalOrder
+from antiphon.fabrics.cube.total_order.messages import Closed, Granted, KeeperIs, KeyLock, Standing, ToKeeper
+from antiphon.fabrics.cube.total_order.ordering import TotalOrder, WaveTotalOrder
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.errors import ProtocolError, UsageError
-from antiphon.kernel.message import CAUSAL, NO_KEYS, NONE, ORDER_NAMES, TOTAL, UNSPECIFIED, Message
+from antiphon.kernel.message import CAUSAL, NO_KEYS, NONE, ORDER_NAMES, TOTAL, UNSPECIFIED, Message, Publication
 from antiphon.kernel.process import Environment, Process, order_name
+
+
+@final
+class CubeFoundation:
+    """What all parts of a process on the cube share: the topics, the line of operations, and the nodes."""
+
+    def __init__(self, environment: Environment, cube: Cube, options: Options) -> None:
+        self.environment: Final[Environment] = environment
+        self.topics: Final = TopicTable(environment.identifier, options)
+        self.operations: Final = Operations(environment, self.topics)
+        self.nodes: Final = CubeNodes(environment, cube, self.topics)
+
+
+@final
+class FaultFreeParts:
+    """The parts of a process for nodes that do not fail, above its ``dissemination``."""
+
+    def __init__(
+        self, base: CubeFoundation, delivery: Delivery, dissemination: Dissemination, follower: Follower
+    ) -> None:
+        environment, topics, nodes, operations = base.environment, base.topics, base.nodes, base.operations
+        self.lock_manager: Final = LockManager(environment, topics, nodes)
+        self.total_order: Final = WaveTotalOrder(
+            environment, topics, nodes, operations, dissemination, delivery, self.lock_manager
+        )
+        self.surveys: Final = Surveys(environment, topics, nodes, self.total_order)
+        self.membership: Final = TopicMembership(
+            environment,
+            topics,
+            nodes,
+            operations,
+            dissemination,
+            delivery,
+            self.total_order,
+            self.surveys,
+            follower,
+        )
 
 
 class CubeProcess(Process):
@@ -42,24 +94,24 @@ class CubeProcess(Process):
 
     def __init__(
         self,
-        environment: Environment,
-        topics: TopicTable,
-        operations: Operations,
-        nodes: CubeNodes,
+        base: CubeFoundation,
         dissemination: Dissemination,
         lock_manager: LockManager,
         total_order: TotalOrder,
         surveys: Surveys,
         membership: TopicMembership,
     ) -> None:
-        super().__init__(environment)
-        self.options: Final[Options] = topics.options
-        self.topic_table: Final[TopicTable] = topics
-        self.operations: Final[Operations] = operations
-        self.nodes: Final[CubeNodes] = nodes
+        super().__init__(base.environment)
+        self.options: Final[Options] = base.topics.options
+        self.topic_table: Final[TopicTable] = base.topics
+        self.operations: Final[Operations] = base.operations
+        self.nodes: Final[CubeNodes] = base.nodes
+        self._dissemination: Final[Dissemination] = dissemination
+        self._lock_manager: Final[LockManager] = lock_manager
+        self._total_order: Final[TotalOrder] = total_order
         self.surveys: Final[Surveys] = surveys
         self.membership: Final[TopicMembership] = membership
-        operations.connect(membership, dissemination, total_order, surveys)
+        base.operations.connect(membership, dissemination, total_order, surveys)
         lock_manager.connect(total_order)
         surveys.connect(membership)
 
@@ -79,7 +131,44 @@ class CubeProcess(Process):
 
     def begin_as_newcomer(self) -> None:
         """Others were here first: the keeper among them says who it is (before ``start``)."""
-        raise NotImplementedError
+        self._lock_manager.begin_as_newcomer()
+
+    # Nodes that come and go, where nobody fails.
+
+    def joined(self, node: i64) -> None:
+        self.nodes.include(node)
+        self._lock_manager.joined(node)
+
+    def left(self, node: i64) -> None:
+        self.nodes.remove(node)
+        for topic in self.topics():
+            topic.view.forget(node)
+        self._lock_manager.left(node)
+
+    def leave(self) -> None:
+        self.nodes.leave()
+        self._lock_manager.resign()
+
+    # What arrives.
+
+    def handle(self, sender: i64, message: Message) -> None:
+        """Lead a message to the part that handles it."""
+        if isinstance(message, (Publication, Bundle, Acknowledgement)):
+            self._dissemination.receive(sender, message)
+        elif isinstance(message, (Question, Answer)):
+            self.surveys.receive(sender, message)
+        elif isinstance(message, (Unsubscribe, Register, Registered, Unregister)):
+            self.membership.receive(sender, message)
+        elif isinstance(message, (KeyLock, Closed, Granted)) or carries_lock(message):
+            self._total_order.receive(sender, message)
+        elif isinstance(message, (LeafCopy, Refusal)):
+            self._dissemination.receive(sender, message)
+        elif isinstance(message, (ToKeeper, KeeperIs, Standing)):
+            self._lock_manager.receive(sender, message)
+        elif isinstance(message, Bequest):
+            self.nodes.receive_bequest(message)
+        else:
+            raise ProtocolError(f"node {sender} sent a {type(message).__name__}, which VCube-PS does not know")
 
     # What the application does.
 
@@ -132,14 +221,17 @@ class CubeProcess(Process):
         return self.topic_table.unfinished() + self.surveys.unfinished()
 
     def state(self) -> str:
-        return f"{self.topic_table.text()} {self.surveys.text()} {self.membership.text()} {self.nodes.text()}"
+        texts = (
+            self.topic_table.text(),
+            self.surveys.text(),
+            self.membership.text(),
+            self.nodes.text(),
+            self._total_order.text(),
+            self._lock_manager.text(),
+        )
+        return " ".join(texts)
 
 
 def carries_lock(message: Message) -> bool:
     """Whether this is a lock for one member alone, or a lock that came back."""
     return isinstance(message, (LeafCopy, Refusal)) and isinstance(message.packet, KeyLock)
-
-
-def unknown(sender: i64, message: Message) -> ProtocolError:
-    """What is raised about a message that no part handles."""
-    return ProtocolError(f"node {sender} sent a {type(message).__name__}, which VCube-PS does not know")

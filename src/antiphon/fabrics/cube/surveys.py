@@ -18,18 +18,19 @@ from antiphon.fabrics.cube.topology import cluster
 from antiphon.fabrics.cube.total_order.ordering import TotalOrder
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import Message, publication_key
+from antiphon.kernel.pending_replies import PendingReplies
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.orders.order import merged_frontiers
 
 
 @final
 class Survey:
-    """A question on its way through this node: who is to be told, and what was gathered."""
+    """A question on its way through this node: who is to be told, who has to answer, and what was gathered."""
 
-    def __init__(self, question: Question, parent: i64, missing: i64) -> None:
+    def __init__(self, question: Question, parent: i64, asked: list[i64]) -> None:
         self.question: Final[Question] = question
         self.parent: Final[i64] = parent
-        self.missing: i64 = missing
+        self.pending: Final = PendingReplies(asked)
         self.entries: vec[i64] = vec[i64]()
         self.announced: vec[i64] = vec[i64]()
 
@@ -73,28 +74,28 @@ class Surveys:
         """Ask those whom the question names."""
         self._conduct(question, NO_NODE, self._pass_on(question))
 
-    def _conduct(self, question: Question, parent: i64, missing: i64) -> None:
+    def _conduct(self, question: Question, parent: i64, asked: list[i64]) -> None:
         """Wait for the answers of those below; answer at once if there are none."""
-        survey = Survey(question, parent, missing)
-        if missing == 0:
+        survey = Survey(question, parent, asked)
+        if len(asked) == 0:
             self.finish(survey)
         else:
             self.surveys[survey_key(question)] = survey
 
-    def _flood(self, question: Question, height: i64) -> i64:
-        """Ask all nodes of this node's clusters up to ``height``, members or not; how many copies left."""
-        count: i64 = 0
+    def _flood(self, question: Question, height: i64) -> list[i64]:
+        """Ask all nodes of this node's clusters up to ``height``, members or not; the children that pass it on."""
+        children: list[i64] = []
         s: i64 = 1
         while s <= height:
             child = self._nodes.cube.first(self._me, s)
             if child != NO_NODE:
                 self.environment.send(child, question)
-                count += 1
+                children.append(child)
             s += 1
-        return count
+        return children
 
-    def _pass_on(self, question: Question) -> i64:
-        """Ask those whom the question names: the first of each cluster, who asks the others there; how many copies."""
+    def _pass_on(self, question: Question) -> list[i64]:
+        """Ask those whom the question names: the first of each cluster, which asks the others there; these first."""
         groups: dict[i64, list[i64]] = {}
         targets = question.targets
         assert targets is not None, "a question that is passed on names whom it is for"
@@ -102,7 +103,7 @@ class Surveys:
             groups.setdefault(cluster(self._me, target), []).append(target)
         for group in groups.values():
             self.environment.send(group[0], question.narrowed_to(vec[i64](group[1:])))
-        return len(groups)
+        return [group[0] for group in groups.values()]
 
     # Answering.
 
@@ -129,19 +130,18 @@ class Surveys:
         """Somebody below has answered a question."""
         key = survey_key(answer)
         survey = self.surveys.get(key)
-        if survey is None:
+        if survey is None or not survey.pending.waits_for(sender):
             raise ProtocolError(f"an answer about {answer} came to node {self._me}, which did not ask")
         if isinstance(survey.question, Synchronise):
             survey.entries = merged_frontiers(survey.entries, answer.entries)
             survey.announced = append_all(survey.announced, answer.announced)
         else:
             survey.entries = append_all(survey.entries, answer.entries)
-        self.one_answered(key, survey)
+        self.settle(key, survey, sender)
 
-    def one_answered(self, key: i64, survey: Survey) -> None:
-        """Somebody has answered, or will not."""
-        survey.missing -= 1
-        if survey.missing == 0:
+    def settle(self, key: i64, survey: Survey, peer: i64) -> None:
+        """A node has answered a question, or will not."""
+        if survey.pending.settle(peer) and len(survey.pending) == 0:
             del self.surveys[key]
             self.finish(survey)
 
@@ -187,7 +187,7 @@ class Surveys:
     def text(self) -> str:
         """Everything as text, for those who compare states."""
         surveys = [
-            (key, survey.missing, list(survey.entries), list(survey.announced))
+            (key, len(survey.pending), list(survey.entries), list(survey.announced))
             for key, survey in sorted(self.surveys.items())
         ]
         delayed = [

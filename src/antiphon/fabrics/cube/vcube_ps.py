@@ -27,36 +27,17 @@ systems. Links must not lose or duplicate; they may reorder. Nodes do not fail h
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import final
 
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.delivery import Delivery
 from antiphon.fabrics.cube.dissemination import WaveDissemination
-from antiphon.fabrics.cube.membership import Follower, TopicMembership
-from antiphon.fabrics.cube.messages import (
-    Acknowledgement,
-    Answer,
-    Bequest,
-    Bundle,
-    LeafCopy,
-    Question,
-    Refusal,
-    Register,
-    Registered,
-    Unregister,
-    Unsubscribe,
-)
-from antiphon.fabrics.cube.nodes import CubeNodes
-from antiphon.fabrics.cube.operations import Operations
-from antiphon.fabrics.cube.process import CubeProcess, carries_lock, unknown
-from antiphon.fabrics.cube.surveys import Surveys
-from antiphon.fabrics.cube.topic import Options, Topic, TopicTable
+from antiphon.fabrics.cube.membership import Follower
+from antiphon.fabrics.cube.process import CubeFoundation, CubeProcess, FaultFreeParts
+from antiphon.fabrics.cube.topic import Options, Topic
 from antiphon.fabrics.cube.topology import Cube
-from antiphon.fabrics.cube.total_order.lock_manager import LockManager
-from antiphon.fabrics.cube.total_order.messages import Closed, Granted, KeeperIs, KeyLock, Standing, ToKeeper
-from antiphon.fabrics.cube.total_order.ordering import WaveTotalOrder
-from antiphon.kernel.message import Message, Publication
+from antiphon.kernel.message import Message
 from antiphon.kernel.process import Environment
 
 __all__ = ["Options", "Topic", "VCubePs"]
@@ -67,79 +48,13 @@ class VCubePs(CubeProcess):
     """One node of the topic system, where nobody fails."""
 
     def __init__(self, environment: Environment, cube: Cube, options: Options) -> None:
-        topics = TopicTable(environment.identifier, options)
-        operations = Operations(environment, topics)
-        nodes = CubeNodes(environment, cube, topics)
-        delivery = Delivery(environment, operations)
-        self.dissemination: Final = WaveDissemination(environment, topics, nodes, operations, delivery)
-        self.lock_manager: Final = LockManager(environment, topics, nodes)
-        self.total_order: Final = WaveTotalOrder(
-            environment, topics, nodes, operations, self.dissemination, delivery, self.lock_manager
-        )
-        surveys = Surveys(environment, topics, nodes, self.total_order)
-        membership = TopicMembership(
-            environment,
-            topics,
-            nodes,
-            operations,
-            self.dissemination,
-            delivery,
-            self.total_order,
-            surveys,
-            Follower(),
-        )
-        super().__init__(
-            environment,
-            topics,
-            operations,
-            nodes,
-            self.dissemination,
-            self.lock_manager,
-            self.total_order,
-            surveys,
-            membership,
-        )
-
-    def begin_as_newcomer(self) -> None:
-        self.lock_manager.begin_as_newcomer()
-
-    # Nodes that come and go.
-
-    def joined(self, node: i64) -> None:
-        self.nodes.include(node)
-        self.lock_manager.joined(node)
-
-    def left(self, node: i64) -> None:
-        self.nodes.remove(node)
-        for topic in self.topics():
-            topic.view.forget(node)
-        self.lock_manager.left(node)
-
-    def leave(self) -> None:
-        self.nodes.leave()
-        self.lock_manager.resign()
-
-    # What arrives.
+        base = CubeFoundation(environment, cube, options)
+        delivery = Delivery(environment, base.operations)
+        dissemination = WaveDissemination(environment, base.topics, base.nodes, base.operations, delivery)
+        parts = FaultFreeParts(base, delivery, dissemination, Follower())
+        super().__init__(base, dissemination, parts.lock_manager, parts.total_order, parts.surveys, parts.membership)
 
     def receive(self, sender: i64, message: Message) -> None:
-        if isinstance(message, (Publication, Bundle, Acknowledgement)):
-            self.dissemination.receive(sender, message)
-        elif isinstance(message, (Question, Answer)):
-            self.surveys.receive(sender, message)
-        elif isinstance(message, (Unsubscribe, Register, Registered, Unregister)):
-            self.membership.receive(sender, message)
-        elif isinstance(message, (KeyLock, Closed, Granted)) or carries_lock(message):
-            self.total_order.receive(sender, message)
-        elif isinstance(message, (LeafCopy, Refusal)):
-            self.dissemination.receive(sender, message)
-        elif isinstance(message, (ToKeeper, KeeperIs, Standing)):
-            self.lock_manager.receive(sender, message)
-        elif isinstance(message, Bequest):
-            self.nodes.receive_bequest(message)
-        else:
-            raise unknown(sender, message)
+        self.handle(sender, message)
         if self.options.total:
             self.operations.advance_opened()
-
-    def state(self) -> str:
-        return f"{super().state()} {self.total_order.text()} {self.lock_manager.text()}"

@@ -83,8 +83,8 @@ class Attachment:
         self._view: Final[TreeView] = view
         self._search: Final[ParentSearch] = search
         self._events: Final[AttachmentEvents] = events
-        # The attempt for which a child that has not been heard from yet was accepted.
-        self._granted: dict[i64, i64] = {}
+        # The attempts for which a child was accepted over this link, while it has not said which of them it goes by.
+        self._granted: dict[i64, set[int]] = {}
         # What is to be said of a child that has not sent everything yet, and of those that have.
         self._unready: dict[i64, Attached] = {}
         self._news: list[Attached] = []
@@ -114,6 +114,7 @@ class Attachment:
 
     def _leave_parent(self) -> None:
         self._view.parent = NO_NODE
+        self._view.is_counted = False
         self._must_say_ready = False
         self._events.parent_gone()
         self._search.begin()
@@ -209,10 +210,11 @@ class Attachment:
             return
         if answer.source in view.dead:
             return
-        if answer.is_granted and view.children.get(answer.source) is None:
+        is_child = view.children.get(answer.source) is not None or answer.source in self._unready
+        if answer.is_granted and not is_child:
             # The child counts once it has said who is below it.
             view.children[answer.source] = None
-            self._granted[answer.source] = answer.sequence
+            self._granted.setdefault(answer.source, set()).add(int(answer.sequence))
             self._environment.watch(answer.source)
         self._environment.send(answer.source, answer)
 
@@ -246,24 +248,30 @@ class Attachment:
         self._news = []
         self._must_say_ready = True
         joins = self._events.joins()
-        hello = Hello(view.me, attempt, view.reached(), view.overlay, view.council, view.highest, joins)
+        hello = Hello(view.me, attempt, view.reached(), view.testimony(), view.council, view.highest, joins)
         self._environment.send(parent, hello)
         self.pass_on_news()
 
     def receive_goodbye(self, sender: i64, goodbye: Goodbye) -> None:
         """A broker that was granted a place here has found another one."""
-        if self._granted.get(sender, 0) == goodbye.sequence:
-            del self._granted[sender]
-            del self._view.children[sender]
+        granted = self._granted.get(sender)
+        if granted is not None and goodbye.sequence in granted:
+            granted.remove(int(goodbye.sequence))
+            if not granted:
+                del self._granted[sender]
+                del self._view.children[sender]
 
     # News from below and above.
 
     def receive_hello(self, child: i64, hello: Hello) -> None:
         """A new child says who is below it and what it needs."""
-        # The child may have asked again meanwhile; it goes by the first answer that it gets.
-        if self._granted.pop(child, 0) == 0:
+        # The child may have asked again meanwhile, and goes by the first answer that it gets. If that came over a
+        # link that has broken since, it is no child.
+        granted = self._granted.get(child)
+        if granted is None or hello.sequence not in granted:
             self._environment.send(child, not_a_child(child, self._view.overlay))
             return
+        del self._granted[child]
         for join in hello.joins:
             self._events.handle_join(child, join)
         parents = {int(child): int(self._view.me), **hello.parents}

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.fabrics.tree.attachment import Attachment, AttachmentEvents
@@ -267,7 +266,7 @@ class OnAttachment(AttachmentEvents):
 
     def child_gone(self, child: i64) -> None:
         self._broker.streams.child_gone(child)
-        self._broker.stability.child_gone()
+        self._broker.stability.child_gone(child)
 
     def look_for_missing(self) -> None:
         self._broker.root.look_for_missing()
@@ -293,11 +292,15 @@ class OnRoot(RootEvents):
         self._broker.streams.parent_gone()
         self._broker.total_order.parent_gone()
 
+    def begins_epoch(self) -> None:
+        self._broker.total_order.begins_epoch()
+
     def began_epoch(self) -> None:
         self._broker.stability.began_epoch()
         self._broker.total_order.began_epoch()
         if self._broker.view.is_root:
             self._broker.streams.settle_all()
+        self._broker.publisher.began_epoch()
 
     def all_began(self) -> None:
         self._broker.total_order.all_began()
@@ -344,5 +347,5 @@ class OnTotalOrder(TotalOrderEvents):
     def __init__(self, broker: TreeBroker) -> None:
         self._broker: Final[TreeBroker] = broker
 
-    def keys_opened(self, topic: Topic, keys: vec[i64]) -> None:
+    def keys_opened(self, topic: Topic, keys: list[int]) -> None:
         self._broker.publisher.keys_opened(topic, keys)

@@ -113,7 +113,7 @@ class DurableState:
 
     def _standing(self, view: TreeView) -> Standing:
         epoch = max(view.highest, self._epochs << ROOT_BITS)
-        overlay = view.overlay
+        overlay = view.testimony()
         if overlay.epoch == NO_EPOCH:
             # A newcomer's, which is no tree.
             overlay = Overlay(NO_EPOCH, view.me, {int(view.me): int(NO_NODE)}, can_order=False)

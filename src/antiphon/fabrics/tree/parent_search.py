@@ -88,7 +88,11 @@ class ParentSearch:
             self.ask_next()
 
     def consider_succession(self) -> bool:
-        """Become the root if the first of the successors who lives is this broker, or below it; else watch that one."""
+        """Become the root if the first of the successors who lives is this broker, or below it; else watch that one.
+
+        All of them may be gone, while this broker has heard of their tree and was not in it. Then it leads those that
+        it reaches. If others do so too, they find each other by claims. A newcomer leads nobody: no root counts it yet.
+        """
         view = self._view
         mine = view.reached()
         if view.overlay.epoch == NO_EPOCH:
@@ -100,7 +104,9 @@ class ParentSearch:
             if broker not in view.dead:
                 self._environment.watch(broker)
                 return False
-        return False
+        if view.was_counted:
+            self._become_root()
+        return view.was_counted
 
     def _become_root(self) -> None:
         self._view.is_root = True

@@ -129,7 +129,13 @@ class Publisher:
             if topic.requests:
                 self.advance(topic)
 
-    def keys_opened(self, topic: Topic, keys: vec[i64]) -> None:
+    def began_epoch(self) -> None:
+        """The root counts this broker: subscriptions can take effect."""
+        for topic in self._topics.all():
+            if topic.requests:
+                self.advance(topic)
+
+    def keys_opened(self, topic: Topic, keys: list[int]) -> None:
         """Let go what waited for some keys."""
         for publication in topic.stop_waiting(keys):
             self._publish_free(topic, publication)
@@ -152,7 +158,8 @@ class Publisher:
             elif request is True:
                 if not topic.is_settled:
                     self._streams.want(topic)
-                if not topic.is_settled:
+                if not topic.is_settled or not self._view.is_counted:
+                    # For a broker of which the root has not heard nobody keeps anything.
                     break
                 topic.requests.popleft()
                 topic.is_subscribed = True

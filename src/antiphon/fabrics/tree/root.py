@@ -42,6 +42,10 @@ class RootEvents:
         """This broker is the root no more, and has no parent yet."""
         raise NotImplementedError
 
+    def begins_epoch(self) -> None:
+        """An epoch begins here, and those below have not been told yet."""
+        raise NotImplementedError
+
     def began_epoch(self) -> None:
         """All living brokers are in one tree, as far as the root knows."""
         raise NotImplementedError
@@ -169,8 +173,10 @@ class Root:
         view = self._view
         view.begin_epoch(overlay)
         self._begun = set()
+        self._events.begins_epoch()
         for child in view.children:
-            self._environment.send(child, Install(overlay))
+            if overlay.parents.get(child, NO_NODE) == view.me:
+                self._environment.send(child, Install(overlay))
         self._durable.write_standing(view)
         self._events.began_epoch()
         if self._options.quorum and self._durable.is_safe(BEGUN, 0, overlay.epoch):
@@ -203,8 +209,11 @@ class Root:
 
     def receive_install(self, sender: i64, install: Install) -> None:
         """The root begins an epoch."""
-        if sender == self._view.parent and install.overlay.epoch > self._view.epoch:
-            self._begin_epoch(install.overlay)
+        view, overlay = self._view, install.overlay
+        # The root has not heard yet of a broker that it counts elsewhere or not at all, and will begin another epoch.
+        is_counted_here = overlay.parents.get(view.me, NO_NODE) == sender
+        if sender == view.parent and is_counted_here and overlay.epoch > view.epoch:
+            self._begin_epoch(overlay)
 
     # The council.
 
@@ -286,6 +295,7 @@ class Root:
             if not self._search.has_tried(claim.source):
                 self._search.prefer(claim.source)
         elif self._gives_way_to(claim):
+            view.is_counted = False
             view.is_root = False
             # Else this broker would still think that nobody else can be the root.
             view.learn(claim.overlay, claim.overlay.council, claim.overlay.epoch)

@@ -67,6 +67,8 @@ class Stability(Retention):
         self._round: i64 = 0
         self._rounds: i64 = 0
         self._reporters: set[int] = set()
+        # The children that were asked in the last round: these have got what all have got, and no others may have.
+        self._asked: set[int] = set()
         self._reported: dict[int, Frontier] = {}
         # Whether all that this broker reports in it is on its disk.
         self._is_round_safe: bool = True
@@ -98,10 +100,11 @@ class Stability(Retention):
         if self._view.is_root and not self._collects:
             self._collect_later()
 
-    def child_gone(self) -> None:
+    def child_gone(self, child: i64) -> None:
         """Give up the round."""
         # Those who were below the child have not been asked.
         self._round = 0
+        self._asked.discard(int(child))
 
     def start_round(self) -> None:
         """As root, ask what everybody has got."""
@@ -133,6 +136,7 @@ class Stability(Retention):
         self._round = collect.sequence
         # Those who are not ready yet begin another epoch when they are.
         self._reporters = {int(child) for child, below in self._view.children.items() if below is not None}
+        self._asked = set(self._reporters)
         self._reported = {}
         for name in collect.names:
             topic = self._topics.get(name)
@@ -186,7 +190,7 @@ class Stability(Retention):
             self._spread_stable(stable)
 
     def _spread_stable(self, stable: Stable) -> None:
-        for child in self._view.children:
+        for child in self._asked:
             self._environment.send(child, stable)
         for name, frontier in stable.frontiers.items():
             topic = self._topics.get(name)

@@ -127,11 +127,18 @@ class Streams:
         if topic.is_carried:
             return
         if view.is_root:
-            if view.is_complete:
+            if view.is_complete and self._may_begin(topic):
                 self._settle(topic)
         elif view.parent != NO_NODE and topic.up == SHUT:
             topic.up = JOINING
             self._environment.send(view.parent, Join(topic.name, None, {}, {}, []))
+
+    def _may_begin(self, topic: Topic) -> bool:
+        """As root: whether a topic is known here, or may be begun because nobody has ordered anything in it.
+
+        A part of the tree that can order has a broker that knows all that was ordered before.
+        """
+        return topic.is_carried or not topic.is_needed or self._view.can_order
 
     def _settle(self, topic: Topic) -> None:
         """Nothing of the topic will be skipped any more: tell those who wait for it, when all of it is here."""
@@ -191,6 +198,8 @@ class Streams:
             return
         self._stop_waiting(topic.name, child)
         was_carried = topic.is_carried
+        # At once, so that the topic does not count as idle meanwhile.
+        topic.children.add(child)
         if not was_carried:
             # The child has more than this broker, which takes all that the child still keeps.
             topic.begin_at(join)
@@ -200,7 +209,6 @@ class Streams:
             # Else the child looks into its log, and says what it has not.
             recall(self._environment, topic, join.frontier)
         topic.is_carried = True
-        topic.children.add(child)
         if join.frontier is not None and not topic.is_settled:
             topic.promised[int(child)] = join.frontier
         base, completed, locks = topic.known()
@@ -255,7 +263,7 @@ class Streams:
         topic = self._topics.of(settled.topic)
         if topic.up == OPEN:
             self._skip_to(topic, settled, sender)
-            if not topic.is_settled:
+            if topic.is_carried and not topic.is_settled:
                 self._settle(topic)
 
     def _skip(self, topic: Topic) -> Skip:
@@ -299,13 +307,16 @@ class Streams:
     def settle_all(self) -> None:
         """As root, when all living brokers are there: nothing will be skipped any more."""
         for topic in self._topics.all():
-            if not topic.is_settled and (topic.is_carried or self._is_asked_for(topic)):
+            is_asked_for = topic.is_carried or self._is_asked_for(topic)
+            if not topic.is_settled and is_asked_for and self._may_begin(topic):
                 self._settle(topic)
 
     def leave_if_idle(self, topic: Topic) -> None:
         """Stop carrying a topic that nobody here or below needs."""
         view = self._view
-        if topic.is_carried and topic.up == OPEN and topic.is_idle() and topic.name not in self._waiting:
+        if topic.name in self._joining or topic.name in self._waiting:
+            return
+        if topic.is_carried and topic.up == OPEN and topic.is_idle():
             if topic.is_written:
                 self._durable.write(Leave(view.me, 0, topic.name))
             topic.end()

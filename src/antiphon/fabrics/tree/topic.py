@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, final
 
-from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.tree.durable_state import NUMBERS_AHEAD
@@ -98,6 +97,8 @@ class Topic:
         # Total publications.
         self.locks: dict[i64, Lock] = {}
         self.closed_keys: dict[i64, i64] = {}
+        # Keys that were opened since those who wait for them were told.
+        self.opened: list[int] = []
         # The last completed one of each source; the same for the part of the stream that is not kept any more.
         self.completed: Frontier = {}
         self.base_completed: Frontier = {}
@@ -253,8 +254,8 @@ class Topic:
         return all(number <= self.agreed.get(origin, 0) for origin, number in self.frontier.items())
 
     def forget(self, stable: Frontier) -> None:
-        """Drop what everybody has got."""
-        if not any(self.base.get(origin, 0) < number for origin, number in stable.items()):
+        """Drop what everybody has got, unless it is still on its way to this broker, which has begun since."""
+        if not lacks(self.base, stable) or lacks(self.frontier, stable):
             return
         kept: list[Item] = []
         for item in self.items:
@@ -293,6 +294,7 @@ class Topic:
             closed = self.closed_keys[key] - 1
             if closed == 0:
                 del self.closed_keys[key]
+                self.opened.append(int(key))
             else:
                 self.closed_keys[key] = closed
 
@@ -331,7 +333,13 @@ class Topic:
                 return
         raise AssertionError("only what has a closed key has to wait")
 
-    def stop_waiting(self, keys: vec[i64]) -> list[Keyed]:
+    def take_opened(self) -> list[int]:
+        """The keys that were opened since this was last asked, however that came about."""
+        opened = self.opened
+        self.opened = []
+        return opened
+
+    def stop_waiting(self, keys: list[int]) -> list[Keyed]:
         """The publications without order that waited for keys which are open now."""
         released: list[Keyed] = []
         for key in keys:

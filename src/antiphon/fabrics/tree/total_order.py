@@ -44,8 +44,8 @@ from antiphon.kernel.process import NO_NODE, Environment
 class TotalOrderEvents:
     """What total order tells the other parts of a broker."""
 
-    def keys_opened(self, topic: Topic, keys: vec[i64]) -> None:
-        """A total publication is completed; its keys are open, unless others have closed them."""
+    def keys_opened(self, topic: Topic, keys: list[int]) -> None:
+        """Total publications are completed, or will never be; these keys of theirs are open."""
         raise NotImplementedError
 
 
@@ -116,7 +116,7 @@ class TotalOrder:
         topic.proposed.pop(name, None)
         self._deliver(topic, publication)
         # What waited for this goes before what is locked next.
-        self._events.keys_opened(topic, publication.keys)
+        self._events.keys_opened(topic, topic.take_opened())
         if self._view.is_root:
             is_next = self._sequencer(topic).complete(publication)
             self._lock_ready(topic, publication.keys)
@@ -199,11 +199,14 @@ class TotalOrder:
 
         It is known here, and behind everything that was delivered before: so it is not lost with the rest.
         """
+        is_over = False
         for name, publication in list(topic.proposed.items()):
             if publication.sequence <= topic.completed.get(publication.source, 0):
                 del topic.proposed[name]
                 self._deliver(topic, publication)
-                self._events.keys_opened(topic, publication.keys)
+                is_over = True
+        if is_over or topic.opened:
+            self._events.keys_opened(topic, topic.take_opened())
 
     # The root.
 
@@ -286,6 +289,15 @@ class TotalOrder:
     def parent_gone(self) -> None:
         """The way to the root has broken."""
         self._is_cut_off = True
+
+    def begins_epoch(self) -> None:
+        """Let all who begin an epoch know in which topics there are total publications, though they may lack them.
+
+        Else one that is cut off then would begin such a topic anew, and publish before it has what was ordered before.
+        """
+        for topic in self._topics.by_number.values():
+            if topic.is_needed:
+                self._let_all_carry(topic)
 
     def began_epoch(self) -> None:
         """Propose and close again, in the new epoch."""

@@ -13,7 +13,7 @@ from mypy_extensions import i64
 from antiphon.fabrics.tree.messages import Standing
 from antiphon.fabrics.tree.options import TreeOptions
 from antiphon.fabrics.tree.quorum import Council
-from antiphon.fabrics.tree.topology import NO_EPOCH, Overlay, overlay_of_newcomer
+from antiphon.fabrics.tree.topology import GONE_AT_MOST, NO_EPOCH, Overlay, overlay_of_newcomer
 from antiphon.kernel.process import NO_NODE
 
 
@@ -38,6 +38,8 @@ class TreeView:
         self.is_root: bool = self.current.root == me
         # As root: whether all living brokers have a way here, in the current epoch.
         self.is_complete: bool = True
+        # Whether the root counts this broker among those of its epoch: it has begun one since it last lost its place.
+        self.is_counted: bool = self.current.epoch > NO_EPOCH
         # Each child, with the parents of all brokers below it that have a way to this one. None: not heard from yet.
         self.children: dict[i64, dict[int, int] | None] = {}
         for child in self.current.children_of(me):
@@ -48,6 +50,9 @@ class TreeView:
         self.known: set[int] = {*overlay.parents, *overlay.absent}
         self.highest: i64 = overlay.epoch if past is None else past.epoch
         self.council: Council = overlay.council if past is None else past.council
+        # Whether some epoch has counted this broker; one that returns may have heard of a later one since.
+        is_in_council = any(me in body for body in self.council.bodies)
+        self.was_counted: bool = is_in_council or (overlay.epoch > NO_EPOCH and me in overlay.parents)
         # Those whom nobody waits for any more, the latest last; when one is found it is welcome.
         self.given_up: list[int] = list(overlay.gone)
 
@@ -77,6 +82,26 @@ class TreeView:
         found.pop(int(self.me), None)
         return found
 
+    def testimony(self) -> Overlay:
+        """The latest tree that this broker has heard of, with everybody whom it knows as absent who is not in it.
+
+        A root that has not heard of a broker keeps nothing for it. So whatever a broker knows goes where it goes.
+        """
+        overlay = self.overlay
+        if not self._has_quorum:
+            return overlay
+        absent = sorted(self.known.difference(overlay.parents))
+        gone = [broker for broker in self.given_up if broker not in self.known and broker not in overlay.parents]
+        return Overlay(
+            overlay.epoch,
+            overlay.root,
+            overlay.parents,
+            absent,
+            overlay.council,
+            overlay.can_order,
+            gone[-GONE_AT_MOST:],
+        )
+
     def everybody(self) -> list[int]:
         """All brokers that belong to the tree, whether they can be reached or not."""
         return sorted(self.known if self._has_quorum else self.overlay.parents)
@@ -99,7 +124,9 @@ class TreeView:
     def begin_epoch(self, overlay: Overlay) -> None:
         """Go over to an epoch of which the root says that all living brokers are in it."""
         if self._has_quorum:
-            self.known = {*overlay.parents, *overlay.absent}
+            # Those of the last epoch who are not in this one were given up; others the root may not have heard of yet.
+            self.known.difference_update(self.current.parents, self.current.absent)
+            self.known.update(overlay.parents, overlay.absent)
             self.given_up = list(overlay.gone)
         else:
             self.dead.update(broker for broker in self.overlay.parents if broker not in overlay.parents)
@@ -108,3 +135,5 @@ class TreeView:
         self.highest = max(self.highest, overlay.epoch)
         self.council = self.council.merged(overlay.council)
         self.is_complete = True
+        self.is_counted = True
+        self.was_counted = True

@@ -1,4 +1,4 @@
-"""What a scenario can do to a running simulation, one class per kind of action."""
+"""The actions of a scenario on a running simulation, one class per kind."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from antiphon.simulator.network.network import Cut
 
 
 class NodeAction(Action):
-    """Something that happens to one node."""
+    """An action on one node."""
 
     def __init__(self, node: i64) -> None:
         self.node: Final[i64] = node
 
 
-class Publish(NodeAction):
+class PublishAction(NodeAction):
     """The node publishes."""
 
     def __init__(
@@ -40,7 +40,7 @@ class Publish(NodeAction):
         engine.publish(self.node, self.payload, self.topic, self.order, self.keys)
 
 
-class Subscribe(NodeAction):
+class SubscribeAction(NodeAction):
     """The node subscribes to a topic."""
 
     def __init__(self, node: i64, topic: i64 = 0) -> None:
@@ -51,7 +51,7 @@ class Subscribe(NodeAction):
         engine.subscribe(self.node, self.topic)
 
 
-class Unsubscribe(NodeAction):
+class UnsubscribeAction(NodeAction):
     """The node unsubscribes from a topic."""
 
     def __init__(self, node: i64, topic: i64 = 0) -> None:
@@ -62,50 +62,50 @@ class Unsubscribe(NodeAction):
         engine.unsubscribe(self.node, self.topic)
 
 
-class Crash(NodeAction):
+class CrashAction(NodeAction):
     """The node stops at once and forgets everything."""
 
     def run(self, engine: Engine) -> None:
         engine.crash(self.node)
 
 
-class Restart(NodeAction):
-    """A crashed node comes back."""
+class RestartAction(NodeAction):
+    """A crashed node restarts."""
 
     def run(self, engine: Engine) -> None:
         engine.restart(self.node)
 
 
-class Pause(NodeAction):
-    """The node stalls."""
+class PauseAction(NodeAction):
+    """The node pauses."""
 
     def run(self, engine: Engine) -> None:
         engine.pause(self.node)
 
 
-class Resume(NodeAction):
-    """A stalled node goes on."""
+class ResumeAction(NodeAction):
+    """A paused node resumes."""
 
     def run(self, engine: Engine) -> None:
         engine.resume(self.node)
 
 
-class Join(NodeAction):
-    """An absent node comes up."""
+class JoinAction(NodeAction):
+    """An absent node starts."""
 
     def run(self, engine: Engine) -> None:
         engine.join(self.node)
 
 
-class Leave(NodeAction):
-    """The node leaves in an orderly way."""
+class LeaveAction(NodeAction):
+    """The node leaves orderly."""
 
     def run(self, engine: Engine) -> None:
         engine.leave(self.node)
 
 
-class JumpClock(NodeAction):
-    """The clock of the node that shows the time of day jumps."""
+class JumpClockAction(NodeAction):
+    """The wall clock of the node jumps."""
 
     def __init__(self, node: i64, ticks: i64) -> None:
         super().__init__(node)
@@ -115,8 +115,8 @@ class JumpClock(NodeAction):
         engine.nodes[self.node].clock_error += self.ticks
 
 
-class Partition(Action):
-    """The network falls apart for a while."""
+class PartitionAction(Action):
+    """The network splits for a while."""
 
     def __init__(self, cut: Cut) -> None:
         self.cut: Final[Cut] = cut
@@ -125,8 +125,8 @@ class Partition(Action):
         engine.cut(self.cut)
 
 
-class Admit(NodeAction):
-    """A membership oracle adds the node to the shared cube; it is there already if its crash was never noticed."""
+class AdmitAction(NodeAction):
+    """A membership oracle adds the node to the shared cube. It is still a member if its crash was never noticed."""
 
     def __init__(self, node: i64, members: PartialCube) -> None:
         super().__init__(node)
@@ -136,7 +136,7 @@ class Admit(NodeAction):
         self._members.add(self.node)
 
 
-class Expel(NodeAction):
+class ExpelAction(NodeAction):
     """A membership oracle removes the node from the shared cube: all trees change at once."""
 
     def __init__(self, node: i64, members: PartialCube) -> None:

@@ -1,7 +1,7 @@
-"""Links that behave like connections: what goes over one does not overtake, and short partitions lose nothing.
+"""Links that behave like connections: copies do not overtake each other, and short partitions lose nothing.
 
-A connection sends again what did not get through, and breaks only when that has been in vain for as long as a failure
-takes to be noticed; then it takes with it all that has not arrived. Until then whatever is on it waits.
+A connection retransmits lost packets, and breaks only when that was in vain for as long as failure detection takes;
+then every copy that has not arrived is lost. Until then the copies wait.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from antiphon.simulator.network.network import Cut
 
 
 @final
-class Connections:
-    """When copies leave and arrive, by link; the links of one direction are those of the other turned round."""
+class ConnectionModel:
+    """The times at which copies leave and arrive, by link; each direction is a link of its own."""
 
     def __init__(self, detection: i64) -> None:
         self._detection: Final[i64] = detection
@@ -25,9 +25,9 @@ class Connections:
         self._held_until: dict[i64, i64] = {}
 
     def departure(self, sender: i64, receiver: i64, departs: i64) -> i64:
-        """When a copy leaves that would leave then, if nothing were before it.
+        """The time at which a copy leaves that would leave at ``departs`` on an empty link.
 
-        What is not charged for still leaves after what waits in the output queue, and is lost with it.
+        A copy without transmission time still leaves after the copies in the output queue, and is lost with them.
         """
         link = link_of(sender, receiver)
         departs = max(departs, self._last_departures.get(link, 0))
@@ -35,20 +35,20 @@ class Connections:
         return departs
 
     def arrival(self, sender: i64, receiver: i64, arrives: i64) -> i64:
-        """When a copy arrives that would arrive then, if nothing were before it."""
+        """The time at which a copy arrives that would arrive at ``arrives`` on an empty link."""
         link = link_of(sender, receiver)
         arrives = max(arrives, self._last_arrivals.get(link, 0))
         self._last_arrivals[link] = arrives
         return arrives
 
     def outlasts(self, cut: Cut) -> bool:
-        """Whether a partition is over before anybody notices."""
+        """Whether a partition ends before it is detected."""
         return not cut.is_standstill and cut.end - cut.start < self._detection
 
     def held_until(self, sender: i64, receiver: i64, flight: Flight, cuts: list[Cut]) -> i64:
-        """Until when a copy that would arrive now has to wait, because a short partition was in its way.
+        """Until when a copy that would arrive now must wait, because of a short partition.
 
-        Whatever comes behind it waits too.
+        All copies behind it wait too.
         """
         link = link_of(sender, receiver)
         until = self._held_until.get(link, 0)
@@ -60,5 +60,5 @@ class Connections:
 
 
 def link_of(sender: i64, receiver: i64) -> i64:
-    """The name of a link."""
+    """The number of a link."""
     return (sender << 32) | receiver

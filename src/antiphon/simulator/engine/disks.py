@@ -1,7 +1,7 @@
-"""The logs of simulated nodes: what each of them delivered on a topic since it subscribed, the latest only.
+"""The logs of simulated nodes: the latest deliveries of each node on each topic since it subscribed.
 
-Disks lose nothing that was delivered: what a node does in one step is on its disk before the next one. Only if they are
-in trouble, what was delivered since is gone with a crash.
+A healthy disk loses nothing: the effects of one step are on disk before the next step. A disk with a fault loses the
+deliveries since the fault when its node crashes.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from mypy_extensions import i64
 
 from antiphon.kernel.message import Message, Publication, publication_key
 from antiphon.kernel.process import LogReader, Process
-from antiphon.simulator.engine.engine import Action, Application, Engine
-from antiphon.simulator.engine.events import Life
+from antiphon.simulator.engine.engine import Action, Engine, SimulatedApplication
+from antiphon.simulator.engine.events import Incarnation
 from antiphon.trace.recorder import UNSHOWN
 
 ENTRIES_PER_PIECE: Final[i64] = 16
-"""Few, so that small runs read several."""
+"""A small number, so that small runs read several pieces."""
 
 
 @final
 class PiecesReader(LogReader):
-    """Reads a log as it is now, a piece at a time."""
+    """Reads the present state of a log, a piece at a time."""
 
     def __init__(self, log: list[Message], is_cut: bool) -> None:
         self._log: Final[list[Message]] = log
@@ -38,8 +38,8 @@ class PiecesReader(LogReader):
         return self._log[self._end : end]
 
 
-class Disks(Application):
-    """One log per node and topic, of so many entries at most. A crash takes it away: who returns is somebody new."""
+class Disks(SimulatedApplication):
+    """One log of bounded length per node and topic. A crash removes it: a restarted node is a new node."""
 
     def __init__(self, entries_at_most: i64) -> None:
         self._entries_at_most: Final[i64] = entries_at_most
@@ -66,11 +66,11 @@ class Disks(Application):
 
 
 @final
-class RecallingDisks(Application):
-    """The logs of nodes in gossip: nobody reads them from the end, and others ask for single publications.
+class GossipDisks(SimulatedApplication):
+    """The logs of gossip nodes: other nodes ask for single publications, and no node reads a log from the end.
 
-    ``keepers`` are the nodes that have one, all if none are named. A node that comes back is a new one and finds the
-    log of its earlier life there, as a live node does.
+    ``keepers`` are the nodes with a log; all nodes if the list is empty. A restarted node is a new node and finds the
+    log of its earlier incarnation, as a live node does.
     """
 
     def __init__(self, entries_at_most: i64, keepers: list[int]) -> None:
@@ -94,42 +94,43 @@ class RecallingDisks(Application):
 
 @final
 class Journals:
-    """What the processes of nodes have written down and synced, which outlives crashes.
+    """The records of the processes of nodes, as far as they are synced: these survive a crash.
 
-    What a node writes is on its disk ``sync_ticks`` after it has asked for that, with all before; a crash takes away
+    A record is on disk ``sync_ticks`` after the node has asked for a sync, with all records before it; a crash loses
     the rest.
     """
 
     def __init__(self, sync_ticks: i64) -> None:
         self._sync_ticks: Final[i64] = sync_ticks
-        # By node what is on its disk, and what is not: records, or all records anew.
+        # By node: the records on its disk, and the unsynced writes. A list replaces all records.
         self._stored: Final[dict[i64, list[Message]]] = {}
         self._unsynced: Final[dict[i64, list[Message | list[Message]]]] = {}
-        # How much each node has ever written, and how much of that is on disk.
+        # By node: the number of writes, and how many of them are synced.
         self._written: Final[dict[i64, i64]] = {}
         self._synced: Final[dict[i64, i64]] = {}
 
     def of(self, node: i64) -> list[Message]:
-        """What is on the disk of a node."""
+        """The records on the disk of a node."""
         return list(self._stored.get(node, []))
 
     def write(self, node: i64, what: Message | list[Message]) -> None:
-        """A node writes a record, or all records anew."""
+        """A node writes a record, or replaces all of them."""
         self._unsynced.setdefault(node, []).append(what)
         self._written[node] = self._written.get(node, 0) + 1
 
     def sync(self, engine: Engine, node: i64) -> bool:
-        """Whether what a node has written is on disk at once; its process is told later if it is not."""
+        """Whether the records of a node are on disk at once; otherwise its process is told later."""
         written = self._written.get(node, 0)
         if self._sync_ticks == 0 or node not in self._stored:
-            # Whoever starts for the first time has its identity on disk before it is there.
+            # A node that starts for the first time has its identity on disk before it appears.
             self.store(node, written)
             return True
-        engine.at(engine.calendar.now + self._sync_ticks, Stored(self, node, engine.nodes[node].life, written))
+        stored = StoredAction(self, node, engine.nodes[node].incarnation, written)
+        engine.at(engine.calendar.now + self._sync_ticks, stored)
         return False
 
     def store(self, node: i64, written: i64) -> None:
-        """So much of what a node has ever written is on disk."""
+        """Move the first ``written`` writes of a node to its disk."""
         journal = self._stored.setdefault(node, [])
         unsynced = self._unsynced.get(node, [])
         count = max(0, written - self._synced.get(node, 0))
@@ -142,7 +143,7 @@ class Journals:
         self._synced[node] = max(written, self._synced.get(node, 0))
 
     def crashes(self, node: i64) -> None:
-        """A node loses what is not on its disk."""
+        """A node loses its unsynced records."""
         self._unsynced.pop(node, None)
         self._written[node] = self._synced.get(node, 0)
 
@@ -153,7 +154,7 @@ class Journals:
 
 
 class BrokerDisks(Disks):
-    """The same for brokers that return as themselves; the log of a topic begins anew with the next subscription."""
+    """The disks of brokers that restart as themselves; the log of a topic begins anew with the next subscription."""
 
     def __init__(self, entries_at_most: i64, sync_ticks: i64) -> None:
         super().__init__(entries_at_most)
@@ -190,25 +191,27 @@ class BrokerDisks(Disks):
 
 
 @final
-class Stored(Action):
-    """What a life of a node had written when it asked for that is on its disk."""
+class StoredAction(Action):
+    """A sync completes: the writes of an incarnation up to its request are on disk."""
 
-    def __init__(self, journals: Journals, node: i64, life: Life, written: i64) -> None:
+    def __init__(self, journals: Journals, node: i64, incarnation: Incarnation, written: i64) -> None:
         self._journals: Final[Journals] = journals
         self._node: Final[i64] = node
-        self._life: Final[Life] = life
+        self._incarnation: Final[Incarnation] = incarnation
         self._written: Final[i64] = written
 
     def run(self, engine: Engine) -> None:
         node = engine.nodes[self._node]
-        if node.life is self._life and node.process is not None:
+        if node.incarnation is self._incarnation and node.process is not None:
             self._journals.store(self._node, self._written)
-            # A node that stands still hears of it when it goes on.
+            # A paused node is told when it resumes.
             node.process.synced()
 
 
-class Unsafe:
-    """What a disk that is in trouble would lose: from when on, and what counted as past then, by topic."""
+class UnsyncedState:
+    """The state that a faulty disk would lose: what counted as delivered before the fault, by topic, and the deliveries
+    since.
+    """
 
     def __init__(self, is_full: bool) -> None:
         self.is_full: Final[bool] = is_full
@@ -216,21 +219,21 @@ class Unsafe:
         self.deliveries: list[tuple[i64, i64, i64]] = []
 
 
-class LastingDisks(Disks):
-    """The same where logs outlive crashes: who returns is who it was, and a member of what it was a member of.
+class CubeDisks(Disks):
+    """Logs that survive crashes: a restarted node is the same node with the same subscriptions.
 
-    A disk in trouble loses what was delivered since, if its node crashes: nobody was shown that, because a node shows
-    what is safe. What a node publishes itself is made safe before others hear of it, with all before it: a live node
-    that returns has a new identifier instead, and never uses a number twice. Another node may go on with the disk of
-    one that crashed, as a live one does.
+    A faulty disk loses the deliveries since the fault when its node crashes. No application has seen them, because a
+    node shows only what is safely on disk. A node's own publication is synced before others receive it, with everything
+    before it: a live node instead restarts under a new identifier, and never uses a number twice. Another node may
+    continue with the disk of a crashed one, as a live node does.
     """
 
     def __init__(self, entries_at_most: i64, sync_ticks: i64) -> None:
         super().__init__(entries_at_most)
         self._members: Final[dict[tuple[i64, i64], bool]] = {}
         self._past: Final[dict[tuple[i64, i64], list[int]]] = {}
-        self._unsafe: Final[dict[i64, Unsafe]] = {}
-        # By node and topic all that was ever in the log, which may have lost its beginning.
+        self._unsafe: Final[dict[i64, UnsyncedState]] = {}
+        # By node and topic: every publication that was ever in the log, which may have lost its beginning.
         self._logged: Final[dict[tuple[i64, i64], set[i64]]] = {}
         self._journals: Final[Journals] = Journals(sync_ticks)
 
@@ -251,12 +254,12 @@ class LastingDisks(Disks):
         if unsafe is None:
             return
         if publication.source == node:
-            engine.at(engine.calendar.now, Sync(node, False))
+            engine.at(engine.calendar.now, DiskSyncAction(node, False))
         else:
             unsafe.deliveries.append((publication.topic, publication.source, publication.sequence))
 
     def subscribed(self, engine: Engine, node: i64, topic: i64) -> None:
-        # What was delivered in an earlier membership stays: others may lack it.
+        # Deliveries of an earlier membership stay: other nodes may miss them.
         self._members[node, topic] = True
         self._changed(engine, node)
 
@@ -265,9 +268,9 @@ class LastingDisks(Disks):
         self._changed(engine, node)
 
     def _changed(self, engine: Engine, node: i64) -> None:
-        """Memberships are safe at once, and all that was before."""
+        """Sync memberships at once, with everything before."""
         if node in self._unsafe:
-            engine.at(engine.calendar.now, Sync(node, False))
+            engine.at(engine.calendar.now, DiskSyncAction(node, False))
 
     def past(self, node: i64, topic: i64) -> list[int] | None:
         return self._past.pop((node, topic), None)
@@ -280,12 +283,12 @@ class LastingDisks(Disks):
         return unsafe is not None and unsafe.is_full
 
     def trouble(self, engine: Engine, node: i64, is_full: bool) -> None:
-        """From now on nothing is safe."""
-        self._unsafe[node] = Unsafe(is_full)
+        """Let the disk sync nothing from now on."""
+        self._unsafe[node] = UnsyncedState(is_full)
         self.sync(engine, node, False)
 
     def sync(self, engine: Engine, node: i64, is_over: bool) -> None:
-        """What the node has is safe; from now on nothing is, unless the trouble is over."""
+        """Sync everything that the node has; later writes stay unsynced, unless the fault is over."""
         unsafe = self._unsafe.get(node)
         process = engine.nodes[node].process
         if unsafe is None or process is None:
@@ -303,7 +306,7 @@ class LastingDisks(Disks):
             if member == node:
                 self._past[node, topic] = process.counted(topic) if unsafe is None else unsafe.counted[topic]
         for topic, source, sequence in [] if unsafe is None else unsafe.deliveries:
-            # They are the last of their topic: what the node published itself made all before it safe.
+            # They are the last entries of their topic: the node's own publications have synced everything before.
             self._logs[node, topic].pop()
             self._logged[node, topic].discard(publication_key(source, sequence))
             engine.record_publication(UNSHOWN, node, topic, source, sequence)
@@ -314,7 +317,7 @@ class LastingDisks(Disks):
                 process.subscribe(topic)
 
     def move(self, former: i64, node: i64) -> None:
-        """A node that comes up has the disk of one that crashed."""
+        """A starting node gets the disk of a crashed one."""
         self._journals.move(former, node)
         for topic in [topic for member, topic in self._members if member == former]:
             del self._members[former, topic]
@@ -327,8 +330,8 @@ class LastingDisks(Disks):
                 self._cut.add((node, topic))
 
 
-class Continue(Action):
-    """A node comes up with the disk of one that crashed: a later life of it, under another identifier."""
+class ContinueAction(Action):
+    """A node starts with the disk of a crashed one: a later incarnation of it, under another identifier."""
 
     def __init__(self, node: i64, former: i64) -> None:
         self._node: Final[i64] = node
@@ -340,8 +343,8 @@ class Continue(Action):
         engine.introduce(self._node)
 
 
-class Trouble(Action):
-    """The disk of a node makes nothing safe any more."""
+class DiskTroubleAction(Action):
+    """The disk of a node stops syncing."""
 
     def __init__(self, node: i64, is_full: bool) -> None:
         self._node: Final[i64] = node
@@ -352,8 +355,8 @@ class Trouble(Action):
             disks_of(engine).trouble(engine, self._node, self._is_full)
 
 
-class Sync(Action):
-    """What a node has is safe on its disk; the trouble may be over."""
+class DiskSyncAction(Action):
+    """The disk of a node syncs once; the fault may be over."""
 
     def __init__(self, node: i64, is_over: bool) -> None:
         self._node: Final[i64] = node
@@ -363,8 +366,8 @@ class Sync(Action):
         disks_of(engine).sync(engine, self._node, self._is_over)
 
 
-def disks_of(engine: Engine) -> LastingDisks:
-    """The disks of a run in which they are in trouble."""
+def disks_of(engine: Engine) -> CubeDisks:
+    """The disks of a run with disk faults."""
     disks = engine.application
-    assert isinstance(disks, LastingDisks), "a scenario has trouble with disks where nodes have any"
+    assert isinstance(disks, CubeDisks), "a scenario has trouble with disks where nodes have any"
     return disks

@@ -1,9 +1,9 @@
-"""The deterministic host: virtual time, one seed, one thread.
+"""The engine of the deterministic host: virtual time, one seed, one thread.
 
-Same seed and same set-up give the same events in the same order on every machine, compiled or not. The engine takes an
-event from the calendar, hands it to the process it is for, and lets what the process sends become new events. Where
-the network is simple and nothing is traced per copy, a send takes a short path with no decision and no allocation;
-everything else (random delays, loss, faults, full traces) goes the general way
+The same seed and setup give the same events in the same order on every machine, compiled or not. The engine takes an
+event from the calendar, passes it to its process, and schedules the messages that the process sends as new events.
+Where the network is simple and no trace of copies is kept, a send takes a short path with no decision and no
+allocation; every other case (random delays, loss, faults, full traces) takes the general path
 (:mod:`antiphon.simulator.engine.transmission`).
 """
 
@@ -19,12 +19,12 @@ from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import UNSPECIFIED, Message, Publication
 from antiphon.kernel.process import NO_NODE, Environment, LogReader, Process
 from antiphon.simulator.engine.calendar import STRIDE
-from antiphon.simulator.engine.connections import Connections
-from antiphon.simulator.engine.events import NEVER, Flight, Life, LinkChange, Timer
-from antiphon.simulator.engine.node import ABSENT, DOWN, PAUSED, STATE_NAMES, UP, Node, NodeHost
+from antiphon.simulator.engine.connections import ConnectionModel
+from antiphon.simulator.engine.events import NEVER, Flight, Incarnation, LinkChange, Timer
+from antiphon.simulator.engine.node import ABSENT, DOWN, PAUSED, STATE_NAMES, UP, NodeHost, SimulatedNode
 from antiphon.simulator.engine.reachability import Reachability
 from antiphon.simulator.engine.transmission import Transmission
-from antiphon.simulator.network.network import Cut, Network
+from antiphon.simulator.network.network import Cut, NetworkModel
 from antiphon.trace.recorder import (
     CRASH,
     DELIVER,
@@ -46,37 +46,37 @@ from antiphon.trace.recorder import (
 )
 
 ENDINGS: Final = ("finished", "time limit", "event limit")
-"""How a run ends; traces have the places in this list."""
+"""How a run ends; traces store the index into this list."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Action:
-    """Something the scenario does at a given time: publish, crash a node, heal a partition."""
+    """An operation or fault of a scenario at a given time: publish, crash a node, heal a partition."""
 
     def run(self, engine: Engine) -> None:
-        """Do it."""
+        """Carry out the action."""
         raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Application:
-    """What stands above all nodes of a simulated system and reacts to what happens there.
+class SimulatedApplication:
+    """A layer above all nodes of a simulated system that reacts to events, such as their disks.
 
-    The process that calls has not finished what it does, so no operation may be called here; ``engine.at`` schedules
-    one, at the earliest for the end of this tick.
+    The calling process has not finished its step, so no operation may be called here; ``engine.at`` schedules one, at
+    the earliest for the end of this tick.
     """
 
     def delivered(self, engine: Engine, node: i64, publication: Publication) -> None:
         """A node has delivered a publication, perhaps its own."""
 
     def subscribed(self, engine: Engine, node: i64, topic: i64) -> None:
-        """A subscription has taken effect."""
+        """A subscription is effective."""
 
     def unsubscribed(self, engine: Engine, node: i64, topic: i64) -> None:
         """A subscription has ended."""
 
     def read_back(self, node: i64, topic: i64) -> LogReader | None:
-        """Reads what the log of a node holds of a topic; as ``Environment.read_back``."""
+        """Read the log of a node about a topic; as ``Environment.read_back``."""
         return None
 
     def was_logged(self, node: i64, topic: i64, source: i64, sequence: i64) -> bool:
@@ -88,32 +88,32 @@ class Application:
         return None
 
     def past(self, node: i64, topic: i64) -> list[int] | None:
-        """What an earlier life of a node delivered on a topic; as ``Environment.past``."""
+        """The deliveries of an earlier incarnation on a topic; as ``Environment.past``."""
         return None
 
     def journal(self, node: i64) -> list[Message] | None:
-        """What earlier lives of a node have written down; as ``Environment.journal``."""
+        """The records of earlier incarnations of a node; as ``Environment.journal``."""
         return None
 
     def write(self, node: i64, record: Message) -> None:
-        """A node writes something down; as ``Environment.write``."""
+        """A node writes a record; as ``Environment.write``."""
 
     def rewrite(self, node: i64, records: list[Message]) -> None:
-        """A node writes all anew; as ``Environment.rewrite``."""
+        """A node replaces all its records; as ``Environment.rewrite``."""
 
     def sync_journal(self, engine: Engine, node: i64) -> bool:
-        """Whether what a node has written is on disk; as ``Environment.sync``."""
+        """Whether the records of a node are on disk; as ``Environment.sync``."""
         return True
 
     def refuses(self, node: i64) -> bool:
-        """Whether a node takes no publications now, for reasons that its process does not know."""
+        """Whether a node accepts no publications now, for reasons outside of its process."""
         return False
 
     def crashes(self, engine: Engine, node: i64, process: Process) -> None:
         """A node is about to lose its process."""
 
     def returned(self, engine: Engine, node: i64, process: Process) -> None:
-        """A node that had crashed has a process again, which has started; here operations may be called."""
+        """A restarted node has a process again, which has started; operations may be called here."""
 
 
 class Engine(NodeHost):
@@ -122,52 +122,52 @@ class Engine(NodeHost):
     def __init__(
         self,
         node_count: i64,
-        network: Network,
+        network: NetworkModel,
         build: Callable[[Environment], Process],
         seed: int = 1,
         recorder: Recorder | None = None,
         can_fail: bool = False,
         absent: set[int] | None = None,
-        application: Application | None = None,
+        application: SimulatedApplication | None = None,
         reconnects: bool = False,
-        knows_lives: bool = False,
+        knows_incarnations: bool = False,
     ) -> None:
         if node_count < 1:
             raise UsageError(f"a simulation needs at least one node, not {node_count}")
         super().__init__(seed, network, recorder, can_fail)
         self._build: Final[Callable[[Environment], Process]] = build
-        self.application: Final[Application | None] = application
+        self.application: Final[SimulatedApplication | None] = application
         self.watches_deliveries = recorder is not None or application is not None
-        # Where copies do not overtake each other.
-        connections = Connections(network.detection)
+        # Delays copies so that they do not overtake each other.
+        connections = ConnectionModel(network.detection)
         self._transmission: Final[Transmission] = Transmission(self, connections)
         self._reachability: Final[Reachability] = Reachability(
-            network, self.calendar, self.nodes, self.links, connections, reconnects, knows_lives
+            network, self.calendar, self.nodes, self.links, connections, reconnects, knows_incarnations
         )
         self.events: i64 = 0
         self.published: i64 = 0
         # Publications that processes did not accept.
         self.refused: i64 = 0
-        # Copies of publications that arrived, and how long after the application's call.
+        # The number of arrived copies of publications, and their total time since the application's call.
         self.receptions: i64 = 0
         self.reception_ticks: i64 = 0
         self.end_time: i64 = 0
         for identifier in range(node_count):
-            node = Node(self, identifier)
+            node = SimulatedNode(self, identifier)
             self.nodes.append(node)
             if absent is None or identifier not in absent:
                 node.state = UP
-                node.incarnation = 1
+                node.incarnation_count = 1
                 node.process = build(node)
         for node in self.nodes:
             process = node.process
             if process is not None:
                 process.start()
 
-    # What a scenario does.
+    # Operations of a scenario.
 
     def at(self, time: i64, action: Action) -> None:
-        """Do something at a given time."""
+        """Schedule an action."""
         self.calendar.schedule(time, self, self, action)
 
     def publish(
@@ -178,7 +178,7 @@ class Engine(NodeHost):
         order: i64 = UNSPECIFIED,
         keys: list[int] | None = None,
     ) -> bool:
-        """Let a node publish, about some keys if it names any; false if it is not up, or refuses."""
+        """Let a node publish, about some keys if any are given; false if it is not up, or refuses."""
         process = self._ready_process(identifier)
         if process is None:
             return False
@@ -188,7 +188,7 @@ class Engine(NodeHost):
             return False
         self.published += 1
         if self.recorder is not None:
-            # The row must come before those of the copies; the sequence number is known only afterwards.
+            # The row must precede those of the copies; the sequence number is known only afterwards.
             row = self.recorder.reserve()
             sequence = publish_at(process, payload, topic, order, keys)
             self.recorder.fill(row, self.calendar.now, PUBLISH, identifier, sequence, topic, len(payload), order)
@@ -219,28 +219,28 @@ class Engine(NodeHost):
         return node.process if node.state == UP else None
 
     def crash(self, identifier: i64) -> None:
-        """Stop a node at once. What it had not yet transmitted is lost, and so is its memory."""
+        """Stop a node at once. Copies that it has not transmitted yet are lost, and so is its memory."""
         node = self._in_state(identifier, CRASH, UP, PAUSED)
         node.state = DOWN
-        node.life.crashed_at = self.calendar.now
+        node.incarnation.crashed_at = self.calendar.now
         node.free = self.calendar.now
         if self.application is not None and node.process is not None:
             self.application.crashes(self, identifier, node.process)
         node.forget()
         self._reachability.end_standstill(node)
         self._reachability.went_down(node)
-        # With nobody there to handle it, what waited during a pause is dropped and counted.
+        # Events that waited during the pause have no process now; they are dropped and counted.
         self._catch_up(node.take_backlog())
 
     def restart(self, identifier: i64) -> None:
-        """Bring a crashed node back with an empty memory."""
+        """Restart a crashed node with an empty memory."""
         node = self._in_state(identifier, RESTART, DOWN, DOWN)
         self._bring_up(node)
         if self.application is not None and node.process is not None:
             self.application.returned(self, identifier, node.process)
 
     def pause(self, identifier: i64) -> None:
-        """Stall a node: it does nothing, and what arrives waits."""
+        """Pause a node: it does nothing, and arriving events wait."""
         node = self._in_state(identifier, PAUSE, UP, UP)
         node.state = PAUSED
         node.paused_at = self.calendar.now
@@ -248,7 +248,7 @@ class Engine(NodeHost):
             self.at(self.calendar.now + self.network.detection, NoticePause(node, self.calendar.now))
 
     def resume(self, identifier: i64) -> None:
-        """Let a stalled node go on; what arrived meanwhile is handled now, in the order of arrival."""
+        """Let a paused node resume; events that arrived meanwhile are handled now, in the order of arrival."""
         node = self._in_state(identifier, RESUME, PAUSED, PAUSED)
         node.state = UP
         self._reachability.end_standstill(node)
@@ -256,21 +256,21 @@ class Engine(NodeHost):
         if self.network.notices_pauses:
             self._reachability.resumed(node)
 
-    def notice_pause(self, node: Node, since: i64) -> None:
-        """If a node is still paused, those who watch it count it as lost."""
+    def notice_pause(self, node: SimulatedNode, since: i64) -> None:
+        """If a node is still paused, its watchers count it as lost."""
         if node.state == PAUSED and node.paused_at == since:
             self._reachability.stand_still(node)
 
     def join(self, identifier: i64) -> None:
-        """Bring up a node that was absent from the start, or that has left."""
+        """Start a node that was absent from the start, or that has left."""
         self._bring_up(self._in_state(identifier, JOIN, ABSENT, ABSENT))
 
     def introduce(self, identifier: i64) -> None:
-        """Let a node that has come up, and all others, hear of each other as soon as they are connected."""
+        """Tell a started node and all others of each other as soon as they are connected."""
         self._reachability.introduce(self.nodes[identifier])
 
     def leave(self, identifier: i64) -> None:
-        """Let a node go in an orderly way: its process is told, and what it has sent is still transmitted."""
+        """Let a node leave orderly: its process is told, and the copies it has sent are still transmitted."""
         node = self._in_state(identifier, LEAVE, UP, UP)
         process = node.process
         assert process is not None, "a node that is up has a process"
@@ -280,11 +280,11 @@ class Engine(NodeHost):
         self._reachability.went_down(node)
 
     def cut(self, cut: Cut) -> None:
-        """Partition the network for the time that the cut names."""
+        """Partition the network for the duration of the cut."""
         assert self.can_fail, "an engine that may meet faults is created with can_fail=True"
         self._reachability.cut(cut)
 
-    def _in_state(self, identifier: i64, event: i64, one: i64, other: i64) -> Node:
+    def _in_state(self, identifier: i64, event: i64, one: i64, other: i64) -> SimulatedNode:
         assert self.can_fail, "an engine that may meet faults is created with can_fail=True"
         node = self.nodes[identifier]
         if node.state != one and node.state != other:
@@ -293,31 +293,31 @@ class Engine(NodeHost):
                 f"to be {STATE_NAMES[one]}; check the order of the faults in the scenario"
             )
         if node.process is None:
-            node.incarnation += 1
+            node.incarnation_count += 1
         if self.recorder is not None:
-            self.recorder.record(self.calendar.now, event, identifier, node.incarnation)
+            self.recorder.record(self.calendar.now, event, identifier, node.incarnation_count)
         return node
 
     def _catch_up(self, backlog: list[object]) -> None:
-        """Handle what waited at a paused node before anything else that arrives in this tick."""
+        """Handle the events that waited at a paused node before other events of this tick."""
         for position in range(0, len(backlog), STRIDE):
             self._handle(backlog[position], backlog[position + 1], backlog[position + 2])
 
-    def _bring_up(self, node: Node) -> None:
+    def _bring_up(self, node: SimulatedNode) -> None:
         node.state = UP
-        node.life = Life(self.calendar.now)
+        node.incarnation = Incarnation(self.calendar.now)
         process = self._build(node)
         node.process = process
         process.start()
         self._reachability.went_up(node)
 
-    # What nodes ask for.
+    # Requests of nodes.
 
-    def transmit(self, node: Node, destination: i64, message: Message) -> None:
+    def transmit(self, node: SimulatedNode, destination: i64, message: Message) -> None:
         self._transmission.transmit(node, destination, message)
 
-    def watch(self, node: Node, peer: i64) -> None:
-        # Where nothing fails there is nothing to hear.
+    def watch(self, node: SimulatedNode, peer: i64) -> None:
+        # Without faults there is nothing to report.
         if self.can_fail:
             self._reachability.watch(node, peer)
 
@@ -363,9 +363,10 @@ class Engine(NodeHost):
     # Running.
 
     def run(self, until: i64 = NEVER, event_limit: i64 = NEVER) -> str:
-        """Work through the calendar; says why it stopped: ``finished``, ``time limit`` or ``event limit``.
+        """Handle events until none is left or a limit is reached; returns ``finished``, ``time limit`` or ``event
+        limit``.
 
-        A bucket is always finished, so the limit on events may be passed by the events of one tick.
+        A bucket is always completed, so the events of one tick may exceed the limit on events.
         """
         calendar = self.calendar
         collecting = gc.isenabled()
@@ -393,13 +394,15 @@ class Engine(NodeHost):
     def _work_through(self, bucket: list[object]) -> None:
         position: i64 = 0
         simple = self.simple
-        # The bucket grows while it is worked through when something is scheduled for the same tick.
+        # The bucket grows when an event is scheduled for the same tick.
         while position < len(bucket):
             what = bucket[position + 2]
             if simple and isinstance(what, Message):
                 target = bucket[position]
                 sender = bucket[position + 1]
-                assert isinstance(target, Node) and isinstance(sender, Node), "a message goes from node to node"
+                assert isinstance(target, SimulatedNode) and isinstance(sender, SimulatedNode), (
+                    "a message goes from node to node"
+                )
                 process = target.process
                 assert process is not None, "where nothing fails every node has a process"
                 if isinstance(what, Publication):
@@ -411,17 +414,19 @@ class Engine(NodeHost):
         self.events += position // STRIDE
 
     def _handle(self, target: object, sender: object, what: object) -> None:
-        """One event that is not a message on the short path."""
+        """Handle one event that is not a message on the short path."""
         if isinstance(what, Action):
             what.run(self)
             return
-        assert isinstance(target, Node) and isinstance(sender, Node), "messages and timers belong to nodes"
+        assert isinstance(target, SimulatedNode) and isinstance(sender, SimulatedNode), (
+            "messages and timers belong to nodes"
+        )
         if self.network.in_order and isinstance(what, Flight) and self._reachability.holds_up(target, sender, what):
             return
         if target.state == PAUSED:
             if isinstance(what, Flight):
-                # It has arrived: a partition that holds up what comes behind it does not hold up this one.
-                what = Flight(what.message, what.sent, what.departed, what.arrived, what.life, True)
+                # It has arrived: a partition that delays later copies does not delay this one.
+                what = Flight(what.message, what.sent, what.departed, what.arrived, what.incarnation, True)
             target.wait(sender, what)
             return
         if isinstance(what, Timer):
@@ -434,7 +439,7 @@ class Engine(NodeHost):
             assert isinstance(what, Message), "an event is an action, a timer, a link or a message"
             self._receive(target, sender, what)
 
-    def _expire(self, node: Node, timer: Timer) -> None:
+    def _expire(self, node: SimulatedNode, timer: Timer) -> None:
         process = node.process
         if process is None or not node.take_timer(timer):
             return
@@ -443,7 +448,7 @@ class Engine(NodeHost):
             self.recorder.record(self.calendar.now, EXPIRE, node.identifier, timer.name)
         process.expire(timer.name)
 
-    def _receive(self, target: Node, sender: Node, message: Message) -> None:
+    def _receive(self, target: SimulatedNode, sender: SimulatedNode, message: Message) -> None:
         process = target.process
         if process is None:
             self.dropped += 1
@@ -459,8 +464,8 @@ class Engine(NodeHost):
         self.receptions += 1
         self.reception_ticks += self.calendar.now - publication.timestamp
 
-    def _land(self, target: Node, sender: Node, flight: Flight) -> None:
-        """The end of a flight, where it turns out whether the copy got through."""
+    def _land(self, target: SimulatedNode, sender: SimulatedNode, flight: Flight) -> None:
+        """End a flight: deliver the copy, or drop it."""
         reason = self._reachability.loss_of(target, sender, flight)
         if reason == 0:
             self._receive(target, sender, flight.message)
@@ -469,7 +474,7 @@ class Engine(NodeHost):
         self.record(DROP, target.identifier, sender.identifier, flight.message, reason)
 
     def record_end(self, stopped: str) -> None:
-        """Write down how the run ended, and which nodes have not finished something, if there is a trace."""
+        """Record how the run ended, and which nodes have unfinished work, if there is a trace."""
         if self.recorder is None:
             return
         for node in self.nodes:
@@ -482,10 +487,10 @@ class Engine(NodeHost):
 
 @final
 class NoticePause(Action):
-    """Time for those who watch a paused node to notice."""
+    """The time at which the watchers of a paused node notice."""
 
-    def __init__(self, node: Node, since: i64) -> None:
-        self._node: Final[Node] = node
+    def __init__(self, node: SimulatedNode, since: i64) -> None:
+        self._node: Final[SimulatedNode] = node
         self._since: Final[i64] = since
 
     def run(self, engine: Engine) -> None:
@@ -493,7 +498,7 @@ class NoticePause(Action):
 
 
 def publish_at(process: Process, payload: bytes, topic: i64, order: i64, keys: list[int] | None) -> i64:
-    """Let a process publish; most fabrics know no keys."""
+    """Let a process publish; most fabrics have no keys."""
     if keys is None:
         return process.publish(payload, topic, order)
     return process.publish_about(keys, payload, topic, order)

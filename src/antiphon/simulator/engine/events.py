@@ -1,4 +1,4 @@
-"""What the calendar holds besides actions and messages, and the lives of nodes that these belong to."""
+"""Events in the calendar beside actions and messages, and the incarnations of nodes that they belong to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NEVER: Final[i64] = 1 << 60
 
 @final
 class Timer:
-    """A timer that has been set; cancelling makes its node forget it, and the event passes unnoticed."""
+    """A timer. If it is cancelled, its node forgets it and ignores the event."""
 
     def __init__(self, name: i64, handle: i64) -> None:
         self.name: Final[i64] = name
@@ -21,8 +21,8 @@ class Timer:
 
 
 @final
-class Life:
-    """One life of a node. A crash ends it, and with it all that waits in the output queue; leaving does not."""
+class Incarnation:
+    """One incarnation of a node. A crash ends it and drops its output queue; leaving does not."""
 
     def __init__(self, began_at: i64 = 0) -> None:
         self.began_at: Final[i64] = began_at
@@ -31,41 +31,42 @@ class Life:
 
 @final
 class Flight:
-    """A copy on its way, where it may still be lost: by a partition, or because its sender died before it left."""
+    """A copy in transit that may still be lost: by a partition, or because its sender died before the copy left."""
 
     def __init__(
-        self, message: Message, sent: i64, departed: i64, arrived: i64, life: Life, is_late: bool = False
+        self, message: Message, sent: i64, departed: i64, arrived: i64, incarnation: Incarnation, is_late: bool = False
     ) -> None:
         self.message: Final[Message] = message
         self.sent: Final[i64] = sent
         self.departed: Final[i64] = departed
         self.arrived: Final[i64] = arrived
-        # Whether a partition has held it up.
+        # Whether a partition has delayed it.
         self.is_late: Final[bool] = is_late
-        self.life: Final[Life] = life
+        self.incarnation: Final[Incarnation] = incarnation
 
 
 @final
-class Watch:
-    """One process watches one peer, until it stops doing so or its node loses its memory."""
+class LinkWatch:
+    """One process watches one peer, until it stops or its node loses its memory."""
 
-    def __init__(self, watcher: i64, peer: i64, life: object) -> None:
+    def __init__(self, watcher: i64, peer: i64, incarnation: object) -> None:
         self.watcher: Final[i64] = watcher
         self.peer: Final[i64] = peer
-        # The life of the watcher: the process of another life has asked for nothing.
-        self.life: Final[object] = life
+        # The incarnation of the watcher: a later process has not asked for this watch.
+        self.incarnation: Final[object] = incarnation
         self.is_wanted: bool = True
         self.is_lost: bool = False
 
 
 @final
 class LinkChange:
-    """An event: what a watched link is like is to be looked at; or it has broken, whatever it is like now.
+    """An event: check the state of a watched link, or report that it has broken, whatever its state is now.
 
-    ``life`` is that of the peer with which it has ended, if so: who has a connection with a later one knows already.
+    If it broke with an incarnation of the peer, that is ``incarnation``: a watcher that is connected to a later one
+    knows already.
     """
 
-    def __init__(self, watch: Watch, is_broken: bool, life: Life | None) -> None:
-        self.watch: Final[Watch] = watch
+    def __init__(self, watch: LinkWatch, is_broken: bool, incarnation: Incarnation | None) -> None:
+        self.watch: Final[LinkWatch] = watch
         self.is_broken: Final[bool] = is_broken
-        self.life: Final[Life | None] = life
+        self.incarnation: Final[Incarnation | None] = incarnation

@@ -1,4 +1,4 @@
-"""One node of a simulated system: the environment that its process sees, and what it needs of the engine."""
+"""One node of a simulated system: the environment of its process, and the services that it needs from the engine."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from antiphon.kernel.message import UNSPECIFIED, Message, Publication
 from antiphon.kernel.process import Environment, LogReader, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.engine.calendar import Calendar
-from antiphon.simulator.engine.events import Life, Timer
-from antiphon.simulator.engine.links import Links
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.engine.events import Incarnation, Timer
+from antiphon.simulator.engine.link_watches import LinkWatches
+from antiphon.simulator.network.network import NetworkModel
 from antiphon.trace.recorder import LOST, SUBSCRIBED, UNSUBSCRIBED, Recorder
 
 UP: Final[i64] = 0
@@ -22,18 +22,18 @@ ABSENT: Final[i64] = 3
 STATE_NAMES: Final = ("up", "paused", "down", "absent")
 
 NODE_STREAM: Final = 2
-"""Which of the streams of random numbers of a run are those of nodes."""
+"""The number of the random stream of nodes."""
 
 
 class NodeHost:
-    """What a node needs of the engine that drives it: the calendar, the network, the trace, the disks and counters."""
+    """The services of the engine to a node: the calendar, the network, the trace, the disks and counters."""
 
-    def __init__(self, seed: int, network: Network, recorder: Recorder | None, can_fail: bool) -> None:
+    def __init__(self, seed: int, network: NetworkModel, recorder: Recorder | None, can_fail: bool) -> None:
         self.seed: Final[int] = seed
-        self.network: Final[Network] = network
+        self.network: Final[NetworkModel] = network
         self.calendar: Final[Calendar] = Calendar()
-        self.links: Final[Links] = Links()
-        self.nodes: Final[list[Node]] = []
+        self.links: Final[LinkWatches] = LinkWatches()
+        self.nodes: Final[list[SimulatedNode]] = []
         self.recorder: Final[Recorder | None] = recorder
         self.traces_copies: Final[bool] = recorder is not None and recorder.wants_copies
         self.can_fail: Final[bool] = can_fail
@@ -41,39 +41,39 @@ class NodeHost:
         self.charges_control: Final[bool] = network.charge_control
         self.transmission: Final[i64] = network.transmission
         self.hop_ticks: Final[i64] = network.transmission + network.delay.constant() + network.processing
-        # Whether somebody looks at each delivery: a trace, or an application.
+        # Whether each delivery is reported, to a trace or an application.
         self.watches_deliveries: bool = recorder is not None
         self.sent: i64 = 0
-        # Those that went through an output server, and how long they waited there before their transmission began.
+        # Copies that went through an output server, and their total waiting time before transmission.
         self.charged: i64 = 0
         self.queue_ticks: i64 = 0
         self.dropped: i64 = 0
         self.deliveries: i64 = 0
         self.own_deliveries: i64 = 0
-        # From the application's call to the start of a publication, added up over those that have started.
+        # The total time from the application's call to the start of a publication, over all started ones.
         self.start_ticks: i64 = 0
-        # Copies that nobody wanted where they arrived.
+        # Copies that were useless at their receiver.
         self.unwanted: i64 = 0
-        # Deliveries that a process has given up, and said so.
+        # Deliveries that a process has given up and reported.
         self.lost: i64 = 0
         self.latency_sum: i64 = 0
         self.latency_maximum: i64 = 0
         self.timers_set: i64 = 0
 
-    def transmit(self, node: Node, destination: i64, message: Message) -> None:
-        """Send a copy the general way: output server, trace, loss, delay, duplication."""
+    def transmit(self, node: SimulatedNode, destination: i64, message: Message) -> None:
+        """Send a copy on the general path: output server, trace, loss, delay, duplication."""
         raise NotImplementedError
 
-    def watch(self, node: Node, peer: i64) -> None:
-        """Let a node hear of what happens to a peer."""
+    def watch(self, node: SimulatedNode, peer: i64) -> None:
+        """Let a node watch a peer."""
         raise NotImplementedError
 
     def watch_delivery(self, node: i64, publication: Publication, latency: i64) -> None:
-        """Write down a delivery and tell the application of it, where there is a trace or an application."""
+        """Report a delivery to the trace and to the application, where there are any."""
         raise NotImplementedError
 
     def subscribed(self, node: i64, topic: i64) -> None:
-        """A subscription has taken effect."""
+        """A subscription is effective."""
         raise NotImplementedError
 
     def unsubscribed(self, node: i64, topic: i64) -> None:
@@ -81,7 +81,7 @@ class NodeHost:
         raise NotImplementedError
 
     def read_back(self, node: i64, topic: i64) -> LogReader | None:
-        """Read what the log of a node holds of a topic; as ``Environment.read_back``."""
+        """Read the log of a node about a topic; as ``Environment.read_back``."""
         raise NotImplementedError
 
     def was_logged(self, node: i64, topic: i64, source: i64, sequence: i64) -> bool:
@@ -93,26 +93,26 @@ class NodeHost:
         raise NotImplementedError
 
     def past(self, node: i64, topic: i64) -> list[int] | None:
-        """What an earlier life of a node delivered on a topic; as ``Environment.past``."""
+        """The deliveries of an earlier incarnation on a topic; as ``Environment.past``."""
         raise NotImplementedError
 
     def journal(self, node: i64) -> list[Message] | None:
-        """What earlier lives of a node have written down; as ``Environment.journal``."""
+        """The records of earlier incarnations of a node; as ``Environment.journal``."""
         raise NotImplementedError
 
     def write(self, node: i64, record: Message) -> None:
-        """A node writes something down; as ``Environment.write``."""
+        """A node writes a record; as ``Environment.write``."""
         raise NotImplementedError
 
     def rewrite(self, node: i64, records: list[Message]) -> None:
-        """A node writes all anew; as ``Environment.rewrite``."""
+        """A node replaces all its records; as ``Environment.rewrite``."""
         raise NotImplementedError
 
     def sync_journal(self, node: i64) -> bool:
-        """Whether what a node has written is on disk; as ``Environment.sync``."""
+        """Whether the records of a node are on disk; as ``Environment.sync``."""
         raise NotImplementedError
 
-    # What is written into the trace, if there is one.
+    # Rows of the trace, if there is one.
 
     def record(self, event: i64, node: i64, peer: i64, message: Message, value: i64) -> None:
         """Write a row about a message."""
@@ -120,7 +120,7 @@ class NodeHost:
             self.recorder.record_message(self.calendar.now, event, node, peer, message, value)
 
     def record_publication(self, event: i64, node: i64, topic: i64, source: i64, sequence: i64) -> None:
-        """Write a row about a publication that is not there."""
+        """Write a row about a publication that is missing."""
         if self.recorder is not None:
             self.recorder.record_run(self.calendar.now, event, node, source, sequence, 1, topic, 0, UNSPECIFIED)
 
@@ -130,26 +130,26 @@ class NodeHost:
             self.recorder.record_topic(self.calendar.now, event, node, topic)
 
     def record_epoch(self, node: i64, epoch: i64, members: list[int], councils: list[list[int]]) -> None:
-        """Write rows about an epoch that orders."""
+        """Write rows about an epoch that orders totally."""
         if self.recorder is not None:
             self.recorder.record_epoch(self.calendar.now, node, epoch, members, councils)
 
 
 @final
-class Node(Environment):
-    """One node; it outlives the processes that run there."""
+class SimulatedNode(Environment):
+    """One node; it survives the processes that run on it."""
 
     def __init__(self, engine: NodeHost, identifier: i64) -> None:
         super().__init__(identifier)
         self._engine: Final[NodeHost] = engine
         self.process: Process | None = None
         self.state: i64 = ABSENT
-        # How often a process was built here.
-        self.incarnation: i64 = 0
-        self.life: Life = Life()
+        # The number of processes that were built here.
+        self.incarnation_count: i64 = 0
+        self.incarnation: Incarnation = Incarnation()
         self.paused_at: i64 = 0
         self.free: i64 = 0
-        # By how much the clock that shows the time of day is wrong; it outlives crashes.
+        # The error of the wall clock; it survives crashes.
         self.clock_error: i64 = 0
         self._random: RandomStream | None = None
         self._timers: dict[i64, Timer] | None = None
@@ -163,7 +163,7 @@ class Node(Environment):
         return shown if shown > 0 else 0
 
     def send(self, destination: i64, message: Message) -> None:
-        # Without this NO_NODE would be the last node, as in any list.
+        # Without this check NO_NODE would index the last node.
         assert destination >= 0, "a process sends to a node, not to NO_NODE; it must look whether there is one"
         engine = self._engine
         if not engine.simple:
@@ -263,14 +263,14 @@ class Node(Environment):
         self._engine.watch(self, peer)
 
     def unwatch(self, peer: i64) -> None:
-        self._engine.links.remove(self.identifier, peer, self.life)
+        self._engine.links.remove(self.identifier, peer, self.incarnation)
 
     def take_timer(self, timer: Timer) -> bool:
-        """Whether an expiring timer is still wanted; it is not wanted again."""
+        """Whether an expiring timer is still set; it is removed."""
         return self._timers is not None and self._timers.pop(timer.handle, None) is not None
 
     def wait(self, sender: object, what: object) -> None:
-        """Keep an event for the time after a pause."""
+        """Keep an event until the pause ends."""
         if self._backlog is None:
             self._backlog = []
         self._backlog.append(self)
@@ -278,7 +278,7 @@ class Node(Environment):
         self._backlog.append(what)
 
     def take_backlog(self) -> list[object]:
-        """What has been waiting, in the order of arrival; it is not kept."""
+        """The events that waited, in the order of arrival; they are removed."""
         backlog = self._backlog
         self._backlog = None
         return [] if backlog is None else backlog

@@ -1,6 +1,6 @@
-"""The general way of a copy: output server, trace, loss, delay, duplication.
+"""The general path of a copy: output server, trace, loss, delay, duplication.
 
-A node sends by a shorter way where the network is simple and nothing is traced per copy.
+A node uses a shorter path where the network is simple and no trace of copies is kept.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from mypy_extensions import i64
 
 from antiphon.kernel.message import Message
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.engine.connections import Connections
+from antiphon.simulator.engine.connections import ConnectionModel
 from antiphon.simulator.engine.events import Flight
-from antiphon.simulator.engine.node import Node, NodeHost
+from antiphon.simulator.engine.node import NodeHost, SimulatedNode
 from antiphon.trace.recorder import DROP, DROPPED_LOSS, DUPLICATE, SEND
 
 NETWORK_STREAM: Final = 1
-"""Which of the streams of random numbers of a run is that of the network."""
+"""The number of the random stream of the network."""
 
 
 @final
 class Transmission:
-    """Sends copies: says when they leave, whether they are lost on their way, and when they arrive."""
+    """Sends copies: decides when they leave, whether they are lost, and when they arrive."""
 
-    def __init__(self, host: NodeHost, connections: Connections) -> None:
+    def __init__(self, host: NodeHost, connections: ConnectionModel) -> None:
         self._host: Final[NodeHost] = host
-        self._connections: Final[Connections] = connections
+        self._connections: Final[ConnectionModel] = connections
         self._random: Final[RandomStream] = RandomStream(host.seed, NETWORK_STREAM)
 
-    def transmit(self, node: Node, destination: i64, message: Message) -> None:
+    def transmit(self, node: SimulatedNode, destination: i64, message: Message) -> None:
         """Send a copy to a node, perhaps twice, unless it is lost."""
         host = self._host
         network = host.network
@@ -55,7 +55,7 @@ class Transmission:
             host.record(DUPLICATE, destination, node.identifier, message, 0)
             self._launch(node, destination, message, departs)
 
-    def _launch(self, node: Node, destination: i64, message: Message, departs: i64) -> None:
+    def _launch(self, node: SimulatedNode, destination: i64, message: Message, departs: i64) -> None:
         network = self._host.network
         arrives = departs + network.delay.draw(node.identifier, destination, self._random)
         if network.reordering > 0.0 and self._random.chance(network.reordering):
@@ -65,5 +65,5 @@ class Transmission:
             arrives = self._connections.arrival(node.identifier, destination, max(arrives, departs))
         what: object = message
         if self._host.can_fail:
-            what = Flight(message, self._host.calendar.now, departs, arrives, node.life)
+            what = Flight(message, self._host.calendar.now, departs, arrives, node.incarnation)
         self._host.calendar.schedule(arrives + network.processing, self._host.nodes[destination], node, what)

@@ -1,7 +1,7 @@
 """Exploration: every schedule of a small system, in every order of arrival, instead of one.
 
-``explorer`` follows all ways in which messages of a few processes can arrive, with an oracle beside each. ``crashes``
-adds nodes that crash, forget what was not on disk, and return.
+``explorer`` follows all orders in which the messages of a few processes can arrive, with an oracle beside each.
+``crashes`` adds nodes that crash, forget what was not on disk, and restart.
 
 They import the kernel and the trace's oracle, and run processes without an engine. Tests and ``antiphon explore`` call
 them.

@@ -1,14 +1,14 @@
-"""All schedules of a small system in which one node crashes, at every step, and perhaps comes back with its log.
+"""All schedules of a small system in which one node crashes, at every step, and perhaps restarts with its log.
 
-Beside what the explorer does (:mod:`antiphon.simulator.explore.explorer`): links are connections, so what one node
-sends to another arrives in order. One node may crash at any step. What is on its way to it is gone. What it has sent
-may still arrive, up to any place: each of the others hears at a step of its own that it is lost, and from then on
-nothing of it arrives. If it comes back it is a new process that has the log of the old one, and the connection to each
-of the others opens at a step of its own, when that one has heard of the loss; each end is told at a step of its own,
-before anything arrives there.
+Beside the rules of the explorer (:mod:`antiphon.simulator.explore.explorer`): links are connections, so messages from
+one node to another arrive in order. One node may crash at any step. Messages in transit to it are lost. Any prefix of
+the messages it sent may still arrive at each other node; then that node is told, at a step of its own, that the crashed
+node is lost, and receives nothing more from it. A restarted node is a new process with the log of the old one. Its
+connection to each other node opens at a step of its own, after that node was told of the loss; each end is told at a
+step of its own, before anything arrives there.
 
-Timers expire when nothing is on its way, in any order, and each node's so many times; ``early_timers`` of all of them
-may also expire at any other step. Clocks stand still, so nobody is forgotten because it was away for too long.
+Timers expire when no message is in transit, in any order, and each node's a limited number of times; ``early_timers``
+of all of them may also expire at any other step. Clocks stand still, so no node is forgotten for its absence.
 """
 
 from __future__ import annotations
@@ -21,22 +21,29 @@ from antiphon.audit.findings import Findings
 from antiphon.kernel.message import Message, Publication
 from antiphon.kernel.process import Environment, LogReader, Process
 from antiphon.simulator.engine.disks import PiecesReader
-from antiphon.simulator.explore.explorer import Copy, Exploration, Operation, System, World, explore_system
+from antiphon.simulator.explore.explorer import (
+    Copy,
+    Exploration,
+    ExplorerEnvironment,
+    Operation,
+    System,
+    explore_system,
+)
 
 CRASH = -1000
 RETURN = -1001
 TOLD_LOST = -2000
 TOLD_FOUND = -3000
 TIMER = -4000
-"""Choices beside those of the explorer; the last three are for a node each, and go down from there."""
+"""Choices beside those of the explorer; the last three encode a node each, and count down from there."""
 
 STRIDE = 100
-"""Finding has two nodes: who is told, and of whom."""
+"""A found peer is a choice about two nodes: the node that is told, and the peer."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Who crashes, whether it comes back, and how often timers expire."""
+    """The crashing node, whether it restarts, and how often timers expire."""
 
     node: int
     returns: bool
@@ -44,26 +51,27 @@ class Failure:
     """How often the timer of each node expires at most."""
     early_timers: int = 0
     in_one_step: bool = False
-    """Whether all hear of the loss in one step, and both ends of a new connection in another: so that three nodes have
-    few enough schedules."""
+    """Whether one step tells all nodes of the loss, and one step tells both ends of a new connection: so that three
+    nodes have few enough schedules.
+    """
 
 
-class FailingWorld(World):
-    """The environment of one life of a node."""
+class CrashingEnvironment(ExplorerEnvironment):
+    """The environment of one incarnation of a node."""
 
-    def __init__(self, identifier: int, system: FailingSystem, life: int) -> None:
+    def __init__(self, identifier: int, system: CrashingSystem, incarnation: int) -> None:
         super().__init__(identifier, system)
         self._failing_system = system
-        self.life = life
+        self.incarnation = incarnation
         """How often the node has crashed before."""
 
     def send(self, destination: int, message: Message) -> None:
-        """Put a copy in flight, if there is a connection."""
+        """Put a copy in transit, if there is a connection."""
         if self._failing_system.is_connected(self.identifier, destination):
             super().send(destination, message)
 
     def deliver(self, publication: Publication) -> None:
-        """Write it down, and tell the oracle."""
+        """Record the delivery, and tell the oracle."""
         process = self._failing_system.processes[self.identifier]
         self._failing_system.logs.setdefault((self.identifier, publication.topic), []).append(
             process.recorded(publication)
@@ -71,7 +79,7 @@ class FailingWorld(World):
         super().deliver(publication)
 
     def subscribed(self, topic: int) -> None:
-        """Tell the oracle, for which who comes back has never been away."""
+        """Tell the oracle, for which a restarted node was never away."""
         self._failing_system.members.setdefault((self.identifier, topic))
         if self.identifier not in self._failing_system.oracle.topic(topic).member_since:
             super().subscribed(topic)
@@ -82,33 +90,33 @@ class FailingWorld(World):
         super().unsubscribed(topic)
 
     def read_back(self, topic: int) -> LogReader | None:
-        """The log of this node, in this life and before."""
+        """The log of this node, from all of its incarnations."""
         return PiecesReader(list(self._failing_system.logs.get((self.identifier, topic), [])), False)
 
     def was_logged(self, topic: int, source: int, sequence: int) -> bool:
-        """Whether it is in the log, which is whole."""
+        """Whether the publication is in the log, which is complete."""
         log = self._failing_system.logs.get((self.identifier, topic), [])
         return any(entry.source == source and entry.sequence == sequence for entry in log)
 
     def past(self, topic: int) -> list[int] | None:
-        """What counted as past in the earlier life."""
+        """The past of the earlier incarnation."""
         return self._failing_system.pasts.pop((self.identifier, topic), None)
 
     def lost(self, topic: int, source: int, sequence: int) -> None:
-        """Nobody may speak of a loss where whoever is away may come back."""
+        """Record the report: no loss may be reported while an absent node may come back."""
         self._failing_system.said_lost.append((self.identifier, topic, source, sequence))
 
     def set_timer(self, delay: int, name: int) -> int:
-        """It will expire; how long it takes says nothing."""
+        """Set a timer; its delay has no meaning in a schedule without time."""
         self._failing_system.timers.setdefault(self.identifier, {})[name] = None
         return name
 
     def cancel_timer(self, handle: int) -> None:
-        """Handles are names: a process that has two timers of one name cannot be explored."""
+        """Handles are names: a process with two timers of one name cannot be explored."""
         self._failing_system.timers.get(self.identifier, {}).pop(handle, None)
 
 
-class FailingSystem(System):
+class CrashingSystem(System):
     """One run, driven by choices."""
 
     def __init__(
@@ -124,26 +132,27 @@ class FailingSystem(System):
         self._early = 0
         self._life = 0
         self._is_down = False
-        # Who has not heard of the crash; to whom there is no connection again; who is still to be told of one.
+        # Nodes that were not told of the crash; nodes without a new connection; ends of new connections that were not
+        # told.
         self._unaware: set[int] = set()
         self._apart: set[int] = set()
         self._untold: set[tuple[int, int]] = set()
         super().__init__(build, scripts)
 
-    def world(self, identifier: int) -> World:
-        return FailingWorld(identifier, self, self._life)
+    def world(self, identifier: int) -> ExplorerEnvironment:
+        return CrashingEnvironment(identifier, self, self._life)
 
     def is_connected(self, one: int, other: int) -> bool:
-        """Whether something that one sends to the other may arrive."""
+        """Whether a message from one node to the other may arrive."""
         failing = self.failure.node
         if failing not in (one, other) or self._life == 0:
             return True
         return not self._is_down and (other if one == failing else one) not in self._apart
 
-    # What may happen.
+    # Choices.
 
     def choices(self) -> list[int]:
-        """Of each connection the first copy, operations of those who are there, and what failing brings."""
+        """The first copy on each connection, the operations of nodes that are up, and the steps of the failure."""
         first: dict[tuple[int, int], int] = {}
         for position, copy in enumerate(self.in_flight):
             first.setdefault((copy.sender, copy.target), position)
@@ -180,14 +189,14 @@ class FailingSystem(System):
         if choice in (CRASH, RETURN):
             return f"node {failing} {'crashes' if choice == CRASH else 'comes back'}"
         if choice > TOLD_FOUND:
-            return f"node {TOLD_LOST - choice} hears that node {failing} is lost"
+            return f"node {TOLD_LOST - choice} is told that node {failing} is lost"
         if choice > TIMER:
             node, peer = divmod(TOLD_FOUND - choice, STRIDE)
-            return f"node {node} hears that node {peer} is there"
+            return f"node {node} is told that node {peer} is found"
         return f"a timer of node {TIMER - choice} expires"
 
     def take(self, choice: int) -> None:
-        """Let it happen."""
+        """Carry out a choice."""
         if choice > CRASH:
             super().take(choice)
         elif choice == CRASH:
@@ -224,7 +233,7 @@ class FailingSystem(System):
         for node, topic in list(self.members):
             if node == failing:
                 process.subscribe(topic)
-        # What the application asked for and did not get, it asks for again.
+        # The application repeats requests that were not fulfilled.
         last_words = {topic: name for name, topic, *_ in self.done_by(failing) if name != "publish"}
         for topic, name in last_words.items():
             is_member = (failing, topic) in self.members
@@ -265,7 +274,7 @@ class FailingSystem(System):
     # Comparing and judging.
 
     def state(self) -> str:
-        """The whole state as text; on a connection the order counts."""
+        """The whole state as text; the order of messages on a connection counts."""
         pairs: dict[tuple[int, int], list[Copy]] = {}
         for copy in self.in_flight:
             pairs.setdefault((copy.sender, copy.target), []).append(copy)
@@ -280,11 +289,11 @@ class FailingSystem(System):
         return "\n".join([*states, *flying, str(rest), self.oracle.state()])
 
     def finish(self) -> Findings:
-        """What was published by one who is gone for good may be gone with it, if nobody has it."""
+        """The judgement. A publication of a node that crashed for good may be lost with it, if no other node has it."""
         return self.oracle.finish({self.failure.node} if self._is_down else ())
 
     def wrong_at_the_end(self) -> str | None:
-        """Nobody was told of a loss, all who want to be are members, and if all are there nobody waits for anything."""
+        """Whether a loss was reported, a subscriber is not a member, or, with all nodes up, a node still waits."""
         if self.said_lost:
             return f"(node, topic, source, number) said to be lost: {self.said_lost}"
         if self._is_down:
@@ -300,4 +309,4 @@ def explore_failure(
     state_limit: int = 1_000_000,
 ) -> Exploration:
     """Follow all schedules in which one node fails at some step."""
-    return explore_system(partial(FailingSystem, build, scripts, failure), state_limit)
+    return explore_system(partial(CrashingSystem, build, scripts, failure), state_limit)

@@ -1,13 +1,13 @@
-"""All schedules of a small system, one after the other.
+"""Explores all schedules of a small system, one after the other.
 
-The simulator follows one schedule per seed. The explorer follows every one: at each step any message in flight may
-arrive next, whatever its age, and any node may do the next operation of its script. States that were met before are
-not followed again, so the answer is exhaustive for the given scripts: either a schedule that breaks a promise, which
-is printed and can be replayed, or the number of states in which it holds.
+The simulator follows one schedule per seed. The explorer follows every one: at each step any message in transit may
+arrive next, whatever its age, and any node may do the next operation of its script. States that were visited before are
+not followed again, so the result is exhaustive for the given scripts: either a schedule that breaks a promise, which is
+printed and can be replayed, or the number of states in which it holds.
 
-A state is what all processes hold (:meth:`antiphon.kernel.process.Process.state`), what is in flight, how far the
-scripts have got, and what the oracle still has to judge. Going back is done by running the schedule again from the
-start, so processes need not be copied.
+A state is the state of all processes (:meth:`antiphon.kernel.process.Process.state`), the messages in transit, the
+positions in the scripts, and what the oracle still has to judge. To go back, the explorer runs the schedule again from
+the start, so processes need not be copied.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 
 Operation = tuple[str, int] | tuple[str, int, int] | tuple[str, int, int, int]
-"""What a node does: ``("subscribe", topic)``, ``("unsubscribe", topic)``, ``("publish", topic)`` or, in an order of its
-own, ``("publish", topic, order)``, perhaps about a key, ``("publish", topic, order, key)``."""
+"""An operation of a node: ``("subscribe", topic)``, ``("unsubscribe", topic)``, ``("publish", topic)`` or, in an order
+of its own, ``("publish", topic, order)``, perhaps about a key, ``("publish", topic, order, key)``.
+"""
 
 
 FIELDS: dict[type[Message], list[str]] = {}
-"""What each class of messages carries, found at its first message."""
+"""The fields of each class of messages, found at its first message."""
 
 
 def describe(message: Message) -> str:
-    """A message with all that it carries, as text. Its clock is left out: schedules have no time."""
+    """A message with all its fields as text. Its clock is left out: schedules have no time."""
     kind = type(message)
     if kind not in FIELDS:
         names = [name for name in dir(message) if not name.startswith("_") and name != "timestamp"]
@@ -51,7 +52,7 @@ def describe(message: Message) -> str:
 
 
 class Copy:
-    """A message in flight. Its text is made when somebody asks for it: going back over a known schedule does not."""
+    """A message in transit. Its text is made on demand, because replaying a known schedule does not need it."""
 
     def __init__(self, sender: int, target: int, message: Message) -> None:
         self.sender = sender
@@ -60,11 +61,11 @@ class Copy:
 
     @cached_property
     def text(self) -> str:
-        """Who sends what to whom."""
+        """The sender, the receiver and the message as text."""
         return f"{self.sender}->{self.target} {describe(self.message)}"
 
 
-class World(Environment):
+class ExplorerEnvironment(Environment):
     """The environment of one node; all nodes of a system share the rest through ``system``."""
 
     def __init__(self, identifier: int, system: System) -> None:
@@ -76,7 +77,7 @@ class World(Environment):
         return 0
 
     def send(self, destination: int, message: Message) -> None:
-        """Put a copy in flight."""
+        """Put a copy in transit."""
         self._system.in_flight.append(Copy(self.identifier, destination, message))
 
     def deliver(self, publication: Publication) -> None:
@@ -100,21 +101,21 @@ class World(Environment):
         self._system.oracle.topic(topic).unsubscribed(self.identifier)
 
     def random(self) -> RandomStream:
-        """The same for every schedule."""
+        """The same random numbers for every schedule."""
         return RandomStream(1, self.identifier)
 
 
 class System:
     """One run of a small system, driven by choices.
 
-    A choice is a number: the position of the copy in flight that arrives next, or ``-1 - node`` for the next operation
+    A choice is a number: the position of the copy in transit that arrives next, or ``-1 - node`` for the next operation
     of a node's script. The same choices from the start lead to the same state.
     """
 
     def __init__(self, build: Callable[[Environment], Process], scripts: Sequence[Sequence[Operation]]) -> None:
         self.build = build
         self.oracle = Oracle(len(scripts))
-        # By topic and key what each node delivered, for the judge of total order, where there is one.
+        # By topic and key: the deliveries of each node, for the judge of total order, where there is one.
         self.lanes: dict[tuple[int, int | None], dict[int, list[tuple[Name, bool]]]] = {}
         self.is_total = any(TOTAL in operation[2:3] for script in scripts for operation in script)
         self.in_flight: list[Copy] = []
@@ -125,12 +126,12 @@ class System:
         for process in self.processes:
             process.start()
 
-    def world(self, identifier: int) -> World:
+    def world(self, identifier: int) -> ExplorerEnvironment:
         """The environment of a node."""
-        return World(identifier, self)
+        return ExplorerEnvironment(identifier, self)
 
     def choices(self) -> list[int]:
-        """Everything that may happen next; of equal copies in flight only one."""
+        """All possible next steps; of equal copies in transit only one."""
         distinct = {copy.text: position for position, copy in enumerate(self.in_flight)}
         return [*distinct.values(), *self.operations()]
 
@@ -152,7 +153,7 @@ class System:
         return " ".join([f"node {node}: {name} {topic}", *(ORDER_NAMES[one] for one in order[:1]), *about])
 
     def take(self, choice: int) -> None:
-        """Let it happen."""
+        """Carry out a choice."""
         if choice >= 0:
             copy = self.in_flight.pop(choice)
             self.processes[copy.target].receive(copy.sender, copy.message)
@@ -169,7 +170,7 @@ class System:
             process.unsubscribe(topic)
 
     def _publish(self, process: Process, topic: int, order: int, keys: list[int]) -> None:
-        """The oracle hears from the application, not from the process, what was asked for."""
+        """Publish. The oracle learns from the application, not from the process, what was requested."""
         sequence = self._published[process.me, topic] = self._published.get((process.me, topic), 0) + 1
         self.oracle.topic(topic).published(process.me, sequence, order)
         if keys:
@@ -178,7 +179,7 @@ class System:
             process.publish(b"", topic, order)
 
     def wrong_members(self) -> str | None:
-        """Who is a member and should not be, or the other way round, when all scripts are done."""
+        """A node whose membership differs from its script when all scripts are done."""
         for node, script in enumerate(self._scripts):
             for name, topic, *_ in reversed(script):
                 if name != "publish":
@@ -195,11 +196,11 @@ class System:
         return "\n".join([*states, *flying, str(self._done), self.oracle.state(), str(sorted(self.lanes.items()))])
 
     def wrong_at_the_end(self) -> str | None:
-        """What is wrong when nothing more can happen, beside what the oracle says."""
+        """A violation when no step is left, beside those of the oracle."""
         return self.circle() or self.wrong_members()
 
     def finish(self) -> Findings:
-        """The judgement of the oracle, when nothing more can happen."""
+        """The judgement of the oracle when no step is left."""
         return self.oracle.finish()
 
     def circle(self) -> str | None:
@@ -213,7 +214,7 @@ class System:
 
 @dataclass(frozen=True)
 class Exploration:
-    """What an exploration found. ``exhausted`` if there was nothing left to look at."""
+    """The result of an exploration. ``exhausted`` if no state was left to visit."""
 
     states: int
     transitions: int
@@ -231,7 +232,7 @@ def explore(
 
 
 def explore_system(make: Callable[[], System], state_limit: int = 1_000_000) -> Exploration:
-    """Follow all schedules of a system, depth first; ``make`` makes it as it is at the start, always the same."""
+    """Follow all schedules of a system, depth first; ``make`` creates its initial state, always the same."""
     here = make()
     system: System | None = here
     seen = {hash(here.state())}
@@ -268,7 +269,7 @@ def explore_system(make: Callable[[], System], state_limit: int = 1_000_000) -> 
 
 
 def replay(make: Callable[[], System], path: Sequence[int]) -> System:
-    """A system that has gone through a schedule."""
+    """A system after a schedule."""
     system = make()
     for choice in path:
         system.take(choice)
@@ -286,7 +287,9 @@ def narrate(make: Callable[[], System], path: Sequence[int]) -> tuple[str, ...]:
 
 
 def judgement(system: System, goes_on: bool) -> str | None:
-    """What is wrong now, if anything; at the end of a schedule nothing may be owed, and members are who wants to be."""
+    """A violation in the present state, if there is one; at the end, everything must be delivered and memberships
+    match.
+    """
     findings = system.oracle.findings if goes_on else system.finish()
     if not findings.clean:
         return str(findings)

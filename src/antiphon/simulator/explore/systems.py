@@ -1,8 +1,8 @@
-"""Small systems of the cube through faults, of which every schedule is followed, with a crash at every step.
+"""Small systems of the fault-tolerant cube, of which every schedule is followed, with a crash at every step.
 
-Two or three nodes, one or two publications, a subscription. Each system is explored once for each of its nodes: the
-node crashes for good, or crashes and comes back with its log (:mod:`antiphon.simulator.explore.crashes` says what a
-schedule is). The larger ones have more schedules than anybody has time for; ``state_limit`` ends them.
+They have two or three nodes, one or two publications, a subscription. Each system is explored once for each of its
+nodes: the node crashes for good, or crashes and restarts with its log (:mod:`antiphon.simulator.explore.crashes`
+defines a schedule). The larger systems have more schedules than can be explored; ``state_limit`` ends them.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from antiphon.fabrics.cube.topic import FaultOptions, Options
 from antiphon.fabrics.cube.topology import PartialCube, dimension_for
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.process import Environment
-from antiphon.simulator.explore.crashes import FailingWorld, Failure, explore_failure
+from antiphon.simulator.explore.crashes import CrashingEnvironment, Failure, explore_failure
 from antiphon.simulator.explore.explorer import Operation
 
 PUBLISH: Operation = ("publish", 0)
 SUBSCRIBE: Operation = ("subscribe", 0)
 UNSUBSCRIBE: Operation = ("unsubscribe", 0)
 
-COUNTERS_PER_LIFE = 1000
-"""So many subscriptions of one life of a node have numbers of their own."""
+COUNTERS_PER_INCARNATION = 1000
+"""The number of subscription numbers reserved for each incarnation of a node."""
 
 
 @dataclass(frozen=True)
 class SmallSystem:
-    """Who is a member of topic 0 at the start, and what each node does."""
+    """The members of topic 0 at the start, and the operations of each node."""
 
     name: str
     members: tuple[int, ...]
@@ -51,7 +51,7 @@ SMALL_SYSTEMS = (
 
 
 class Explored(msgspec.Struct, frozen=True):
-    """What the exploration of one system with one kind of failure found."""
+    """The result of exploring one system with one kind of failure."""
 
     system: str
     failing: int
@@ -66,18 +66,18 @@ class Explored(msgspec.Struct, frozen=True):
 
 
 def lasting_builder(system: SmallSystem) -> Callable[[Environment], LastingVCubePs]:
-    """Processes that expect all others, except for those that come back: they hear who is there."""
+    """Builds processes that expect all others; a restarted process is told which nodes are up."""
     nodes = len(system.scripts)
     dimension = dimension_for(nodes)
     view = View(dimension, system.members)
 
     def build(environment: Environment) -> LastingVCubePs:
-        assert isinstance(environment, FailingWorld), "only where nodes fail"
-        node, life = int(environment.identifier), environment.life
-        cube = PartialCube(dimension, range(nodes) if life == 0 else [node])
+        assert isinstance(environment, CrashingEnvironment), "only where nodes fail"
+        node, incarnation = int(environment.identifier), environment.incarnation
+        cube = PartialCube(dimension, range(nodes) if incarnation == 0 else [node])
         process = LastingVCubePs(environment, cube, Options(mixed=True, bundle=1), FaultOptions())
-        process.begin_counting_at(COUNTERS_PER_LIFE * life)
-        if life == 0 and node in system.members:
+        process.begin_counting_at(COUNTERS_PER_INCARNATION * incarnation)
+        if incarnation == 0 and node in system.members:
             process.begin_as_member(0, view)
         return process
 
@@ -103,7 +103,7 @@ def explore_lasting(system: SmallSystem, failure: Failure, state_limit: int = 1_
 
 
 def failures_of(system: SmallSystem, rounds: int, early_timers: int) -> Iterator[Failure]:
-    """Each node fails for good, and each comes back; three nodes are told of connections in one step then."""
+    """Each node fails for good, and each restarts; three nodes are told of connections in one step then."""
     for node in range(len(system.scripts)):
         for returns in (False, True):
             yield Failure(node, returns, rounds, early_timers, in_one_step=returns and len(system.scripts) > 2)

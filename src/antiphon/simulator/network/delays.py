@@ -19,19 +19,19 @@ from antiphon.kernel.randomness import RandomStream
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Delay:
-    """How long a copy travels from one node to another."""
+    """The delay of copies from one node to another."""
 
     def draw(self, sender: i64, receiver: i64, random: RandomStream) -> i64:
         """The delay of one copy in ticks."""
         raise NotImplementedError
 
     def constant(self) -> i64:
-        """The delay if it is the same for every copy, else -1; lets the engine skip the drawing."""
+        """The delay if it is the same for every copy, else -1; lets the engine skip the draw."""
         return -1
 
 
 class ConstantDelay(Delay):
-    """The same for every copy."""
+    """The same delay for every copy."""
 
     def __init__(self, ticks: i64) -> None:
         if ticks < 0:

@@ -1,11 +1,11 @@
-"""The network model: what one hop costs and what may go wrong on it.
+"""The network model: the cost of one hop, and its faults.
 
-A copy waits for the sender's output server, which is FIFO and takes ``transmission`` ticks per copy whatever its size;
-then it travels for the link's delay; then the receiver processes it for ``processing`` ticks, a pure delay and not a
-server. So a copy sent at ``now`` by a node whose server is free at ``free`` is handled at
-``max(now, free) + transmission + delay + processing`` (section 5.6.1 of the thesis; the reading that reproduces its
-figures). Acknowledgements and other control messages can be exempted from the output server, as the published
-experiments did, by ``charge_control=False``.
+A copy waits for the sender's output server, which is FIFO and takes ``transmission`` ticks per copy of any size; then
+it travels for the link's delay; then the receiver processes it for ``processing`` ticks, a pure delay and not a server.
+So a copy sent at ``now`` by a node whose server is free at ``free`` is handled at ``max(now, free) + transmission +
+delay + processing`` (section 5.6.1 of the thesis; the reading that reproduces its figures). With
+``charge_control=False`` acknowledgements and other control messages skip the output server, as in the published
+experiments.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from antiphon.kernel.errors import UsageError
 from antiphon.simulator.network.delays import Delay
 
 
-class Network:
+class NetworkModel:
     """The parameters of every hop."""
 
     def __init__(
@@ -52,15 +52,15 @@ class Network:
         self.duplication: Final[float] = duplication
         self.reordering: Final[float] = reordering
         self.reordering_window: Final[i64] = reordering_window
-        # How long after a watched link broke, or is back, those who watch it know.
+        # How long after a watched link broke, or is back, its watchers are told.
         self.detection: Final[i64] = detection
         # Whether copies from one node to another never overtake each other, as on a connection.
         self.in_order: Final[bool] = in_order
-        # Whether a node that is paused for longer than detection is lost to those who watch it, as live nodes are.
+        # Whether watchers count a node as lost that is paused for longer than detection takes, as live nodes do.
         self.notices_pauses: Final[bool] = notices_pauses
 
     def is_simple(self) -> bool:
-        """Whether every copy travels for the same time and arrives exactly once, so that no number need be drawn."""
+        """Whether every copy travels for the same time and arrives exactly once, so that nothing is drawn."""
         if self.in_order and not self.charge_control:
             return False
         return self.delay.constant() >= 0 and self.loss == 0.0 and self.duplication == 0.0 and self.reordering == 0.0
@@ -69,10 +69,10 @@ class Network:
 class Cut:
     """A partition from ``start`` to ``end``: copies between different groups are lost.
 
-    Nodes that are in no group form a group of their own. A one-way cut loses only what goes from the first group
-    to others. Where groups are linked as a chain or a ring, those that are beside each other lose nothing: a node
-    alone in the middle of a chain of three is a bridge. A node that stands still, when others have noticed
-    (``is_standstill``), has lost its connections, however soon it goes on.
+    Nodes that are in no group form a group of their own. A one-way cut loses only copies from the first group to
+    others. Where groups are linked as a chain or a ring, neighbouring groups lose nothing: a single node in the middle
+    of a chain of three is a bridge. A paused node that others have noticed (``is_standstill``) has lost its
+    connections, however soon it resumes.
     """
 
     def __init__(
@@ -89,12 +89,13 @@ class Cut:
         self.is_standstill: Final[bool] = is_standstill
         self._one_way: Final[bool] = one_way
         self._is_linked: Final[bool] = linked != "apart"
-        # How far apart the first and the last are that reach each other; nowhere else are numbers so far apart.
+        # The distance between the first and the last group, which reach each other in a ring; no other distance is as
+        # large.
         self._around: Final[i64] = len(groups) - 1 if linked == "ring" else 0
         self._group_of: dict[i64, i64] = {node: number for number, group in enumerate(groups, 1) for node in group}
 
     def is_between(self, one: i64, other: i64, now: i64) -> bool:
-        """Whether at this moment nothing gets through in one of the two directions."""
+        """Whether at this moment at least one of the two directions is cut."""
         return self.severs(one, other, now, now) or self.severs(other, one, now, now)
 
     def severs(self, sender: i64, receiver: i64, departed: i64, arrived: i64) -> bool:
@@ -108,7 +109,7 @@ class Cut:
         return not self._is_linked or not self._are_beside(origin, goal)
 
     def _are_beside(self, one: i64, other: i64) -> bool:
-        """Whether two groups of a chain or a ring reach each other; who is in no group reaches nobody."""
+        """Whether two groups of a chain or a ring reach each other; a node in no group reaches none."""
         if one == 0 or other == 0:
             return False
         distance = one - other if one > other else other - one

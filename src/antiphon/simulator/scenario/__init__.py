@@ -1,9 +1,9 @@
-"""Scenarios: what users write in TOML files, checked, built, run and judged.
+"""Scenarios: TOML files that describe a run; read, checked, built, run and judged.
 
 ``scenario`` has the tables of a file as types. ``file`` reads and checks it, with ``toml_document``, ``topics`` and
-``walk``; ``writer`` writes one. ``workload`` and ``subscriptions`` say what applications do. ``protocols`` has every
-protocol that a scenario can name. ``run`` puts the engine, the network and the processes together and runs them.
-``promises`` says what is promised to a run, ``verdict`` whether it kept that.
+``walk``; ``writer`` writes one. ``workload`` and ``subscriptions`` plan the operations of applications. ``protocols``
+has every protocol that a scenario can name. ``run`` combines the engine, the network and the processes, and runs them.
+``promises`` lists the promises that apply to a run, and ``verdict`` judges them.
 
 Scenarios import the engine and the network. Schedules, sweeps and experiments are made of scenarios and stand above.
 

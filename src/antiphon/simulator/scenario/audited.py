@@ -1,4 +1,4 @@
-"""What the audit asks about the scenario of a simulated run (:class:`antiphon.audit.promises.Scenarios`)."""
+"""Answers an audit's questions about the scenario of a simulated run (:class:`antiphon.audit.promises.Scenarios`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from antiphon.audit.promises import Scenarios, cannot_be_judged
-from antiphon.audit.requests import Requests
+from antiphon.audit.requests import RequestCounts
 from antiphon.kernel.errors import UsageError
 from antiphon.simulator.scenario.incarnations import changes_lives
 from antiphon.simulator.scenario.promises import contract_of, why_not_judged
@@ -22,7 +22,7 @@ class AuditedScenarios:
     """Reads the scenario from the metadata of a trace, and answers from it."""
 
     def contract_of_old_trace(self, about: Mapping[str, Any]) -> Contract:
-        """What was promised to a run whose trace does not say it; refused where losses would have to be known."""
+        """The promises to a run whose trace does not list them; refused where they depend on reported losses."""
         scenario = scenario_of(about)
         reason = why_not_judged(scenario)
         if reason is not None:
@@ -30,10 +30,10 @@ class AuditedScenarios:
         contract = contract_of(scenario)
         if changes_lives(scenario) or contract.told != TOLD_NEVER or contract.holes_in is not None:
             raise UsageError(
-                "this trace is of an older version, which does not say what nodes that failed or were cut off have "
-                "told as lost; run the scenario again: antiphon simulate FILE --trace TRACE"
+                "this trace is of an older version, which does not record the losses that failed or isolated nodes "
+                "reported; run the scenario again: antiphon simulate FILE --trace TRACE"
             )
-        # Nothing says either what was stuck.
+        # The trace does not record stuck processes either.
         return replace(contract, at_end=tuple(name for name in contract.at_end if name == "completeness"))
 
     def could_be_cut(self, about: Mapping[str, Any], last_time: int) -> bool:
@@ -41,13 +41,13 @@ class AuditedScenarios:
         limits = scenario_of(about).limits
         return limits != LimitsTable() or last_time >= limits.time
 
-    def unmet_requests(self, about: Mapping[str, Any], requests: Requests) -> list[str]:
-        """What the application asked for and did not get, or got and had not asked for."""
+    def unmet_requests(self, about: Mapping[str, Any], requests: RequestCounts) -> list[str]:
+        """Requests of the application that were not fulfilled, and effects that it did not request."""
         return unmet_requests(scenario_of(about), requests)
 
 
 SCENARIOS: Scenarios = AuditedScenarios()
-"""Pass this to the audit of simulated runs."""
+"""The argument for audits of simulated runs."""
 
 
 def scenario_of(about: Mapping[str, Any]) -> Scenario:
@@ -55,4 +55,6 @@ def scenario_of(about: Mapping[str, Any]) -> Scenario:
     try:
         return msgspec.convert(about.get("scenario"), Scenario)
     except msgspec.ValidationError as error:
-        raise UsageError(f"the trace does not say of which scenario it is ({error}); write it again") from error
+        raise UsageError(
+            f"the trace has no valid scenario in its metadata ({error}); run the scenario again"
+        ) from error

@@ -1,8 +1,8 @@
-"""Reading a scenario file, and the checks that its types alone cannot make.
+"""Reads a scenario file, and makes the checks that its types alone cannot make.
 
-Nothing runs and nothing is written before all of them have passed. They end with a walk through all that is to happen
-in the order of time (:mod:`antiphon.simulator.scenario.walk`), so that a restart of a node that is not down is found
-before the run and not in its middle.
+Nothing runs and nothing is written before all of them have passed. They end with a walk through all events in the order
+of time (:mod:`antiphon.simulator.scenario.walk`), so that a restart of a node that is not down is found before the run
+and not in its middle.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from antiphon.simulator.scenario.walk import check_states
 from antiphon.simulator.scenario.workload import MAXIMUM_PUBLICATIONS, publisher_count
 
 LEAST_GROUPS = {"chain": 3, "ring": 4}
-"""With fewer, all that are linked are beside each other."""
+"""With fewer groups, all linked groups are neighbours."""
 
 
 def load_scenario(path: Path, seed: int | None = None, nodes: int | None = None) -> Scenario:
-    """The scenario in a file, checked; ``seed`` and ``nodes`` replace what the file says."""
+    """Load and check a scenario file; ``seed`` and ``nodes`` replace the values in the file."""
     text = read_text(path, "scenario")
     return parse_scenario(text, str(path), seed, nodes)
 
 
 def read_text(path: Path, what: str) -> str:
-    """The text of a scenario file, or of ``what`` else people write."""
+    """The text of a scenario file, or of another kind of file named by ``what``."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
@@ -64,7 +64,7 @@ def read_text(path: Path, what: str) -> str:
 
 
 def parse_scenario(text: str, name: str = "scenario", seed: int | None = None, nodes: int | None = None) -> Scenario:
-    """The scenario in a text, checked; ``name`` is what complaints call the text."""
+    """Parse and check a scenario; complaints call the text ``name``."""
     document = Document(name, text)
     table = document.table()
     if seed is not None:
@@ -99,7 +99,7 @@ def check_scenario(scenario: Scenario, document: Document | None = None) -> None
 
 
 def check_names(scenario: Scenario, document: Document) -> None:
-    """Fabric, protocol, order and the protocol's options exist."""
+    """Check that the fabric, the protocol, the order and the protocol's options exist."""
     check_word(document, "fabric", scenario.fabric, FABRICS)
     check_word(document, "protocol", scenario.protocol, PROTOCOLS)
     check_word(document, "order", scenario.order, [*ORDERS, ORDER_NAMES[TOTAL]])
@@ -112,7 +112,7 @@ def check_names(scenario: Scenario, document: Document) -> None:
     if scenario.order not in protocol.orders:
         raise document.error(
             ("order",),
-            f"{scenario.protocol} can be run with order {', '.join(protocol.orders)}, not with {scenario.order}; "
+            f"{scenario.protocol} supports the orders {', '.join(protocol.orders)}, not {scenario.order}; "
             f'for example: order = "{protocol.orders[0]}"',
         )
     check_own_orders(scenario, document)
@@ -129,7 +129,7 @@ def check_names(scenario: Scenario, document: Document) -> None:
 
 
 def check_own_orders(scenario: Scenario, document: Document) -> None:
-    """Publications name orders of their own only where they can have them, and orders that exist."""
+    """Check that publications name their own orders only where the protocol allows it, and that these exist."""
     named: list[tuple[Place, str]] = []
     if scenario.workload is not None:
         named += [(("workload", "orders", number), order) for number, order in enumerate(scenario.workload.orders)]
@@ -150,13 +150,13 @@ def check_own_orders(scenario: Scenario, document: Document) -> None:
 
 
 def check_word(document: Document, key: str, word: str, known: Collection[str]) -> None:
-    """A name is one of those known; all of them are looked up only to explain that it is not."""
+    """Check that a name is known; the full list is made only for the complaint."""
     if word not in known:
         raise document.error((key,), wrong_word(key, word, list(known)))
 
 
 def check_exists(document: Document, place: Place, node: int, node_count: int) -> None:
-    """A node exists."""
+    """Check that a node exists."""
     try:
         check_node(node, node_count)
     except UsageError as error:
@@ -164,7 +164,7 @@ def check_exists(document: Document, place: Place, node: int, node_count: int) -
 
 
 def check_network(scenario: Scenario, document: Document) -> None:
-    """The parameters of the network fit together."""
+    """Check that the parameters of the network are consistent."""
     network = scenario.network
     delay = network.delay
     if isinstance(delay, MatrixLaw):
@@ -188,12 +188,12 @@ def check_network(scenario: Scenario, document: Document) -> None:
     if network.reordering > 0 and network.reordering_window == 0:
         raise document.error(
             ("network", "reordering"),
-            "reordered copies need a time by which they may be late; add for example: reordering_window = 50",
+            "reordered copies need a largest delay; add for example: reordering_window = 50",
         )
 
 
 def check_workload(scenario: Scenario, document: Document) -> None:
-    """Something is published, not too much, and within the time of the run."""
+    """Check that something is published, not too much, and before the run ends."""
     workload = scenario.workload
     count: float = len(scenario.publications)
     if workload is None:
@@ -216,7 +216,7 @@ def check_workload(scenario: Scenario, document: Document) -> None:
 
 
 def rate_count(workload: RateWorkload, document: Document) -> float:
-    """About how many publications a workload with a rate makes."""
+    """The approximate number of publications of a workload with a rate."""
     if workload.until is None:
         if workload.count is None:
             raise document.error(("workload",), "a rate needs an end; add for example: count = 1000, or: until = 50000")
@@ -232,7 +232,7 @@ def rate_count(workload: RateWorkload, document: Document) -> float:
 
 
 def check_time(document: Document, place: Place, time: int, scenario: Scenario) -> None:
-    """Something that is to happen does so before the run ends."""
+    """Check that an event is before the end of the run."""
     if time > scenario.limits.time:
         raise document.error(
             place,
@@ -242,7 +242,7 @@ def check_time(document: Document, place: Place, time: int, scenario: Scenario) 
 
 
 def check_operations(scenario: Scenario, document: Document) -> None:
-    """Each publication that is spelled out, each change of a subscription and each fault makes sense for itself."""
+    """Check each listed publication, subscription change and fault by itself."""
     for number, publication in enumerate(scenario.publications):
         place: Place = ("publish", number)
         check_exists(document, (*place, "node"), publication.node, scenario.nodes)
@@ -261,7 +261,7 @@ def check_operations(scenario: Scenario, document: Document) -> None:
 
 
 def check_targets(table: Targeted, place: Place, scenario: Scenario, document: Document) -> None:
-    """Something happens to one node or to several, which exist."""
+    """Check that a fault or change has one node or several, and that they exist."""
     if (table.node is None) == (table.nodes is None):
         given = "neither" if table.node is None else "both"
         raise document.error(
@@ -276,7 +276,7 @@ def check_targets(table: Targeted, place: Place, scenario: Scenario, document: D
 
 
 def checked_nodes(nodes: list[int] | str, place: Place, scenario: Scenario, document: Document) -> list[int]:
-    """The nodes of a set, which exist."""
+    """The nodes of a set, checked to exist."""
     try:
         return expand_nodes(nodes, scenario.nodes)
     except UsageError as error:
@@ -284,7 +284,7 @@ def checked_nodes(nodes: list[int] | str, place: Place, scenario: Scenario, docu
 
 
 def check_partition(fault: PartitionFault, place: Place, scenario: Scenario, document: Document) -> None:
-    """A partition lasts, its groups do not overlap, and they part something."""
+    """Check that a partition has a duration, that its groups do not overlap, and that it separates some nodes."""
     if fault.until is not None and fault.until <= fault.at:
         raise document.error(
             (*place, "until"),
@@ -306,13 +306,13 @@ def check_partition(fault: PartitionFault, place: Place, scenario: Scenario, doc
     if 0 in sizes or not sizes or sizes[0] == scenario.nodes:
         raise document.error(
             (*place, "groups"),
-            "expected groups of at least one node each that leave somebody to be parted from; "
+            "expected groups of at least one node each, and nodes outside of the first group; "
             'for example: groups = ["0-31", "32-63"]',
         )
     least = LEAST_GROUPS.get(fault.linked, 1)
     if len(sizes) < least:
         raise document.error(
             (*place, "groups"),
-            f"a {fault.linked} of groups cuts nobody off unless there are {least} of them, not {len(sizes)}; "
+            f"a {fault.linked} of groups separates no nodes unless there are at least {least}, not {len(sizes)}; "
             f"for example: groups = {[[node] for node in range(least)]}",
         )

@@ -1,6 +1,6 @@
-"""Which nodes of a scenario crash, restart, join and leave.
+"""The nodes of a scenario that crash, restart, join and leave.
 
-What a trace says of it: :mod:`antiphon.audit.incarnations`.
+:mod:`antiphon.audit.incarnations` finds the same in a trace.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from antiphon.simulator.scenario.workload import plan
 
 
 def crashing_nodes(scenario: Scenario) -> set[int]:
-    """The nodes that do not live from the start to the end of a run, or only with a pause."""
+    """The nodes that are not up from the start to the end of a run; pauses do not count."""
     mortal = (CrashFault, LeaveFault)
     failing = set(scenario.absent_at_start())
     for fault in scenario.faults:
@@ -21,7 +21,7 @@ def crashing_nodes(scenario: Scenario) -> set[int]:
 
 
 def failing_nodes(scenario: Scenario) -> set[int]:
-    """Those of them that are not owed everything: where nodes remember, who does not come back."""
+    """The crashing nodes that need not receive everything: where nodes remember, only those that do not restart."""
     failing = crashing_nodes(scenario)
     if not PROTOCOLS[scenario.protocol].remembers:
         return failing
@@ -35,7 +35,7 @@ def failing_nodes(scenario: Scenario) -> set[int]:
 
 
 def returns_as_itself(scenario: Scenario) -> bool:
-    """Whether nodes return that publish on under their number, and are owed what is published from then on."""
+    """Whether restarted nodes continue to publish under their number, and must receive all later publications."""
     has_disks = bool(scenario.protocol_options.get("disk", False)) and not PROTOCOLS[scenario.protocol].remembers
     return has_disks and any(isinstance(fault, RestartFault) for fault in scenario.faults)
 
@@ -46,7 +46,7 @@ def changes_lives(scenario: Scenario) -> bool:
 
 
 def failing_publisher(scenario: Scenario) -> int | None:
-    """A node that publishes and does not live through the whole run; a publication of it may die with it."""
+    """A publishing node that is not up for the whole run; its publications may be lost with it."""
     failing = failing_nodes(scenario)
     for planned in plan(scenario):
         if planned.node in failing:

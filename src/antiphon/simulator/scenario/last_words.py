@@ -1,9 +1,9 @@
-"""Last words: what is published long after everything has healed is accepted, and delivered to all who are owed it.
+"""Last words: publications long after everything has healed must be accepted and delivered to all subscribers.
 
-What is judged follows from the scenario alone, so that a schedule can be made smaller and replayed: a publication is a
-last word if nothing has happened for ``LONG_AFTER`` ticks but other publications. It must be accepted, and every node
-that is up and subscribed must deliver it. No excuse holds that holds during faults: nobody may say that it is lost.
-Schedules that end in last words: :mod:`antiphon.torture.schedules.last_words`.
+The check follows from the scenario alone, so that a schedule can be shrunk and replayed: a publication is a last word
+if nothing but other publications happened for ``LONG_AFTER`` ticks. It must be accepted, and every node that is up and
+subscribed must deliver it. Excuses that hold during faults do not hold here: no node may report it as lost.
+:mod:`antiphon.torture.schedules.last_words` draws schedules that end in last words.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ LONG_AFTER = 100_000
 """Ticks after which nearly everything has settled."""
 
 Asked = tuple[int, int, int, int]
-"""A publication that was accepted: when, the node, the topic and the number there."""
+"""An accepted publication: the time, the node, the topic and the number there."""
 
 
 def last_words_of(scenario: Scenario) -> list[PublishTable]:
-    """The publications before which nothing but others has happened for long, of those that must be heard."""
+    """The publications that must be delivered, and before which nothing but publications happened for long."""
     protocol = PROTOCOLS[scenario.protocol]
     if protocol.agrees_probably or scenario.workload is not None:
         return []
@@ -46,13 +46,13 @@ def last_words_of(scenario: Scenario) -> list[PublishTable]:
     return [
         publication
         for publication in scenario.publications
-        # Where an order has holes they may be anywhere, and are said.
+        # Where an order allows holes they may be anywhere, and are reported.
         if publication.at >= begin and (publication.order or scenario.order) != protocol.holes_in
     ]
 
 
 def quiet_since(scenario: Scenario) -> int:
-    """When the last fault or change of a subscription happens or ends."""
+    """The time at which the last fault or subscription change starts or ends."""
     ends = [fault.at for fault in scenario.faults]
     ends += [fault.until or 0 for fault in scenario.faults if isinstance(fault, PartitionFault | DiskFault)]
     ends += [change.at for change in (*scenario.subscriptions, *scenario.unsubscriptions)]
@@ -60,7 +60,7 @@ def quiet_since(scenario: Scenario) -> int:
 
 
 def listeners(scenario: Scenario) -> list[set[int]]:
-    """Per topic, who is up and subscribed in the end."""
+    """Per topic, the nodes that are up and subscribed at the end."""
     away = set(scenario.absent_at_start())
     for _, fault in scenario.faults_by_time():
         if isinstance(fault, CrashFault | LeaveFault | PauseFault):
@@ -79,14 +79,14 @@ def listeners(scenario: Scenario) -> list[set[int]]:
 
 
 def asked_in(batch: pa.RecordBatch) -> Iterator[Asked]:
-    """The publications of some rows of a trace that were accepted."""
+    """The accepted publications in some rows of a trace."""
     rows = batch.filter(pc.equal(batch["event"].cast(pa.string()), "publish"))
     columns = (rows.column(name).to_pylist() for name in ("time", "node", "topic", "sequence"))
     return ((at, node, topic or 0, sequence) for at, node, topic, sequence in zip(*columns, strict=True))
 
 
 def unheard(scenario: Scenario, asked: Iterable[Asked], table: pa.Table) -> tuple[int, str]:
-    """How many last words were refused or not delivered by somebody who is owed them, and the first of these."""
+    """The number of last words that were refused or not delivered to a subscriber, and the first of them."""
     accepted: dict[tuple[int, int, int], list[int]] = {}
     for at, node, topic, sequence in asked:
         accepted.setdefault((at, node, topic), []).append(sequence)
@@ -99,7 +99,7 @@ def unheard(scenario: Scenario, asked: Iterable[Asked], table: pa.Table) -> tupl
         numbers = accepted.get((word.at, word.node, word.topic))
         if not numbers:
             count += 1
-            example = example or f"what node {word.node} was told to publish at {word.at} was not accepted"
+            example = example or f"the publication of node {word.node} at {word.at} was not accepted"
             continue
         name = (word.topic, word.node, numbers.pop(0))
         deaf = sorted(node for node in owed_to[word.topic] if (node, *name) not in delivered)
@@ -114,11 +114,11 @@ def unheard(scenario: Scenario, asked: Iterable[Asked], table: pa.Table) -> tupl
 
 
 def is_late(scenario: Scenario, table: pa.Table, listener: int, name: tuple[int, int, int]) -> bool:
-    """Whether a subscription that somebody has asked for was effective only after a publication was.
+    """Whether a requested subscription became effective only after a publication.
 
-    It waits for what its node has published before. Links may be so slow, or so much may wait, that this takes longer
-    than the silence before the last words. That it takes effect in the end is judged elsewhere. Nothing excuses a
-    member that only comes back.
+    A subscription waits for the earlier publications of its node. Links may be so slow, or queues so long, that this
+    takes longer than the silence before the last words. Another check requires that it becomes effective in the end. A
+    member that only restarts has no such excuse.
     """
     wanted, source, number = name
     if all((change.node, change.topic) != (listener, wanted) for change in changes_by_time(scenario)):
@@ -134,7 +134,7 @@ def is_late(scenario: Scenario, table: pa.Table, listener: int, name: tuple[int,
 
 
 def deliveries_of(table: pa.Table, wanted: set[tuple[int, int]]) -> set[tuple[int, int, int, int]]:
-    """What was delivered of some sources on some topics: node, topic, source and number."""
+    """The deliveries of some sources on some topics: node, topic, source and number."""
     deliveries = table.filter(pc.equal(table["event"], "deliver"))
     columns = (deliveries[name].to_pylist() for name in ("node", "topic", "source", "sequence"))
     return {

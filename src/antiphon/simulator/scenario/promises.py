@@ -1,9 +1,9 @@
-"""Which promises apply to a run of a scenario.
+"""Determines the promises that apply to a run of a scenario.
 
-Nobody promises completeness where copies are lost, or causal order under ``fifo``. What was promised is said here, and
-written into the trace (:mod:`antiphon.trace.contract`), so that whoever judges it needs no protocol. ``stuck``: a
-process began something and cannot finish it, though nothing is on its way any more. ``holes``: a node said something
-to be lost that it delivered, or said it twice, or of a publication that cannot be lost.
+Completeness is not promised where copies are lost, nor causal order under ``fifo``. The promises are written into the
+trace (:mod:`antiphon.trace.contract`), so that its judge needs no protocol. ``stuck``: a process began something and
+cannot finish it, though no message is in transit any more. ``holes``: a node reported a loss of a publication that it
+delivered, reported it twice, or reported one that cannot be lost.
 """
 
 from __future__ import annotations
@@ -52,40 +52,40 @@ PROMISES = {
     "causal": ("duplicates", "validity", "fifo", "causal"),
     TOTAL_ORDER: ("duplicates", "validity", "fifo", "causal", TOTAL_ORDER),
 }
-"""What each order promises on any network."""
+"""The promises of each order on any network."""
 
 
 def why_not_judged(scenario: Scenario) -> str | None:
-    """Why there can be no judgement of a scenario, if so."""
+    """Why a scenario cannot be judged; None if it can."""
     if scenario.trace.level == "counts":
         return "the level of the trace is counts"
     if scenario.order not in PROMISES:
         return f"{scenario.order} promises nothing"
     if changes_lives(scenario) and PROTOCOLS[scenario.protocol].agrees_probably:
         twice = publishes_in_two_lives(scenario)
-        return None if twice is None else f"node {twice} publishes in two lives, and counts from 1 in each"
+        return None if twice is None else f"node {twice} publishes before and after a restart, and numbers from 1 again"
     if changes_lives(scenario):
         if not PROTOCOLS[scenario.protocol].recovers:
-            return "what is promised to nodes that crash, join or leave is not defined"
+            return "the protocol defines no promise to nodes that crash, join or leave"
         publisher = failing_publisher(scenario)
         if publisher is not None and not PROTOCOLS[scenario.protocol].outlives_publishers:
-            return f"node {publisher} publishes, and what it publishes may be lost with it when it fails"
+            return f"node {publisher} publishes and fails, and its publications may be lost with it"
     return None
 
 
 def has_holes(scenario: Scenario) -> bool:
-    """Whether publications have an order in which something may be passed over."""
+    """Whether publications have an order that allows holes."""
     order = PROTOCOLS[scenario.protocol].holes_in
     return order is not None and scenario.uses_order(order)
 
 
 def strongest(scenario: Scenario) -> str:
-    """The strongest order that a publication of a scenario may have."""
+    """The strongest order of any publication of a scenario."""
     return PROTOCOLS[scenario.protocol].orders[-1] if scenario.mixes_orders() else scenario.order
 
 
 def loses(scenario: Scenario) -> bool:
-    """Whether something may never arrive: copies are lost, or a node is paused for ever."""
+    """Whether copies may never arrive: they are lost, or a node is paused for ever."""
     recovers = PROTOCOLS[scenario.protocol].recovers and not scenario.protocol_options.get("published", False)
     heals = PROTOCOLS[scenario.protocol].needs_connections or recovers
     if (scenario.network.loss > 0 and not recovers) or any(
@@ -98,12 +98,12 @@ def loses(scenario: Scenario) -> bool:
 
 
 def any_partition(scenario: Scenario) -> bool:
-    """Whether the network falls apart, for however long, or a node stands still and is lost to others."""
+    """Whether the network splits, for however long, or others count a paused node as lost."""
     return any(isinstance(fault, PartitionFault) for fault in scenario.faults) or bool(standing_still(scenario))
 
 
 def standing_still(scenario: Scenario) -> set[int]:
-    """Who is paused for so long that others count it as lost: as if a partition were between it and all others."""
+    """The nodes that are paused for so long that others count them as lost, as if partitioned from all others."""
     if not scenario.network.notices_pauses:
         return set()
     since: dict[int, int] = {}
@@ -119,7 +119,7 @@ def standing_still(scenario: Scenario) -> set[int]:
 
 
 def paused_for_ever(scenario: Scenario) -> bool:
-    """Whether a node does not go on after its last pause."""
+    """Whether a node never resumes after its last pause."""
     paused: set[int] = set()
     for _, fault in scenario.faults_by_time():
         if isinstance(fault, PauseFault | ResumeFault):
@@ -129,16 +129,16 @@ def paused_for_ever(scenario: Scenario) -> bool:
 
 
 def waits_for_majority(scenario: Scenario) -> bool:
-    """Whether publications of every order wait for a majority before anybody delivers them."""
+    """Whether publications of every order wait for a majority before any node delivers them."""
     return bool(scenario.protocol_options.get("quorum_delivery", False))
 
 
 def nodes_apart(scenario: Scenario) -> set[int]:
-    """Who may have published on a side of a partition that was not asked when a total publication was completed.
+    """The nodes that may have published on a side of a partition that was not asked when a total publication completed.
 
-    What they publish in a weaker order is in its place among total publications on their own side only, and nobody can
-    say from outside which side is asked; brokers of a tree do say so. The same holds for what somebody wrote into its
-    log and told nobody before it crashed, if it comes back.
+    Their weaker publications have a place among total ones on their own side only, and nothing outside shows which side
+    was asked; brokers of a tree record it. The same holds for a publication that a node logged and sent to no other
+    node before it crashed, if the node restarts.
     """
     if scenario.protocol_options.get("quorum", False):
         return set()
@@ -148,7 +148,7 @@ def nodes_apart(scenario: Scenario) -> set[int]:
 
 
 def publishes_in_two_lives(scenario: Scenario) -> int | None:
-    """A node that publishes before and after a crash or a leave, so that two publications have one name."""
+    """A node that publishes before and after a crash or a leave, so that two publications have the same name."""
     ends: dict[int, list[int]] = {}
     for _, fault in scenario.faults_by_time():
         if isinstance(fault, CrashFault | LeaveFault):
@@ -162,22 +162,22 @@ def publishes_in_two_lives(scenario: Scenario) -> int | None:
 
 
 def may_pass_over(scenario: Scenario) -> bool:
-    """Whether a node may be cut off for longer than others keep what it lacks, and then passes over it and says so."""
+    """Whether a node may be cut off for longer than others keep publications; it then reports the missing ones."""
     protocol = PROTOCOLS[scenario.protocol]
     parted = any_partition(scenario) and protocol.recovers and not protocol.needs_connections
     return parted and not all_fits_buffers(scenario)
 
 
 def all_fits_buffers(scenario: Scenario) -> bool:
-    """Whether nodes that live all the time keep all that anybody lacks, in buffers or logs: nothing is lost then.
+    """Whether nodes that stay up keep everything that any node misses, in buffers or logs: then nothing is lost.
 
-    Nodes of BRISA that have lost a neighbour forget nothing for ``KEEP_ALL_PERIODS``, as far as it fits.
+    BRISA nodes that have lost a neighbour forget nothing for ``KEEP_ALL_PERIODS``, as far as it fits.
     """
-    if scenario.protocol != "brisa":
+    if PROTOCOLS[scenario.protocol].options is not BrisaTableOptions:
         return False
     options = msgspec.convert(scenario.protocol_options, BrisaTableOptions)
     published = Counter((planned.node, planned.topic) for planned in plan(scenario))
-    # Publishers live, and are asked themselves.
+    # Publishers are up, and are asked themselves.
     has_log = options.log >= published.total()
     unlogged = [name for name in published if not has_log or name[0] not in (options.log_nodes or (name[0],))]
     cuts = [fault for fault in scenario.faults if isinstance(fault, PartitionFault)]
@@ -187,36 +187,36 @@ def all_fits_buffers(scenario: Scenario) -> bool:
 
 
 def whose_losses(scenario: Scenario) -> str:
-    """Whose publications a node may say to be lost instead of delivering them."""
+    """The publications that a node may report as lost instead of delivering them."""
     if PROTOCOLS[scenario.protocol].remembers:
-        # Who fails for good may take with it what others have heard of; they say so. So may the sides of a partition
-        # that begin to order totally without each other. Nobody speaks of another loss.
+        # A node that fails for good may take publications with it that others know of; they report it. The same holds
+        # for the sides of a partition that begin to order totally without each other. No other loss may be reported.
         return TOLD_ALWAYS if scenario.uses_order(TOTAL_ORDER) and any_partition(scenario) else TOLD_FAILED
     return TOLD_ALWAYS if may_pass_over(scenario) else TOLD_NEVER
 
 
 def contract_of(scenario: Scenario) -> Contract:
-    """What is promised to a run that can be judged, as its trace says it."""
+    """The promises to a run that can be judged, as its trace records them."""
     protocol = PROTOCOLS[scenario.protocol]
     told = whose_losses(scenario)
-    # Where orders are mixed, the oracle looks at each publication as its own order demands.
+    # Where orders are mixed, the oracle judges each publication by its own order.
     always = PROMISES[strongest(scenario)]
     always += ("membership",) if protocol.has_topics else ()
     always += (HOLES,) if protocol.agrees_probably or has_holes(scenario) or told != TOLD_NEVER else ()
     at_end: tuple[str, ...] = ()
     if protocol.agrees_probably:
-        # Holes are allowed, and are counted; what a node published that stays it has delivered itself.
+        # Holes are allowed, and are counted; a remaining node has delivered its own publications.
         at_end = () if paused_for_ever(scenario) else (REQUESTS, STUCK)
     elif not loses(scenario):
         at_end = (COMPLETENESS, REQUESTS)
-        # Where copies are doubled, answers are, and a wave that was opened twice is not closed twice.
+        # Where copies are duplicated, so are answers, and a wave that was opened twice is not closed twice.
         at_end += (STUCK,) if scenario.network.duplication == 0 else ()
     return Contract(
         scenario.fabric,
         scenario.protocol,
         nodes=scenario.nodes,
         everybody=not protocol.has_topics,
-        # What is owed of those who failed depends on what waits for it.
+        # Which publications of failed nodes must be delivered depends on the publications that wait for them.
         default=ORDER_NAMES[min(ORDER_NAMES.index(scenario.order), CAUSAL)],
         always=always,
         at_end=at_end,
@@ -225,7 +225,7 @@ def contract_of(scenario: Scenario) -> Contract:
         holes_in=TOTAL_ORDER if has_holes(scenario) else None,
         counts_all=protocol.agrees_probably,
         apart=tuple(sorted(nodes_apart(scenario))),
-        # Where weaker publications pass total ones, only these are in one order.
+        # Where weaker publications overtake total ones, only total ones are in one order.
         weaker_pass=has_holes(scenario),
         secured=bool(scenario.protocol_options.get("quorum", False)) and not waits_for_majority(scenario),
         all_asked=waits_for_majority(scenario),
@@ -234,6 +234,6 @@ def contract_of(scenario: Scenario) -> Contract:
 
 
 def promised_to(scenario: Scenario) -> dict[str, Any]:
-    """What the metadata of a trace says about what was promised, or why nothing can be judged."""
+    """The metadata of a trace about its promises, or why it cannot be judged."""
     reason = why_not_judged(scenario)
     return {PROMISED: contract_of(scenario).as_metadata()} if reason is None else {UNJUDGED: reason}

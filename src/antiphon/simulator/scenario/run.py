@@ -1,4 +1,4 @@
-"""Running a scenario: set it up, work through it, say what came of it."""
+"""Runs a scenario: builds it, runs it, and reports the result."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.engine import actions
 from antiphon.simulator.engine.disks import (
     BrokerDisks,
-    Continue,
+    ContinueAction,
+    CubeDisks,
     Disks,
-    LastingDisks,
-    RecallingDisks,
-    Sync,
-    Trouble,
+    DiskSyncAction,
+    DiskTroubleAction,
+    GossipDisks,
 )
-from antiphon.simulator.engine.engine import Application, Engine
+from antiphon.simulator.engine.engine import Engine, SimulatedApplication
 from antiphon.simulator.engine.events import NEVER
 from antiphon.simulator.network.delays import ConstantDelay, Delay, LinkDelay, MatrixDelay, NormalDelay, QuantileDelay
-from antiphon.simulator.network.network import Cut, Network
+from antiphon.simulator.network.network import Cut, NetworkModel
 from antiphon.simulator.scenario.file import check_scenario
 from antiphon.simulator.scenario.incarnations import returns_as_itself
 from antiphon.simulator.scenario.promises import loses, promised_to, why_not_judged
@@ -62,17 +62,17 @@ from antiphon.simulator.scenario.workload import plan
 from antiphon.trace.recorder import Recorder
 
 LINK_STREAM = 4
-"""Names the stream from which the delays of links are seeded; 1 and 2 are the engine's, 3 the workload's."""
+"""The random stream for the delays of links; the engine uses 1 and 2, the workload 3."""
 
 EVENTS_PER_SLICE = 1 << 18
-"""How often a watcher hears of a run. Counted in events, so that being watched changes no byte of the trace."""
+"""The interval of reports to a watcher. It is counted in events, so that watching changes no byte of the trace."""
 
 Watcher = Callable[[int, int], None]
-"""Told now and then how many events there were and what time it is in the run."""
+"""Called now and then with the number of events and the time in the run."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a run."""
+    """The result of a run."""
 
     scenario: str
     seed: int
@@ -83,39 +83,39 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     end_time: int
     """The time of the last event."""
     planned: int
-    """Publications that the scenario asked for."""
+    """Publications that the scenario requested."""
     published: int
-    """Those that were made: the node was up and the run had not ended."""
+    """Publications that were made: the node was up and the run had not ended."""
     sent: int
     """Copies and acknowledgements."""
     dropped: int
-    """Those that were lost: by the network, a partition, or because sender or receiver was down."""
+    """Copies that were lost: by the network, by a partition, or because sender or receiver was down."""
     refused: int
-    """Copies of publications that reached a node which was no member of their topic."""
+    """Copies of publications that reached a node that was not a member of their topic."""
     deliveries: int
     expected_deliveries: int | None
     """Each publication at each node; unknown where nodes crash, join or leave."""
     lost: int
-    """Deliveries that a node has given up, and said so: publications that nobody kept, or that came too late."""
+    """Deliveries that a node has given up and reported: publications that no node kept, or that arrived too late."""
     agreed: int | None
     owed: int | None
-    """Where agreement is probable only: publications that all nodes that stay delivered, and that any of them did."""
+    """Where agreement is only probable: publications that all remaining nodes delivered, and that at least one did."""
     latency_mean: float | None
-    """Of deliveries at other nodes than the publisher's; unknown if there are none."""
+    """The mean over deliveries at other nodes than the publisher's; None if there are none."""
     latency_max: int | None
     held_total: int
     """Publications that had to wait for others before they could be delivered, added up over the nodes."""
     held_peak: int
-    """The most that waited at one node at one time."""
+    """The most publications that waited at one node at one time."""
     held_at_end: int
-    """Those that still waited at the end, at nodes that had not crashed."""
+    """Publications that still waited at the end, at nodes that had not crashed."""
     recovered: int
-    """How often a node that had lost all parents in a structure of gossip got something from a new one."""
+    """How often a gossip node that had lost all parents in a structure received something from a new parent."""
     recovery_ticks: int
-    """How long that took, added up; the time until something was published at all is part of it."""
+    """The total time of these recoveries, including the time until something was published."""
     longest_recovery: int
     violations: dict[str, int] | None
-    """How often each promise that applies to the run was broken; null if the run was not judged."""
+    """The number of violations of each promise that applies; null if the run was not judged."""
     judgement: str
     """The same as a sentence, with examples; or why there is no judgement."""
     trace: str | None
@@ -125,7 +125,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Simulation:
-    """A scenario, set up and ready to run once."""
+    """A scenario, built and ready to run once."""
 
     def __init__(self, scenario: Scenario, recorder: Recorder | None = None) -> None:
         check_scenario(scenario)
@@ -146,10 +146,10 @@ class Simulation:
             absent,
             scenario.network.loss,
             scenario.seed,
-            scenario.later_lives(),
+            scenario.later_incarnations(),
         )
         self._build = self._protocol.prepare(setting)
-        # Every process there ever was; what it counted outlives its node's crash.
+        # Every process that ever existed; its counters survive its node's crash.
         self._processes: list[Process] = []
         self.engine = Engine(
             scenario.nodes,
@@ -161,15 +161,16 @@ class Simulation:
             absent=absent,
             application=disks_for(options),
             reconnects=self._protocol.remembers,
-            knows_lives=isinstance(options, TreeTableOptions) and options.disk,
+            knows_incarnations=isinstance(options, TreeTableOptions) and options.disk,
         )
         schedule_faults(self.engine, scenario, self.cube)
         schedule_subscriptions(self.engine, scenario)
         self.planned = 0
         for at, node, payload, topic, order, keys in plan(scenario):
-            # Traces say so: what is total starts when it is asked for, and not when its publisher delivers it.
+            # The trace records it: a total publication starts when it is requested, and not when its publisher delivers
+            # it.
             chosen = int(TOTAL) if order == UNSPECIFIED and scenario.order == ORDER_NAMES[TOTAL] else order
-            self.engine.at(at, actions.Publish(node, payload, topic, chosen, list(keys) if keys else None))
+            self.engine.at(at, actions.PublishAction(node, payload, topic, chosen, list(keys) if keys else None))
             self.planned += 1
 
     def _build_process(self, environment: Environment) -> Process:
@@ -178,9 +179,9 @@ class Simulation:
         return process
 
     def stuck(self) -> int:
-        """What the processes of nodes that are there have begun, or were asked for, and have not finished.
+        """The amount of work that present processes have begun, or were asked for, and have not finished.
 
-        Where all nodes are back, whoever does not take total publications waits for nobody any more.
+        Where all nodes are back, a node that still refuses total publications counts as stuck.
         """
         present = [node.process for node in self.engine.nodes if node.process is not None]
         unfinished = sum(int(process.unfinished()) for process in present)
@@ -189,11 +190,11 @@ class Simulation:
         return unfinished + sum(process.refusal(TOTAL) is not None for process in present)
 
     def run(self, watch: Watcher | None = None) -> str:
-        """Run to the end or to a limit; says which."""
+        """Run to the end or to a limit; returns which."""
         engine = self.engine
         limits = self.scenario.limits
         collecting = gc.isenabled()
-        # The engine leaves the collector as it finds it; between slices it must not go through all there is.
+        # The engine leaves the garbage collector as it is; between slices the collector must not visit everything.
         gc.disable()
         try:
             while True:
@@ -207,7 +208,7 @@ class Simulation:
                 gc.enable()
 
     def result(self, stopped: str, seconds: float) -> Result:
-        """What came of the run."""
+        """The result of the run."""
         engine = self.engine
         scenario = self.scenario
         elsewhere = int(engine.deliveries - engine.own_deliveries)
@@ -244,7 +245,7 @@ class Simulation:
             recovery_ticks=sum(int(each.recovery_ticks) for each in repairs),
             longest_recovery=max((int(each.longest_recovery) for each in repairs), default=0),
             violations=None,
-            judgement="not judged: nothing was written down",
+            judgement="not judged: there is no trace",
             trace=None,
             trace_rows=None,
             seconds=seconds,
@@ -253,7 +254,7 @@ class Simulation:
 
 
 def run_scenario(scenario: Scenario, trace: Path | None = None, watch: Watcher | None = None) -> Result:
-    """Run a scenario and say what came of it; with ``trace``, write down what happened.
+    """Run a scenario and return its result; with ``trace``, write a trace file.
 
     Unless the level of the trace is counts, the run is judged, with or without a file.
     """
@@ -268,10 +269,10 @@ def run_scenario(scenario: Scenario, trace: Path | None = None, watch: Watcher |
 
 
 def run_into_file(scenario: Scenario, trace: Path, watch: Watcher | None, witness: Witness | None) -> Result:
-    """Run a scenario and write down what happened."""
+    """Run a scenario and write its trace."""
     if scenario.trace.level == "counts":
         raise UsageError(
-            "the level of the trace is counts, which writes nothing; choose deliveries or everything, or no trace file"
+            "the level of the trace is counts, which has no rows; choose deliveries or everything, or no trace file"
         )
     if trace.is_dir():
         raise UsageError(f"{trace} is a directory; name a file in it, such as {trace / 'trace.parquet'}")
@@ -287,7 +288,7 @@ def run_into_file(scenario: Scenario, trace: Path, watch: Watcher | None, witnes
 def timed(
     scenario: Scenario, recorder: Recorder | None, watch: Watcher | None, witness: Witness | None = None
 ) -> Result:
-    """Run a scenario; the seconds are those of the run, without its preparation and its judgement."""
+    """Run a scenario; the measured time excludes preparation and judgement."""
     simulation = Simulation(scenario, recorder)
     begun = time.perf_counter()
     stopped = simulation.run(watch)
@@ -300,19 +301,19 @@ def timed(
     return msgspec.structs.replace(result, violations=violations, judgement=judgement, agreed=agreed, owed=owed)
 
 
-def disks_for(options: object) -> Application | None:
-    """The logs of nodes, where they have any."""
+def disks_for(options: object) -> SimulatedApplication | None:
+    """The disks of nodes, where they have any."""
     if isinstance(options, LastingOptions):
-        return LastingDisks(options.log, options.sync) if options.log > 0 else None
+        return CubeDisks(options.log, options.sync) if options.log > 0 else None
     if isinstance(options, BrisaTableOptions):
-        return RecallingDisks(options.log, options.log_nodes) if options.log > 0 else None
+        return GossipDisks(options.log, options.log_nodes) if options.log > 0 else None
     if isinstance(options, TreeTableOptions) and options.disk:
         return BrokerDisks(options.log, options.sync)
     return Disks(options.log) if isinstance(options, TreeTableOptions) and options.log > 0 else None
 
 
 def build_cube(scenario: Scenario) -> Cube:
-    """Who is in the trees at the start; one object that all processes of a run share."""
+    """The members of the trees at the start; one object that all processes of a run share."""
     if not scenario.changes_membership():
         return full_or_partial(scenario.nodes)
     cube = PartialCube(dimension_for(scenario.nodes))
@@ -323,10 +324,10 @@ def build_cube(scenario: Scenario) -> Cube:
     return cube
 
 
-def build_network(scenario: Scenario) -> Network:
+def build_network(scenario: Scenario) -> NetworkModel:
     """The network that a scenario describes."""
     table = scenario.network
-    return Network(
+    return NetworkModel(
         build_delay(table.delay, scenario.seed),
         table.transmission,
         table.processing,
@@ -351,23 +352,23 @@ def build_delay(law: ConstantLaw | NormalLaw | QuantileLaw | LinkLaw | MatrixLaw
         return MatrixDelay(law.rows)
     if isinstance(law, QuantileLaw):
         return QuantileDelay(law.points)
-    # A seed of their own keeps the links' streams apart from those that the engine names by the same small numbers.
+    # A separate seed keeps the streams of links apart from the engine's streams with the same small numbers.
     stream = RandomStream(seed, LINK_STREAM)
     return LinkDelay(build_delay(law.of, seed), stream.word() << 32 | stream.word(), law.symmetric)
 
 
 def schedule_faults(engine: Engine, scenario: Scenario, cube: Cube) -> None:
-    """Put all faults into the calendar, and with them what a membership oracle makes of them."""
+    """Schedule all faults, and the reactions of a membership oracle to them."""
     members = cube if isinstance(cube, PartialCube) and scenario.changes_membership() else None
     for _, fault in scenario.faults_by_time():
         if isinstance(fault, PartitionFault):
             groups = [expand_nodes(group, scenario.nodes) for group in fault.groups]
             cut = Cut(fault.at, NEVER if fault.until is None else fault.until, groups, fault.one_way, fault.linked)
-            engine.at(fault.at, actions.Partition(cut))
+            engine.at(fault.at, actions.PartitionAction(cut))
             continue
         for node in fault.targets(scenario.nodes):
             if isinstance(fault, ClockFault):
-                engine.at(fault.at, actions.JumpClock(node, fault.ticks))
+                engine.at(fault.at, actions.JumpClockAction(node, fault.ticks))
             elif isinstance(fault, DiskFault):
                 schedule_disk_fault(engine, fault, node)
             else:
@@ -377,22 +378,22 @@ def schedule_faults(engine: Engine, scenario: Scenario, cube: Cube) -> None:
 
 
 def schedule_disk_fault(engine: Engine, fault: DiskFault, node: int) -> None:
-    """Put the trouble of a disk, and its end, into the calendar; whose log is refused is gone for good."""
+    """Schedule a disk fault and its end; a node whose log is refused is gone for good."""
     if fault.what in ("torn", "full"):
-        engine.at(fault.at, Trouble(node, fault.what == "full"))
+        engine.at(fault.at, DiskTroubleAction(node, fault.what == "full"))
         if fault.until is not None:
-            engine.at(fault.until, Sync(node, True))
+            engine.at(fault.until, DiskSyncAction(node, True))
 
 
 def schedule_subscriptions(engine: Engine, scenario: Scenario) -> None:
-    """Put all changes of subscriptions into the calendar."""
+    """Schedule all changes of subscriptions."""
     for change in changes_by_time(scenario):
-        kind = actions.Subscribe if change.subscribes else actions.Unsubscribe
+        kind = actions.SubscribeAction if change.subscribes else actions.UnsubscribeAction
         engine.at(change.at, kind(change.node, change.topic))
 
 
 def schedule_detections(engine: Engine, scenario: Scenario, members: PartialCube) -> None:
-    """Let the oracle notice crashes, except of nodes that are back before it would."""
+    """Let the oracle notice crashes, except of nodes that restart before that."""
     restarts: dict[int, int] = {}
     for _, fault in reversed(scenario.faults_by_time()):
         if isinstance(fault, RestartFault):
@@ -401,27 +402,27 @@ def schedule_detections(engine: Engine, scenario: Scenario, members: PartialCube
             noticed = fault.at + fault.detected_after
             for node in fault.targets(scenario.nodes):
                 if noticed < restarts.get(node, NEVER):
-                    engine.at(noticed, actions.Expel(node, members))
+                    engine.at(noticed, actions.ExpelAction(node, members))
 
 
 def schedule_node_fault(engine: Engine, fault: Targeted, node: int, members: PartialCube | None) -> None:
-    """Put what happens to one node into the calendar; who comes up is a member before it does anything."""
+    """Schedule a fault of one node; a starting node is a member before it does anything."""
     at = fault.at
     if isinstance(fault, JoinFault) and fault.continues is not None:
-        engine.at(at, Continue(node, fault.continues))
+        engine.at(at, ContinueAction(node, fault.continues))
         return
     if members is not None and isinstance(fault, JoinFault | RestartFault):
-        engine.at(at, actions.Admit(node, members))
+        engine.at(at, actions.AdmitAction(node, members))
     engine.at(at, ACTIONS[type(fault)](node))
     if members is not None and isinstance(fault, LeaveFault):
-        engine.at(at, actions.Expel(node, members))
+        engine.at(at, actions.ExpelAction(node, members))
 
 
 ACTIONS: dict[type[Targeted], type[actions.NodeAction]] = {
-    CrashFault: actions.Crash,
-    RestartFault: actions.Restart,
-    PauseFault: actions.Pause,
-    ResumeFault: actions.Resume,
-    JoinFault: actions.Join,
-    LeaveFault: actions.Leave,
+    CrashFault: actions.CrashAction,
+    RestartFault: actions.RestartAction,
+    PauseFault: actions.PauseAction,
+    ResumeFault: actions.ResumeAction,
+    JoinFault: actions.JoinAction,
+    LeaveFault: actions.LeaveAction,
 }

@@ -1,11 +1,12 @@
-"""What a scenario is: the typed form of the files that ``antiphon simulate`` runs.
+"""The typed form of a scenario, the file that ``antiphon simulate`` runs.
 
-The structures mirror the file key by key. Descriptions and examples in the annotations are what a person reads who got
-a value wrong, after the word "expected" (:mod:`antiphon.simulator.scenario.toml_document`). What the types alone cannot
-say, such as that a node exists or is down when it restarts, is checked in :mod:`antiphon.simulator.scenario.file`.
+The structures mirror the file key by key. Complaints about wrong values show the descriptions and examples of the
+annotations, after the word "expected" (:mod:`antiphon.simulator.scenario.toml_document`).
+:mod:`antiphon.simulator.scenario.file` makes the checks that types cannot express, such as that a node exists or is
+down when it restarts.
 
-All times are ticks from the start of the run. At the same tick faults come first, in the order of the file, then ends
-of subscriptions, then new subscriptions, then publications, then whatever the nodes have sent each other.
+All times are ticks from the start of the run. At the same tick faults come first, in the order of the file, then
+unsubscriptions, then subscriptions, then publications, then messages between nodes.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ NODE_RANGES = re.compile(r"\d{1,9}(-\d{1,9})?(,\d{1,9}(-\d{1,9})?)*")
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of every table: nothing changes after reading, and nothing unknown is ignored."""
+    """Base of every table: immutable, and strict about unknown keys."""
 
 
-# How long a copy travels.
+# Delays.
 
 
 class ConstantLaw(Table, frozen=True, kw_only=True, tag_field="law", tag="constant"):
@@ -57,7 +58,7 @@ class ConstantLaw(Table, frozen=True, kw_only=True, tag_field="law", tag="consta
 
 
 class NormalLaw(Table, frozen=True, kw_only=True, tag_field="law", tag="normal"):
-    """A normal delay, rounded to ticks, drawn anew for every copy."""
+    """A normal delay, rounded to ticks, drawn for every copy."""
 
     mean: Annotated[float, Meta(ge=1, le=1e9, description="a mean in ticks, 1 or more", examples=[100])]
     deviation: Annotated[
@@ -106,7 +107,7 @@ DelayLaw = Annotated[
 
 
 class NetworkTable(Table, frozen=True, kw_only=True):
-    """What one hop costs and what may go wrong on it."""
+    """The cost of one hop, and its faults."""
 
     delay: DelayLaw = ConstantLaw(ticks=100)
     transmission: Ticks = 1
@@ -121,11 +122,11 @@ class NetworkTable(Table, frozen=True, kw_only=True):
     notices_pauses: Flag = False
 
 
-# Who is a member of what.
+# Memberships.
 
 
 class TopicsTable(Table, frozen=True, kw_only=True):
-    """The topics, and who is a member of which from the start: a share of the nodes, drawn, or whom the file names."""
+    """The topics and their members at the start: a drawn share of the nodes, or listed nodes."""
 
     count: Annotated[int, Meta(ge=1, le=1 << 16, description="a number of topics from 1 to 65536", examples=[2])] = 1
     share: Annotated[float, Meta(ge=0, le=1, description="a share of the nodes from 0 to 1", examples=[0.5])] = 1.0
@@ -138,26 +139,26 @@ class TopicsTable(Table, frozen=True, kw_only=True):
 
 
 class Targeted(Table, frozen=True, kw_only=True):
-    """Something that happens to one node or, at the same time, to several."""
+    """An event at one node or, at the same time, at several."""
 
     at: Time
     node: NodeNumber | None = None
     nodes: NodeSet | None = None
 
     def targets(self, node_count: int) -> list[int]:
-        """The nodes it happens to."""
+        """The nodes of the event."""
         if self.nodes is not None:
             return expand_nodes(self.nodes, node_count)
         return [] if self.node is None else [self.node]
 
 
-class SubscriptionTable(Targeted, frozen=True, kw_only=True):
+class SubscribeTable(Targeted, frozen=True, kw_only=True):
     """Nodes subscribe to a topic, or unsubscribe from it."""
 
     topic: TopicNumber = 0
 
 
-# Who publishes.
+# Publications.
 
 PayloadBytes = Annotated[int, Meta(ge=0, le=1 << 20, description="a number of bytes from 0 to 1048576", examples=[100])]
 DrawnOrders = Annotated[
@@ -198,7 +199,7 @@ class RateWorkload(Table, frozen=True, kw_only=True, tag_field="kind", tag="rate
 
 
 class PublishTable(Table, frozen=True, kw_only=True):
-    """One publication, spelled out."""
+    """One listed publication."""
 
     at: Time
     node: NodeNumber
@@ -208,7 +209,7 @@ class PublishTable(Table, frozen=True, kw_only=True):
     payload: Annotated[str, Meta(description="a text in quotes", examples=["why?"])] = ""
 
 
-# What goes wrong.
+# Faults.
 
 
 class CrashFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="crash"):
@@ -218,25 +219,25 @@ class CrashFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="cra
 
 
 class RestartFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="restart"):
-    """Crashed nodes come back, with nothing in memory."""
+    """Crashed nodes restart with an empty memory."""
 
 
 class PauseFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="pause"):
-    """Nodes stall; what arrives waits."""
+    """Nodes pause; arriving messages wait."""
 
 
 class ResumeFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="resume"):
-    """Stalled nodes go on."""
+    """Paused nodes resume."""
 
 
 class JoinFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="join"):
-    """Absent nodes come up and become members; or a single one, which ``continues`` a crashed node with its disk."""
+    """Absent nodes start and become members; or a single one, which ``continues`` a crashed node with its disk."""
 
     continues: NodeNumber | None = None
 
 
 class LeaveFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="leave"):
-    """Nodes go in an orderly way and are members no more."""
+    """Nodes leave orderly and are not members any more."""
 
 
 class PartitionFault(Table, frozen=True, kw_only=True, tag_field="kind", tag="partition"):
@@ -250,7 +251,7 @@ class PartitionFault(Table, frozen=True, kw_only=True, tag_field="kind", tag="pa
 
 
 class ClockFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="clock"):
-    """The clocks of nodes by which they know the time of day jump, ahead or back; their timers go on as they were."""
+    """The wall clocks of nodes jump, forward or back; their timers continue unchanged."""
 
     ticks: Annotated[
         int, Meta(ge=-LARGEST_DRAW, le=LARGEST_DRAW, description="a number of ticks, ahead or back", examples=[-5000])
@@ -258,11 +259,11 @@ class ClockFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="clo
 
 
 class DiskFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="disk"):
-    """Something is wrong with the disks of nodes.
+    """A fault of the disks of nodes.
 
-    ``torn``: what is written from now on is not safe ``until`` then; a crash before loses it. ``full``: the same, and
-    the node knows, so it takes no publications. ``lost`` and ``flip``: writes that were said to be safe are not there,
-    or bits of them are wrong; the log is refused, and the node does not come back.
+    ``torn``: writes from now on are not synced ``until`` then; a crash before loses them. ``full``: the same, and the
+    node knows, so it accepts no publications. ``lost`` and ``flip``: synced writes are missing, or have wrong bits; the
+    log is refused, and the node does not restart.
     """
 
     what: Literal["torn", "full", "lost", "flip"]
@@ -281,14 +282,14 @@ Fault = (
     | DiskFault
 )
 BesideLives = PartitionFault | ClockFault | DiskFault
-"""Faults that let all nodes live, or not, as they did."""
+"""Faults that neither start nor end an incarnation of a node."""
 
 
 # The rest.
 
 
 class LimitsTable(Table, frozen=True, kw_only=True):
-    """Where a run ends even if there is more to do."""
+    """Limits at which a run ends even if events are left."""
 
     time: PositiveTicks = 10**9
     events: Annotated[
@@ -297,13 +298,13 @@ class LimitsTable(Table, frozen=True, kw_only=True):
 
 
 class TraceTable(Table, frozen=True, kw_only=True):
-    """What is written down."""
+    """The contents of the trace."""
 
     level: Literal["counts", "deliveries", "everything"] = "deliveries"
 
 
 class Scenario(Table, frozen=True, kw_only=True):
-    """A whole scenario. Only the number of nodes and something to publish must be given."""
+    """A whole scenario. Only the number of nodes and something to publish are required."""
 
     name: Annotated[str, Meta(description="a title in quotes", examples=["a first try"])] = "unnamed"
     seed: Annotated[int, Meta(ge=0, le=LARGEST_SEED, description="an integer from 0 to 2**63 - 1", examples=[7])] = 1
@@ -332,11 +333,11 @@ class Scenario(Table, frozen=True, kw_only=True):
         list[PublishTable], Meta(description="tables [[publish]]", examples=[[{"at": 0, "node": 5}]])
     ] = field(name="publish", default_factory=list)
     subscriptions: Annotated[
-        list[SubscriptionTable],
+        list[SubscribeTable],
         Meta(description="tables [[subscribe]]", examples=[[{"at": 0, "node": 5, "topic": 0}]]),
     ] = field(name="subscribe", default_factory=list)
     unsubscriptions: Annotated[
-        list[SubscriptionTable],
+        list[SubscribeTable],
         Meta(description="tables [[unsubscribe]]", examples=[[{"at": 900, "node": 5, "topic": 0}]]),
     ] = field(name="unsubscribe", default_factory=list)
     faults: Annotated[
@@ -354,18 +355,18 @@ class Scenario(Table, frozen=True, kw_only=True):
         return self.order == order or order in named
 
     def mixes_orders(self) -> bool:
-        """Whether publications choose their own orders; ``order`` is then that of those which do not."""
+        """Whether publications choose their own orders; ``order`` is the default then."""
         drawn = self.workload is not None and len(self.workload.orders) > 0
         return drawn or any(publication.order is not None for publication in self.publications)
 
     def orders_totally(self) -> bool:
-        """Whether publications may be total, or are about keys."""
+        """Whether publications may be total, or have keys."""
         if self.order == "total" or any(one.order == "total" or one.keys for one in self.publications):
             return True
         return self.workload is not None and ("total" in self.workload.orders or self.workload.keys > 0)
 
     def topic_count(self) -> int:
-        """How many topics there are; without a table there is one."""
+        """The number of topics; 1 without a table."""
         return 1 if self.topics is None else self.topics.count
 
     def changes_membership(self) -> bool:
@@ -377,11 +378,11 @@ class Scenario(Table, frozen=True, kw_only=True):
         )
 
     def faults_by_time(self) -> list[tuple[int, Fault]]:
-        """The faults in the order in which they happen, each with its position in the file, counted from 0."""
+        """The faults in the order of time, each with its position in the file, counted from 0."""
         return sorted(enumerate(self.faults), key=lambda numbered: numbered[1].at)
 
-    def later_lives(self) -> set[int]:
-        """The nodes that come up with the disk of one that crashed, of which nobody knows before."""
+    def later_incarnations(self) -> set[int]:
+        """The nodes that start with the disk of a crashed one; no other node knows them before."""
         return {
             node
             for fault in self.faults
@@ -421,7 +422,7 @@ def expand_nodes(nodes: list[int] | str, node_count: int) -> list[int]:
 
 
 def check_node(node: int, node_count: int) -> None:
-    """Complain if a node does not exist."""
+    """Complain about a node that does not exist."""
     if not 0 <= node < node_count:
         raise UsageError(
             f"there is no node {node} among {node_count}; choose from 0 to {node_count - 1}, for example: "

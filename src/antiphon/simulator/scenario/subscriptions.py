@@ -1,7 +1,7 @@
-"""Who is subscribed to what, when: the memberships that a scenario plans, known before the run begins.
+"""The planned subscriptions of a scenario, known before the run begins.
 
-What counts here is the application's word: a node is subscribed from the tick at which it is told to subscribe until
-that at which it is told to unsubscribe. When a subscription takes effect is the protocol's affair.
+They follow the application's requests: a node is subscribed from the tick at which it is told to subscribe until the
+tick at which it is told to unsubscribe. The protocol decides when a subscription becomes effective.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.scenario.scenario import Scenario, expand_nodes
 
 MEMBER_STREAM = 5
-"""Names the stream from which first members are drawn; 1 and 2 are the engine's, 3 the workload's, 4 the links'."""
+"""The random stream for first members; the engine uses 1 and 2, the workload 3, links 4."""
 
 
-class Change(NamedTuple):
+class SubscriptionChange(NamedTuple):
     """One node subscribes to a topic, or unsubscribes from it."""
 
     at: int
@@ -50,7 +50,7 @@ def first_members(scenario: Scenario) -> list[list[int]]:
 
 
 def draw_nodes(count: int, node_count: int, random: RandomStream) -> list[int]:
-    """Different nodes, each as likely as any other, in ascending order."""
+    """Different nodes, all with the same probability, in ascending order."""
     nodes = list(range(node_count))
     if count < node_count:
         for position in range(count):
@@ -59,10 +59,12 @@ def draw_nodes(count: int, node_count: int, random: RandomStream) -> list[int]:
     return sorted(nodes[:count])
 
 
-def changes_by_time(scenario: Scenario) -> list[Change]:
-    """All changes in the order in which they happen: at the same tick ends come first, then the order of the file."""
+def changes_by_time(scenario: Scenario) -> list[SubscriptionChange]:
+    """All changes in the order in which they happen: at the same tick unsubscriptions first, then the order of the
+    file.
+    """
     changes = [
-        Change(table.at, node, table.topic, subscribes, number)
+        SubscriptionChange(table.at, node, table.topic, subscribes, number)
         for subscribes, tables in ((False, scenario.unsubscriptions), (True, scenario.subscriptions))
         for number, table in enumerate(tables)
         for node in table.targets(scenario.nodes)
@@ -71,7 +73,7 @@ def changes_by_time(scenario: Scenario) -> list[Change]:
     return sorted(changes, key=lambda change: change.at)
 
 
-class Members:
+class PlannedMembers:
     """The members of all topics, followed through time."""
 
     def __init__(self, scenario: Scenario) -> None:
@@ -80,12 +82,12 @@ class Members:
         self._done = 0
 
     def advance(self, time: int) -> None:
-        """Go on to the moment of ``time`` at which publications are made; times must not go back."""
+        """Advance to the moment of ``time`` at which publications are made; times must not go back."""
         while self._done < len(self._changes) and self._changes[self._done].at <= time:
             self._apply(self._changes[self._done])
             self._done += 1
 
-    def _apply(self, change: Change) -> None:
+    def _apply(self, change: SubscriptionChange) -> None:
         members = self.of_topic[change.topic]
         if change.subscribes:
             insort(members, change.node)
@@ -94,10 +96,10 @@ class Members:
 
 
 def subscribed_spans(scenario: Scenario, start: int, end: int) -> Iterator[tuple[int, int, list[Span]]]:
-    """Each node and topic with the spans from ``start`` to ``end`` in which the one is subscribed to the other.
+    """Each node and topic with the spans from ``start`` to ``end`` in which the node is subscribed to the topic.
 
-    In the order of nodes, then topics; only where there is such a span. A node that unsubscribes does not publish in
-    that tick any more; one that subscribes does.
+    In the order of nodes, then topics; only pairs with such a span. A node does not publish in the tick in which it
+    unsubscribes; it may in the tick in which it subscribes.
     """
     since: dict[tuple[int, int], int] = {}
     spans: dict[tuple[int, int], list[Span]] = {}

@@ -1,8 +1,8 @@
-"""TOML files decoded into typed structures, with mistakes explained.
+"""Decodes TOML files into typed structures, and explains mistakes.
 
-A complaint names the file, the line and the key, says what was expected, and shows a right value. All of that comes
-from the types themselves: a field is annotated with ``Meta(description=..., examples=[...])``, and the description
-reads on after the word "expected". Numbers in the place of a key count from 1, as people do: ``fault 2, node``.
+A complaint names the file, the line and the key, says what was expected, and shows a valid value. All of that comes
+from the types: a field is annotated with ``Meta(description=..., examples=[...])``, and the description follows the
+word "expected". Numbers in the place of a key count from 1, as people do: ``fault 2, node``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from msgspec import inspect
 from antiphon.kernel.errors import ScenarioError
 
 Place = tuple[str | int, ...]
-"""Where in a document: names of keys and, within arrays, positions counted from 0."""
+"""A place in a document: names of keys and, within arrays, positions counted from 0."""
 
 Decoded = TypeVar("Decoded")
 
@@ -54,14 +54,14 @@ class Document:
             raise ScenarioError(f"{self.name}: a value is too long or too deeply nested; make it smaller") from error
 
     def convert(self, table: object, wanted: type[Decoded], place: Place = ()) -> Decoded:
-        """The table that stands at ``place``, with its types checked."""
+        """Convert the table at ``place``, and check its types."""
         try:
             return msgspec.convert(table, wanted)
         except msgspec.ValidationError as error:
             raise self._explain(str(error), table, wanted, place) from error
 
     def error(self, place: Place, sentence: str) -> ScenarioError:
-        """The complaint about what stands at a place."""
+        """The complaint about the value at a place."""
         line = self._line_of(place)
         parts = [self.name if line is None else f"{self.name}, line {line}", spell(place), sentence]
         return ScenarioError(": ".join(part for part in parts if part))
@@ -99,7 +99,7 @@ class Document:
         return self.error(outer + inner, guide.about_wrong_value())
 
     def _line_of(self, place: Place) -> int | None:
-        """The line of a key; if it has none of its own, that of the innermost key or table around it."""
+        """The line of a key; if it has none of its own, the line of the innermost key or table around it."""
         lines: dict[Place, int] = {}
         for known, number in places_in(self._text):
             lines.setdefault(known, number)
@@ -110,7 +110,7 @@ class Document:
 
 
 class Guide:
-    """What the types say about one place in a table."""
+    """The information in the types about one place in a table."""
 
     def __init__(self, info: inspect.Type, table: object, place: Place) -> None:
         self._key = ""
@@ -139,7 +139,7 @@ class Guide:
         self._info = fitting(declared, self._value)
 
     def about_wrong_value(self) -> str:
-        """The value cannot stand here."""
+        """The complaint about an invalid value."""
         if "words" in self._hint:
             return wrong_word(self._key, self._value, self._hint["words"])
         return (
@@ -148,12 +148,12 @@ class Guide:
         )
 
     def about_missing_key(self, key: str) -> str:
-        """A table lacks a key."""
+        """The complaint about a missing key."""
         hint = self._hint_within(key)
         return f"the key '{key}' is missing; expected {hint.get('description')}; {example_of(key, hint)}"
 
     def about_unknown_key(self, key: str) -> str:
-        """A table has a key that means nothing."""
+        """The complaint about an unknown key."""
         assert isinstance(self._info, inspect.StructType), "only tables have keys"
         known = ([self._info.tag_field] if self._info.tag_field else []) + [f.encode_name for f in self._info.fields]
         close = get_close_matches(key, known, 1)
@@ -163,12 +163,12 @@ class Guide:
     def _hint_within(self, key: str) -> dict[str, Any]:
         if isinstance(self._info, inspect.StructType):
             return hint_of(self._info, key)
-        # A value of the deciding key that is missing or means nothing has left it open which table this is.
+        # Without a valid value of the deciding key, the kind of this table is unknown.
         return hint_of_choice([str(choice.tag) for choice in self._choices])
 
 
 def fitting(info: inspect.Type, value: object) -> inspect.Type:
-    """The type that a value is meant to have: without annotations, and the right member of a union."""
+    """The type that a value is meant to have: without annotations, and the matching member of a union."""
     if isinstance(info, inspect.Metadata):
         return fitting(info.type, value)
     if isinstance(info, inspect.UnionType):
@@ -183,7 +183,7 @@ def fitting(info: inspect.Type, value: object) -> inspect.Type:
 
 
 def choices_of(info: inspect.Type) -> list[inspect.StructType]:
-    """The tables between which the value of one key decides."""
+    """The tables among which the value of one key decides."""
     if isinstance(info, inspect.Metadata):
         return choices_of(info.type)
     if isinstance(info, inspect.UnionType):
@@ -192,7 +192,7 @@ def choices_of(info: inspect.Type) -> list[inspect.StructType]:
 
 
 def hint_of_choice(words: list[str]) -> dict[str, Any]:
-    """What may be said about a key that takes one of a few words."""
+    """The hint for a key that takes one of a few words."""
     return {"description": "one of " + ", ".join(words), "examples": words[:1], "words": words}
 
 
@@ -219,7 +219,7 @@ def hint_of(table: inspect.StructType, key: str) -> dict[str, Any]:
 
 
 def wrong_word(key: str, value: object, words: list[str]) -> str:
-    """The complaint about a value that should have been one of a few words."""
+    """The complaint about a value that is not one of the allowed words."""
     close = get_close_matches(str(value), words, 1)
     choice = ", ".join(words) if len(words) == 1 else f"one of {', '.join(words)}"
     example = to_toml((close or words)[0])
@@ -227,12 +227,12 @@ def wrong_word(key: str, value: object, words: list[str]) -> str:
 
 
 def did_you_mean(close: list[str]) -> str:
-    """A guess at what was meant, if there is one."""
+    """A guess at the intended word, if there is one."""
     return f" (did you mean '{close[0]}'?)" if close else ""
 
 
 def example_of(key: str, hint: dict[str, Any]) -> str:
-    """What a right value looks like."""
+    """An example of a valid value."""
     return f"for example: {key} = {to_toml(hint['examples'][0])}"
 
 
@@ -256,7 +256,7 @@ def to_toml(value: object) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(to_toml(inner) for inner in value) + "]"
     if isinstance(value, str | bool):
-        # The two formats escape alike, but for one character that TOML does not want to see.
+        # Both formats escape alike, except for one character that TOML forbids.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return str(value)
 
@@ -268,7 +268,7 @@ def shorten(text: str) -> str:
 
 def places_in(text: str) -> Iterator[tuple[Place, int]]:
     """Every table and every plain key that begins a line of a valid document, with its line."""
-    # What stands in strings and comments could look like a key, so only their line breaks are kept.
+    # Strings and comments could contain text that looks like a key, so only their line breaks are kept.
     plain = STRING_OR_COMMENT.sub(
         lambda match: "" if match[0].startswith("#") else "_" + "\n" * match[0].count("\n"), text
     )

@@ -1,4 +1,4 @@
-"""What a scenario may say about topics: the checks for protocols that have them, and for those that do not."""
+"""Checks what a scenario says about topics, for protocols with topics and for those without."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from antiphon.simulator.scenario.toml_document import Document, Place
 
 
 def check_topics(scenario: Scenario, document: Document) -> None:
-    """Every topic that is spoken of exists, and so do its first members."""
+    """Check that every mentioned topic exists, and its first members too."""
     if scenario.topics is not None:
         check_first_members(scenario.topics, scenario, document)
     for place, topic in topics_spoken_of(scenario):
@@ -40,12 +40,12 @@ def check_topics(scenario: Scenario, document: Document) -> None:
 
 
 def example(topic: int) -> str:
-    """What a right topic looks like."""
+    """An example of a valid topic."""
     return f"for example: topic = {topic}"
 
 
 def topics_spoken_of(scenario: Scenario) -> list[tuple[Place, int | str]]:
-    """Each topic that something is about, with its place in the file."""
+    """Each mentioned topic, with its place in the file."""
     found: list[tuple[Place, int | str]] = []
     if scenario.workload is not None:
         found.append((("workload", "topic"), scenario.workload.topic))
@@ -56,7 +56,7 @@ def topics_spoken_of(scenario: Scenario) -> list[tuple[Place, int | str]]:
 
 
 def check_first_members(topics: TopicsTable, scenario: Scenario, document: Document) -> None:
-    """First members are drawn or named, not both, for each topic, and exist."""
+    """Check that first members are drawn or listed, not both, for each topic, and exist."""
     if topics.members is None:
         return
     place: Place = ("topics", "members")
@@ -76,7 +76,7 @@ def check_first_members(topics: TopicsTable, scenario: Scenario, document: Docum
 
 
 def check_no_topics(scenario: Scenario, document: Document) -> None:
-    """A protocol without topics is told nothing about them."""
+    """Refuse topics under a protocol without topics."""
     mistaken: list[Place] = [place for place, topic in topics_spoken_of(scenario) if topic != 0]
     if scenario.unsubscriptions:
         mistaken.insert(0, ("unsubscribe", 0))
@@ -88,13 +88,13 @@ def check_no_topics(scenario: Scenario, document: Document) -> None:
         able = next(name for name, protocol in PROTOCOLS.items() if protocol.has_topics)
         raise document.error(
             mistaken[0],
-            f"{scenario.protocol} knows no topics: everybody gets everything; leave this out, or choose: "
+            f"{scenario.protocol} has no topics: all nodes receive everything; leave this out, or choose: "
             f'protocol = "{able}"',
         )
 
 
 def check_fault_tolerance(scenario: Scenario, document: Document) -> None:
-    """Nothing fails under a protocol that promises nothing then. Copies may be late, and nodes may pause."""
+    """Refuse faults under a protocol that promises nothing then. Copies may be late, and nodes may pause."""
     able = next(name for name, protocol in PROTOCOLS.items() if protocol.tolerates_faults)
     remedy = f'leave this out, or choose: protocol = "{able}"'
     for key, share in (("loss", scenario.network.loss), ("duplication", scenario.network.duplication)):
@@ -106,19 +106,19 @@ def check_fault_tolerance(scenario: Scenario, document: Document) -> None:
             )
     if scenario.network.notices_pauses:
         raise document.error(
-            ("network", "notices_pauses"), f"{scenario.protocol} needs nodes that nobody counts as lost; {remedy}"
+            ("network", "notices_pauses"), f"{scenario.protocol} needs nodes that are never counted as lost; {remedy}"
         )
     for number, fault in enumerate(scenario.faults):
         if not isinstance(fault, PauseFault | ResumeFault | ClockFault):
             raise document.error(
                 ("fault", number),
-                f"{scenario.protocol} needs nodes that do not fail and are there from the start (they may pause and "
-                f"resume; members come and go by [[subscribe]] and [[unsubscribe]]); {remedy}",
+                f"{scenario.protocol} needs nodes that do not fail and are up from the start (they may pause and "
+                f"resume; members join and leave by [[subscribe]] and [[unsubscribe]]); {remedy}",
             )
 
 
 def check_connections(scenario: Scenario, document: Document) -> None:
-    """Links behave like connections; nodes crash or pause, and do not come back under the same number."""
+    """Check that links behave like connections, and that nodes have only faults that the protocol survives."""
     network = scenario.network
     if not network.in_order:
         raise document.error(
@@ -127,10 +127,10 @@ def check_connections(scenario: Scenario, document: Document) -> None:
     for key, share in (("loss", network.loss), ("duplication", network.duplication)):
         if share > 0:
             raise document.error(("network", key), f"{scenario.protocol} runs over connections; leave this out")
-    if scenario.protocol == "vcube-ps-lasting":
+    if PROTOCOLS[scenario.protocol].remembers:
         check_returns(scenario, document)
         return
-    joins = scenario.protocol == "broker-tree"
+    joins = PROTOCOLS[scenario.protocol].needs_quorum
     check_standstills(scenario, document)
     for number, fault in enumerate(scenario.faults):
         survived = (CrashFault, PauseFault, ResumeFault, ClockFault)
@@ -144,15 +144,16 @@ def check_connections(scenario: Scenario, document: Document) -> None:
 
 
 def check_standstills(scenario: Scenario, document: Document) -> None:
-    """Who counts as lost because it stands still comes back only where there is a quorum."""
+    """Check for a quorum where paused nodes count as lost: without it they cannot come back."""
     if scenario.network.notices_pauses and not scenario.protocol_options.get("quorum", False):
         raise document.error(
-            ("network", "notices_pauses"), "without a quorum nobody comes back; write: protocol-options.quorum = true"
+            ("network", "notices_pauses"),
+            "without a quorum no lost node comes back; write: protocol-options.quorum = true",
         )
 
 
 def check_fault_of_tree(scenario: Scenario, document: Document, number: int) -> None:
-    """With a quorum networks fall apart, and brokers that have disks return with them."""
+    """Check a fault of a tree: with a quorum, partitions are allowed, and brokers with disks may restart."""
     fault = scenario.faults[number]
     has_quorum = scenario.protocol_options.get("quorum", False)
     returns = isinstance(fault, RestartFault) and scenario.protocol_options.get("disk", False)
@@ -161,51 +162,52 @@ def check_fault_of_tree(scenario: Scenario, document: Document, number: int) -> 
     if isinstance(fault, PartitionFault):
         complaint = "without a quorum brokers take a partition for crashes; write: protocol-options.quorum = true"
     elif returns:
-        complaint = "without a quorum who is lost stays lost; write: protocol-options.quorum = true"
+        complaint = "without a quorum a lost broker stays lost; write: protocol-options.quorum = true"
     else:
         complaint = (
-            "a broker that returns without its disk is a new one, under a number of its own; let another node join, or "
+            "a broker without a disk cannot restart under its number; let another node join, or "
             "give brokers disks: protocol-options.disk = true"
         )
     raise document.error(("fault", number), complaint)
 
 
 def check_disks(scenario: Scenario, document: Document) -> None:
-    """Disks are in trouble, or are continued, only where nodes have any that they come back with."""
+    """Refuse disk faults, and nodes that continue a disk, where nodes have no disks to restart with."""
     has_disks = PROTOCOLS[scenario.protocol].remembers and scenario.protocol_options.get("log", 0)
     for number, fault in enumerate(scenario.faults):
         continues = isinstance(fault, JoinFault) and fault.continues is not None
         if (continues or isinstance(fault, DiskFault)) and not has_disks:
             raise document.error(
                 ("fault", number),
-                "nodes have no disks that they come back with; leave this out, or choose: "
+                "nodes have no disks to restart with; leave this out, or choose: "
                 'protocol = "vcube-ps-lasting", with protocol-options.log = 1000',
             )
         if isinstance(fault, DiskFault) and fault.until is not None and fault.until <= fault.at:
             raise document.error(
                 ("fault", number, "until"),
-                f"expected a time after the trouble begins at {fault.at}, not {fault.until}; "
+                f"expected a time after the fault begins at {fault.at}, not {fault.until}; "
                 f"for example: until = {fault.at + 1000}",
             )
 
 
 def check_returns(scenario: Scenario, document: Document) -> None:
-    """Who comes back under its number has its log; who leaves does so by unsubscribing."""
+    """Check that restarting nodes have logs, and that no node leaves: it must unsubscribe."""
     for number, fault in enumerate(scenario.faults):
         if isinstance(fault, RestartFault) and not scenario.protocol_options.get("log", 0):
             raise document.error(
                 ("fault", number),
-                "a node that returns without its log is a new one, under a number of its own; let another node join, "
+                "a node without a log cannot restart under its number; let another node join, "
                 "or give nodes a log: protocol-options.log = 1000",
             )
         if isinstance(fault, LeaveFault):
             raise document.error(
-                ("fault", number), f"{scenario.protocol} has no orderly leaving of nodes; let it unsubscribe instead"
+                ("fault", number),
+                f"{scenario.protocol} does not support leaving nodes; let the node unsubscribe instead",
             )
 
 
 def check_newcomers(scenario: Scenario, document: Document) -> None:
-    """Who joins a tree asks somebody who is there from the start."""
+    """Check that a node that joins a tree later has a parent that is up from the start."""
     absent = scenario.absent_at_start()
     parents = scenario.protocol_options.get("parents")
     if not absent or not isinstance(parents, list):
@@ -214,17 +216,17 @@ def check_newcomers(scenario: Scenario, document: Document) -> None:
         if parent in absent or (node in absent and parent < 0):
             raise document.error(
                 ("protocol-options", "parents"),
-                f"node {parent if parent in absent else node} joins later, so it is neither root nor parent; its own "
-                "parent is whom it asks for a place",
+                f"node {parent if parent in absent else node} joins later, so it can be neither root nor parent; it "
+                "asks its own parent for a place when it joins",
             )
 
 
 def check_keys(scenario: Scenario, document: Document) -> None:
-    """Keys are named only where there are any."""
+    """Refuse keys under a protocol without keys."""
     protocol = PROTOCOLS[scenario.protocol]
     if protocol.has_keys or protocol.holes_in is not None:
         return
-    complaint = f'{scenario.protocol} knows no keys; leave this out, or choose: protocol = "vcube-ps" or "broker-tree"'
+    complaint = f'{scenario.protocol} has no keys; leave this out, or choose: protocol = "vcube-ps" or "broker-tree"'
     for number, publication in enumerate(scenario.publications):
         if publication.keys:
             raise document.error(("publish", number, "keys"), complaint)

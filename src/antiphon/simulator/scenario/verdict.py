@@ -1,8 +1,8 @@
-"""Whether a simulated run kept what was promised to it (:mod:`antiphon.simulator.scenario.promises`).
+"""Judges whether a simulated run kept its promises (:mod:`antiphon.simulator.scenario.promises`).
 
-The judge (:mod:`antiphon.audit.verdict`) knows no protocol and finds every breach of every promise. What the scenario
-alone can tell is judged here. ``requests``: what the application asked for happened, once, and nothing else did.
-``last words``: what is published long after everything is healed is accepted and delivered by all
+The judge of traces (:mod:`antiphon.audit.verdict`) knows no protocol and finds every broken promise. This module adds
+the checks that need the scenario. ``requests``: every request of the application took effect once, and nothing else
+did. ``last words``: publications long after healing are accepted and delivered by all
 (:mod:`antiphon.simulator.scenario.last_words`).
 """
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from antiphon.audit.incarnations import without_unshown
 from antiphon.audit.oracle import evidence
-from antiphon.audit.requests import Requests, requests_in, starts_in
+from antiphon.audit.requests import RequestCounts, requests_in, starts_in
 from antiphon.audit.verdict import Verdict, add_requests, judge_trace
 from antiphon.simulator.scenario.incarnations import (
     changes_lives,
@@ -34,7 +34,7 @@ from antiphon.trace.recorder import Recorder
 from antiphon.trace.store import SCHEMA, to_batch
 
 MAXIMUM_ROWS = 500_000
-"""The oracle looks at a few hundred thousand deliveries per second; nobody should have to wait for it."""
+"""The oracle checks a few hundred thousand deliveries per second; more would take too long."""
 
 
 MAXIMUM_CLOCK_ENTRIES = 1 << 25
@@ -42,22 +42,22 @@ MAXIMUM_CLOCK_ENTRIES = 1 << 25
 
 
 class Witness:
-    """Keeps what the oracle must see of a run, while it is little enough."""
+    """Keeps the rows of a run that the oracle needs, up to a limit."""
 
     def __init__(self, node_count: int) -> None:
         self._node_count = node_count
         self._tables: list[pa.Table] = []
         self._rows = 0
         self.asked: list[Asked] = []
-        """The publications that were accepted, with their times."""
+        """The accepted publications, with their times."""
         self.recorder = Recorder(False, self._keep)
-        """For runs that are written nowhere else."""
+        """For runs without a trace file."""
 
     def _keep(self, words: object, loads: object, keys: object) -> None:
         self.see(to_batch(words, loads, keys, self.recorder.kind_names))
 
     def see(self, batch: pa.RecordBatch) -> None:
-        """Take notice of rows of a trace."""
+        """Keep the relevant rows of a batch of a trace."""
         if self._rows > MAXIMUM_ROWS:
             return
         self.asked += asked_in(batch)
@@ -69,7 +69,7 @@ class Witness:
             self._tables.append(rows)
 
     def table(self) -> pa.Table | None:
-        """What was seen; nothing if it was too much, or the oracle would need too much memory to look at it."""
+        """The rows so far; None if there were too many, or the oracle would need too much memory."""
         if self._rows > MAXIMUM_ROWS:
             return None
         table = pa.concat_tables(self._tables) if self._tables else evidence(SCHEMA.empty_table())
@@ -80,21 +80,21 @@ class Witness:
         return table
 
 
-def unmet_requests(scenario: Scenario, requests: Requests) -> list[str]:
-    """What the application asked for and did not get in a run that came to its end, or got and had not asked for."""
+def unmet_requests(scenario: Scenario, requests: RequestCounts) -> list[str]:
+    """Requests of the application that a finished run did not fulfil, and effects that it did not request."""
     complaints = []
     is_probable = PROTOCOLS[scenario.protocol].agrees_probably
-    # Where agreement is probable, who stays delivers its own: the validity of the thesis.
+    # Where agreement is only probable, a remaining node delivers its own publications: the validity of the thesis.
     gone = failing_nodes(scenario) if is_probable else set()
     started, published = (
         sum(count for node, count in counts.items() if node not in gone)
         for counts in (requests.started, requests.asked)
     )
-    # What its own publisher passes over has not started, and that was said.
+    # A publication that its own publisher passed over has not started; that was reported.
     published -= 0 if is_probable else requests.passed_over
-    # What is asked for where a node fails may never start.
+    # A request to a failing node may never start.
     if started != published and (is_probable or not changes_lives(scenario)):
-        complaints.append(f"{published} publications were asked for, and {started} started")
+        complaints.append(f"{published} publications were requested, and {started} started")
     if not PROTOCOLS[scenario.protocol].has_topics:
         return complaints
     asked: dict[tuple[int, int], list[str]] = {}
@@ -117,7 +117,9 @@ def unmet_requests(scenario: Scenario, requests: Requests) -> list[str]:
 
 
 def agreement(scenario: Scenario, witness: Witness) -> tuple[int | None, int | None]:
-    """Publications that all nodes delivered that stay, and those that any of them did; nothing if it is promised."""
+    """The publications that all remaining nodes delivered, and those that at least one did; None if agreement is
+    promised.
+    """
     table = witness.table()
     if table is None or not PROTOCOLS[scenario.protocol].agrees_probably:
         return None, None
@@ -132,7 +134,7 @@ def agreement(scenario: Scenario, witness: Witness) -> tuple[int | None, int | N
 
 
 def members_that_stay(scenario: Scenario) -> list[set[int]]:
-    """Per topic, who is a member all the time and does not fail."""
+    """Per topic, the nodes that are members all the time and do not fail."""
     failing = failing_nodes(scenario)
     if not PROTOCOLS[scenario.protocol].has_topics:
         return [set(range(scenario.nodes)) - failing]
@@ -143,7 +145,7 @@ def members_that_stay(scenario: Scenario) -> list[set[int]]:
 
 
 def judge_table(scenario: Scenario, table: pa.Table, stopped: str, stuck: int) -> Verdict:
-    """Judge the trace of a run, and whether what the application asked for happened."""
+    """Judge the trace of a run, and whether the application's requests were fulfilled."""
     rows = evidence(table)
     verdict = judge_trace(rows, contract_of(scenario), stopped, stuck)
     if REQUESTS in verdict.checks:
@@ -152,10 +154,10 @@ def judge_table(scenario: Scenario, table: pa.Table, stopped: str, stuck: int) -
 
 
 def judge_run(scenario: Scenario, witness: Witness, stopped: str, stuck: int) -> tuple[dict[str, int] | None, str]:
-    """How often each promise that applies was broken, and the same as a sentence."""
+    """The number of violations of each promise that applies, and the same as a sentence."""
     table = witness.table()
     if table is None:
-        return None, f"not judged: too much to look at (more than {MAXIMUM_ROWS} deliveries, or too many publishers)"
+        return None, f"not judged: too large (more than {MAXIMUM_ROWS} deliveries, or too many publishers)"
     verdict = judge_table(scenario, table, stopped, stuck)
     if stopped == FINISHED and COMPLETENESS in verdict.checks and last_words_of(scenario):
         verdict.checks += (LAST_WORDS,)

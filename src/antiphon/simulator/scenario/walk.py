@@ -1,7 +1,7 @@
-"""A walk through a scenario in the order of time, before the run.
+"""Walks through a scenario in the order of time, before the run, and checks the states of nodes.
 
-Each fault, each change of a subscription and each publication that is spelled out must meet its nodes in a state that
-suits it. Whatever the walk accepts, the engine and the protocols accept too.
+Each fault, each change of a subscription and each listed publication must find its nodes in a suitable state. The
+engine and the protocols accept every scenario that the walk accepts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from antiphon.simulator.scenario.scenario import (
     Scenario,
     Targeted,
 )
-from antiphon.simulator.scenario.subscriptions import Change, changes_by_time, first_members
+from antiphon.simulator.scenario.subscriptions import SubscriptionChange, changes_by_time, first_members
 from antiphon.simulator.scenario.toml_document import Document, Place
 
 TRANSITIONS: dict[type[Targeted], tuple[str, tuple[str, ...], str]] = {
@@ -32,26 +32,26 @@ TRANSITIONS: dict[type[Targeted], tuple[str, tuple[str, ...], str]] = {
     JoinFault: ("join", ("absent",), "up"),
     LeaveFault: ("leave", ("up",), "absent"),
 }
-"""What each fault is called, the states in which it may meet a node, and the state in which it leaves the node."""
+"""By fault: its name, the states of a node in which it may happen, and the state after it."""
 
 FAULT, CHANGE, PUBLICATION = range(3)
-"""What comes first at the same tick."""
+"""The order of events at the same tick."""
 
 
 def check_states(scenario: Scenario, document: Document) -> None:
-    """Raise a ScenarioError at the first thing that meets a node in a state that does not suit it."""
+    """Raise a ScenarioError at the first event that finds a node in an unsuitable state."""
     Walk(scenario, document).go()
 
 
 class Walk:
-    """The states of all nodes, and who is subscribed to what, at one moment."""
+    """The states and subscriptions of all nodes at one moment."""
 
     def __init__(self, scenario: Scenario, document: Document) -> None:
         self._scenario = scenario
         self._document = document
         self._state_of = dict.fromkeys(scenario.absent_at_start(), "absent")
         self._has_topics = PROTOCOLS[scenario.protocol].has_topics
-        # Whose logs are damaged.
+        # Nodes with damaged logs.
         self._refused: set[int] = set()
         self._subscribed: set[tuple[int, int]] = set()
         if self._has_topics:
@@ -59,16 +59,16 @@ class Walk:
                 self._subscribed.update((node, topic) for node in members)
 
     def go(self) -> None:
-        """Walk through everything that is spelled out."""
+        """Walk through all listed events."""
         scenario = self._scenario
-        happenings: list[tuple[int, int, int, Fault | Change | PublishTable]] = [
+        happenings: list[tuple[int, int, int, Fault | SubscriptionChange | PublishTable]] = [
             (fault.at, FAULT, number, fault) for number, fault in scenario.faults_by_time()
         ]
         happenings += [(change.at, CHANGE, change.number, change) for change in changes_by_time(scenario)]
         happenings += [(table.at, PUBLICATION, number, table) for number, table in enumerate(scenario.publications)]
-        # Sorting is stable: what is equal keeps the order in which it happens.
+        # Sorting is stable: equal events keep the order in which they happen.
         for _, _, number, what in sorted(happenings, key=lambda happening: happening[:2]):
-            if isinstance(what, Change):
+            if isinstance(what, SubscriptionChange):
                 self._change(what)
             elif isinstance(what, PublishTable):
                 self._publish(number, what)
@@ -79,7 +79,7 @@ class Walk:
                     self._fail(number, what, node)
 
     def _fail(self, number: int, fault: Targeted, node: int) -> None:
-        """A fault meets a node in a state that suits it, and changes it."""
+        """Check that the state of a node suits a fault, and change it."""
         kind, suitable, following = TRANSITIONS[type(fault)]
         state = self._state_of.get(node, "up")
         if state not in suitable:
@@ -97,7 +97,7 @@ class Walk:
         self._state_of[node] = following
 
     def _continue(self, number: int, fault: JoinFault, former: int) -> None:
-        """Who goes on with a disk takes it from a node that has crashed and does not come back itself."""
+        """Check that a node continues the disk of a crashed one that does not restart itself."""
         state = "down with a damaged log" if former in self._refused else self._state_of.get(former, "up")
         if state != "down" or fault.node is None:
             raise self._document.error(
@@ -108,8 +108,8 @@ class Walk:
             )
         self._state_of[former] = "continued"
 
-    def _change(self, change: Change) -> None:
-        """Who subscribes is not subscribed, and who unsubscribes is."""
+    def _change(self, change: SubscriptionChange) -> None:
+        """Check that a subscribing node is not subscribed, and that an unsubscribing one is."""
         verb = "subscribe" if change.subscribes else "unsubscribe"
         place: Place = (verb, change.number)
         self._check_up(place, change.node, change.at, verb)
@@ -129,7 +129,7 @@ class Walk:
             self._subscribed.remove(key)
 
     def _publish(self, number: int, publication: PublishTable) -> None:
-        """Who is told to publish is up and, where there are topics, subscribed."""
+        """Check that a publishing node is up and, where there are topics, subscribed."""
         place: Place = ("publish", number)
         self._check_up(place, publication.node, publication.at, "publish")
         if self._has_topics and (publication.node, publication.topic) not in self._subscribed:
@@ -149,7 +149,7 @@ class Walk:
 
 
 def remedy(state: str, wanted: str, node: int, time: int) -> str:
-    """How a node could have come from one state into another in time."""
+    """A fault that would bring a node from one state into another in time, as an example."""
     for kind, suitable, following in TRANSITIONS.values():
         if state in suitable and following == wanted:
             return f'; let for example come before it: at = {time}, kind = "{kind}", node = {node}'

@@ -1,4 +1,4 @@
-"""Who publishes when: a workload turned into a list of publications before the run begins.
+"""Turns a workload into a list of publications before the run begins.
 
 Everything is drawn from one stream of the scenario's seed with integers only, so that all machines plan the same.
 Exponential gaps are drawn by von Neumann's method (1951), which only compares random numbers and needs no logarithm:
@@ -14,30 +14,30 @@ from antiphon.kernel.message import ORDER_NAMES, UNSPECIFIED
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.scenario.protocols.registry import PROTOCOLS
 from antiphon.simulator.scenario.scenario import ANY_TOPIC, OnceWorkload, RateWorkload, Scenario
-from antiphon.simulator.scenario.subscriptions import Members, Span, draw_nodes, subscribed_spans
+from antiphon.simulator.scenario.subscriptions import PlannedMembers, Span, draw_nodes, subscribed_spans
 
 WORKLOAD_STREAM = 3
-"""Names the stream of random numbers; 1 and 2 are the engine's."""
+"""The stream of random numbers; the engine uses 1 and 2."""
 
 ORDER_STREAM = 8
-"""A stream of its own: the same publications are planned, whether or not they draw their orders."""
+"""A separate stream: the same publications are planned, whether or not they draw their orders."""
 
 MAXIMUM_PUBLICATIONS = 5_000_000
-"""The whole plan is in memory; 200 bytes per publication keep this many within 1 GiB."""
+"""The whole plan is in memory; at 200 bytes per publication, this many fit into 1 GiB."""
 
 MEAN_BITS = 20
 WORD_BITS = 32
 
 
 class Words(Protocol):
-    """Where random words come from."""
+    """A source of random words."""
 
     def word(self) -> int:
         """The next 32 random bits."""
 
 
 class Planned(NamedTuple):
-    """One publication to be."""
+    """One planned publication."""
 
     at: int
     node: int
@@ -48,7 +48,7 @@ class Planned(NamedTuple):
 
 
 def plan(scenario: Scenario) -> Iterator[Planned]:
-    """All publications of a scenario: those spelled out, in the order of the file, then those of the workload."""
+    """All publications of a scenario: the listed ones, in the order of the file, then those of the workload."""
     for publication in scenario.publications:
         order = UNSPECIFIED if publication.order is None else ORDER_NAMES.index(publication.order)
         payload, keys = publication.payload.encode(), tuple(publication.keys)
@@ -68,7 +68,7 @@ def plan(scenario: Scenario) -> Iterator[Planned]:
 
 
 def plan_workload(scenario: Scenario) -> Iterator[Planned]:
-    """The publications of the workload, of the default order."""
+    """The publications of the workload, in the default order."""
     workload = scenario.workload
     random = RandomStream(scenario.seed, WORKLOAD_STREAM)
     if PROTOCOLS[scenario.protocol].has_topics:
@@ -90,7 +90,7 @@ def plan_once(workload: OnceWorkload, node_count: int, random: RandomStream) -> 
 
 
 def plan_once_on_topics(scenario: Scenario, workload: OnceWorkload, random: RandomStream) -> Iterator[Planned]:
-    """Some of those that are subscribed at some time of the window, once each, at a uniform time of being so."""
+    """Some of the nodes that are subscribed during the window, once each, at a uniform time while subscribed."""
     payload = bytes(workload.payload_bytes)
     chances: dict[int, list[tuple[int, list[Span]]]] = {}
     for node, topic, spans in subscribed_spans(scenario, workload.start, workload.start + workload.window):
@@ -117,21 +117,21 @@ def draw_moment(spans: list[Span], random: RandomStream) -> int:
 
 
 def publisher_count(workload: OnceWorkload, node_count: int) -> int:
-    """How many nodes publish: the share, rounded, but somebody does."""
+    """The number of publishing nodes: the share, rounded, but at least one."""
     return max(1, int(workload.share * node_count + 0.5))
 
 
 def plan_rate(workload: RateWorkload, node_count: int, random: RandomStream) -> Iterator[Planned]:
-    """A Poisson process of publications by anybody."""
+    """A Poisson process of publications by random nodes."""
     payload = bytes(workload.payload_bytes)
     for at in rate_times(workload, random):
         yield Planned(at, random.below(node_count), payload)
 
 
 def plan_rate_on_topics(scenario: Scenario, workload: RateWorkload, random: RandomStream) -> Iterator[Planned]:
-    """A Poisson process of publications by anybody who is subscribed then; where nobody is, there is none."""
+    """A Poisson process of publications by random subscribers; at times without subscribers there is none."""
     payload = bytes(workload.payload_bytes)
-    members = Members(scenario)
+    members = PlannedMembers(scenario)
     for at in rate_times(workload, random):
         topic = workload.topic
         if not isinstance(topic, int):
@@ -159,8 +159,8 @@ def rate_times(workload: RateWorkload, random: RandomStream) -> Iterator[int]:
 def draw_exponential(random: Words) -> int:
     """An exponential number of mean 1, in units of 2**-32.
 
-    A uniform ``x`` is kept with probability ``exp(-x)``: that is how likely the run of ever smaller numbers that begins
-    with it has an odd length. Each one rejected adds 1.
+    A uniform ``x`` is kept with probability ``exp(-x)``: that is the probability that the run of decreasing numbers
+    which begins with it has an odd length. Each rejected one adds 1.
     """
     whole = 0
     while True:

@@ -1,7 +1,7 @@
-"""Writing a scenario as a file that reads back as the same scenario.
+"""Writes a scenario as a file that reads back as the same scenario.
 
-What has its default value is left out, so that a file says what is special about its scenario. Structures are walked by
-their types: a key that is added to :mod:`antiphon.simulator.scenario.scenario` is written without a change here.
+Default values are left out, so that a file shows what is special about its scenario. Structures are walked by their
+types: a key that is added to :mod:`antiphon.simulator.scenario.scenario` is written without a change here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def sections(key: str, value: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def plain(value: Any) -> Any:
-    """A structure as tables, arrays and plain values, without what has its default value."""
+    """A structure as tables, arrays and plain values, without default values."""
     if isinstance(value, list):
         return [plain(entry) for entry in value]
     if not isinstance(value, msgspec.Struct):
@@ -57,7 +57,7 @@ def plain(value: Any) -> Any:
 
 
 def default_of(field: msgspec.structs.FieldInfo) -> object:
-    """What a field is if nothing is said about it; ``msgspec.NODEFAULT`` where something must be."""
+    """The default of a field; ``msgspec.NODEFAULT`` for a required one."""
     if field.default_factory is not msgspec.NODEFAULT:
         return field.default_factory()
     return field.default

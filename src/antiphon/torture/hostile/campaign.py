@@ -1,11 +1,11 @@
-"""A live cluster under attack by changed recordings, while honest clients go on.
+"""Attacks a live cluster with changed recordings, while honest clients continue.
 
-Two nodes in processes of their own take what strangers and clients send, and a third one does with TLS. Whoever attacks
-opens many connections at a time and sends one input over each: :mod:`antiphon.torture.hostile.inputs` makes them.
-Meanwhile honest clients publish at both nodes and must get everything, once and in order. The memory of the processes
-is looked at all the time: what attackers have left behind must not grow with their number.
+Two nodes in separate processes receive input from strangers and clients, and a third one does so over TLS. Attackers
+open many connections at a time and send one input over each; :mod:`antiphon.torture.hostile.inputs` makes them.
+Meanwhile honest clients publish at both nodes and must receive everything, once and in order. The memory of the
+processes is sampled all the time: it must not grow with the number of attackers.
 
-Nobody attacks as a node that was let in. Without TLS anybody is, by design, and with it only who has a certificate.
+No attacker is an admitted node. Without TLS every peer is admitted, by design; with TLS, only peers with a certificate.
 """
 
 from __future__ import annotations
@@ -29,48 +29,48 @@ from antiphon.torture.hostile.inputs import Mutator, record, record_tls
 from antiphon.transport.links import split_address
 
 CONNECTIONS = 200
-"""How many attackers are connected at a time."""
+"""The number of concurrent attackers."""
 
 
 LINGER_SECONDS = 1.0
-"""How long an attacker waits for the node to cut it off before it goes by itself."""
+"""How long an attacker waits for the node to disconnect it."""
 
 
 OPEN_SECONDS = 20.0
-"""A node that does not let an attacker connect for so long does not live any more."""
+"""A node that accepts no connection for so long counts as dead."""
 
 
 TLS_SHARE = 8
-"""Every so many inputs one goes to the node with TLS."""
+"""One in so many inputs goes to the node with TLS."""
 
 
 PAUSE_SECONDS = 0.02
 
 
 PATIENCE_SECONDS = 30.0
-"""What an honest client has not got by then it never will."""
+"""A message that an honest client has not received by then counts as lost."""
 
 
 LOOK_SECONDS = 0.25
 
 
 WARM_SHARE = 0.1
-"""When so much is done, nodes have all that they need; from then on their memory is compared."""
+"""The share of inputs after which nodes have all the memory that they need; growth is measured from there."""
 
 
 GROWTH_MEGABYTES = 64.0
 
 
 TOPICS = 2000
-"""How many topics attackers may leave behind (``maximum_topics``)."""
+"""The number of topics that attackers may leave behind (``maximum_topics``)."""
 
 
 NODE_FLAGS = ["--log-level", "error", "--maximum-topics", str(TOPICS)]
 
 
 @dataclass
-class Findings:
-    """What happened."""
+class HostileFindings:
+    """The results of a hostile campaign."""
 
     inputs: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
@@ -85,22 +85,22 @@ class Findings:
     violations: list[str] = field(default_factory=list)
 
 
-class Steps(Protocol):
+class AttackSteps(Protocol):
     """Shows how many inputs have been sent."""
 
     def reach(self, done: int, about: str) -> None:
-        """Say how far it has come, and what else there is to say."""
+        """Show the number of inputs sent, and a remark."""
 
 
-Progress = Callable[[], AbstractContextManager[Steps]]
-"""Begins to show progress when the attack begins."""
+Progress = Callable[[], AbstractContextManager[AttackSteps]]
+"""Starts to show progress when the attack begins."""
 
 Tell = Callable[[int, str], None]
-"""Takes a line that a node has said, with the number of its process."""
+"""Takes an output line of a node, with the number of its process."""
 
 
 class Attack(asyncio.Protocol):
-    """One input over one connection."""
+    """Sends one input over one connection."""
 
     def __init__(self, data: bytes, done: asyncio.Future[str]) -> None:
         self._data = data
@@ -117,7 +117,7 @@ class Attack(asyncio.Protocol):
         self._answer = data[:16]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        # A refusal is an array with the number 101, or, with TLS, an alert.
+        # A refusal is an array with the number 101 or, with TLS, an alert.
         is_told = self._answer[4:6] in (b"\x93\x65", b"\x92\x65") or self._answer[:1] == b"\x15"
         self._finish("refused" if is_told else "cut off")
 
@@ -129,9 +129,9 @@ class Attack(asyncio.Protocol):
 
 
 class Honest:
-    """A client that publishes numbers at one node and one that must get them at another."""
+    """A client that publishes numbers at one node, and one that must receive them at another."""
 
-    def __init__(self, topic: str, publisher: Client, subscriber: Client, findings: Findings) -> None:
+    def __init__(self, topic: str, publisher: Client, subscriber: Client, findings: HostileFindings) -> None:
         self._topic = topic
         self._publisher = publisher
         self._subscriber = subscriber
@@ -148,7 +148,7 @@ class Honest:
         return self
 
     async def publish(self) -> None:
-        """Publish until it is over."""
+        """Publish until the attack is over."""
         while not self._is_over:
             self._sent_at[self._next] = time.perf_counter()
             await self._publisher.publish(self._topic, str(self._next).encode())
@@ -157,7 +157,7 @@ class Honest:
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def receive(self) -> None:
-        """Check what comes."""
+        """Check each message that arrives."""
         assert self._subscription is not None, "it has begun"
         async for message in self._subscription:
             if message.value != str(self._awaited).encode():
@@ -176,14 +176,14 @@ class Honest:
         while self._awaited < self._next and time.perf_counter() < until:
             await asyncio.sleep(PAUSE_SECONDS)
         if self._awaited < self._next:
-            self._findings.violations.append(f"{self._topic}: {self._next - self._awaited} messages never came")
+            self._findings.violations.append(f"{self._topic}: {self._next - self._awaited} messages never arrived")
 
 
-class Campaign:
-    """From the first recording to the last word of the honest clients."""
+class HostileCampaign:
+    """One hostile campaign, from the first recording to the last message of the honest clients."""
 
     def __init__(self, fabric: str, inputs: int, seed: int, directory: Path, tell: Tell, progress: Progress) -> None:
-        self.findings = Findings()
+        self.findings = HostileFindings()
         self._tell = tell
         self._progress = progress
         self._fabric = fabric
@@ -194,7 +194,7 @@ class Campaign:
         self._begun = 0
 
     async def run(self) -> None:
-        """All of it."""
+        """Run the whole campaign."""
         plain = Mutator(await record(self._fabric), self._seed)
         recorded, settings = await record_tls(self._directory / "certificates")
         secure = Mutator(recorded, self._seed)
@@ -249,7 +249,7 @@ class Campaign:
         for client in (here, there, safe):
             await client.abandon()
 
-    async def _attacker(self, plain: Mutator, secure: Mutator, target: str, guarded: str, steps: Steps) -> None:
+    async def _attacker(self, plain: Mutator, secure: Mutator, target: str, guarded: str, steps: AttackSteps) -> None:
         """Send one input after the other."""
         while self._begun < self._inputs and not self.findings.violations:
             self._begun += 1
@@ -260,12 +260,12 @@ class Campaign:
             self.findings.outcomes[outcome] += 1
             self.findings.inputs += 1
             if outcome == "not let in":
-                self.findings.violations.append("a node does not accept connections any more")
+                self.findings.violations.append("a node no longer accepts connections")
             if self.findings.inputs % 100 == 0:
                 steps.reach(self.findings.inputs, f"{self.findings.received:,} honest messages received")
 
     async def _look(self) -> None:
-        """Watch the memory of the processes."""
+        """Sample the memory of the processes."""
         while True:
             megabytes = max(resident_megabytes(member) for member in self._members)
             findings = self.findings
@@ -279,20 +279,20 @@ class Campaign:
         findings = self.findings
         growth = findings.megabytes_highest - findings.megabytes_warm
         if growth > GROWTH_MEGABYTES:
-            findings.violations.append(f"a node has taken {growth:.0f} MB more than when a tenth was done")
+            findings.violations.append(f"a node has grown by {growth:.0f} MB since a tenth of the inputs")
         for client in clients:
             try:
                 async with asyncio.timeout(PATIENCE_SECONDS):
                     status = await client.status()
             except (AntiphonError, TimeoutError) as error:
-                findings.violations.append(f"a node does not say how it is: {error}")
+                findings.violations.append(f"a node does not report its status: {error}")
                 continue
             findings.refused_connections += status["refused_connections"]
             findings.violations += status["troubles"]
 
 
 async def attack(address: str, data: bytes) -> str:
-    """Send an input; what became of it."""
+    """Send an input over a new connection; returns the outcome."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[str] = loop.create_future()
     try:
@@ -304,7 +304,7 @@ async def attack(address: str, data: bytes) -> str:
 
 
 def resident_megabytes(member: Member) -> float:
-    """How much memory a process has."""
+    """The resident memory of a process."""
     try:
         with open(f"/proc/{member.process.pid}/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * 4096 / 1e6

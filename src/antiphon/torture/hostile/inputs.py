@@ -1,9 +1,9 @@
-"""What hostile peers send: recordings of real connections, changed at random.
+"""Inputs of hostile peers: recordings of real connections, changed at random.
 
-Real nodes and clients talk through taps that write down what whoever connects has sent, as frames or as records of TLS.
-From these a generator makes inputs without end: bytes are flipped, lost, repeated and put in; frames are left out,
-doubled, exchanged and cut; values inside of them are replaced by those at which programs like to fail. The same seed
-gives the same inputs for the same recordings.
+Real nodes and clients talk through taps, which record the data of the connecting side as frames or TLS records. A
+generator makes an endless stream of inputs from them: it flips, drops, repeats and inserts bytes; it leaves out,
+duplicates, swaps and truncates frames; it replaces values inside of frames by values at which programs tend to fail.
+The same seed gives the same inputs for the same recordings.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from antiphon.transport.tls import CLIENT, NODE
 
 HOST: Final = "127.0.0.1"
 BYTES_AT_MOST: Final = 4096
-"""Of an input that is nothing but random bytes."""
+"""The most bytes of a purely random input."""
 
 DEPTH: Final = 3000
-"""How deep a value may be nested that is put into a frame."""
+"""The nesting depth of a value that is put into a frame."""
 
 NASTY: Final[tuple[Any, ...]] = (
     None, True, -1, 0, 1, 255, 1 << 22, 1 << 31, 1 << 41, 1 << 62, (1 << 63) - 1, (1 << 64) - 1, -(1 << 63), 0.5,
@@ -43,7 +43,7 @@ NASTY: Final[tuple[Any, ...]] = (
 
 @dataclass
 class Recordings:
-    """What was sent, connection by connection: by clients, by nodes to each other, and by nodes to clients."""
+    """The recorded data, by connection: of clients, of nodes to each other, and of nodes to clients."""
 
     clients: list[list[bytes]] = field(default_factory=list)
     peers: list[list[bytes]] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Recordings:
 
 
 class Tap:
-    """Listens at a port of its own, hands everything on to a node and back, and writes it down."""
+    """Listens at a port of its own, forwards everything to a node and back, and records it."""
 
     def __init__(self) -> None:
         self._target = ("", 0)
@@ -69,11 +69,11 @@ class Tap:
         return self
 
     def lead_to(self, address: str) -> None:
-        """Say where everything goes."""
+        """Set the node to forward to."""
         self._target = split_address(address)
 
     async def close(self) -> None:
-        """Stop; nobody talks over it any more."""
+        """Stop listening; no connection uses the tap any more."""
         assert self._server is not None, "it was opened"
         self._server.close()
         for task in tuple(self._tasks):
@@ -101,7 +101,7 @@ class Tap:
 
 
 async def hand_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, recorded: bytearray) -> None:
-    """Copy what comes until it ends."""
+    """Forward and record data until it ends."""
     while piece := await reader.read(1 << 16):
         recorded += piece
         writer.write(piece)
@@ -109,10 +109,10 @@ async def hand_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, re
 
 
 async def record(fabric: str) -> Recordings:
-    """Let two nodes and a client talk for a while."""
+    """Record two nodes and a client for a while."""
     taps = [await Tap().open() for _ in range(3)]
     places = [f"{HOST}:{free_port()}" for _ in range(2)]
-    # The last one is for clients of the first node.
+    # The last tap is for clients of the first node.
     for tap, place in zip(taps, (*places, places[0]), strict=True):
         tap.lead_to(place)
     settings: dict[str, Any] = {"fabric": fabric, "leave_seconds": 2.0}
@@ -136,14 +136,14 @@ async def record(fabric: str) -> Recordings:
 
 
 def free_port() -> int:
-    """A port at which nobody listens."""
+    """A port that no process uses."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
 
 
 async def talk(address: str, **options: Any) -> None:
-    """What a client may do, once each."""
+    """Do everything that a client can do, once each."""
     async with antiphon.connect(address, reconnect_seconds=0.0, **options) as client:
         first = await client.subscribe("recorded.question").ready()
         pattern = await client.subscribe("recorded.>", policy="drop_oldest", limit=10).ready()
@@ -158,7 +158,7 @@ async def talk(address: str, **options: Any) -> None:
 
 
 async def record_tls(directory: Path) -> tuple[Recordings, dict[str, Any]]:
-    """The same over TLS, and the settings of a node that would understand it if nobody had changed it."""
+    """Record the same over TLS; also returns settings of a node that would accept the unchanged recording."""
     authority = Authority.make(directory)
     certificate, key = authority.issue(NODE, "target")
     own, own_key = authority.issue(CLIENT, "recorded")
@@ -176,7 +176,7 @@ async def record_tls(directory: Path) -> tuple[Recordings, dict[str, Any]]:
 
 
 def cut(stream: bytes | bytearray) -> list[bytes]:
-    """The frames of a stream; the last one may be missing its end, and is left out then."""
+    """The frames of a stream, without an incomplete last one."""
     frames = []
     start = 0
     while start + LENGTH_BYTES <= len(stream):
@@ -189,7 +189,7 @@ def cut(stream: bytes | bytearray) -> list[bytes]:
 
 
 def framed(frames: Sequence[bytes]) -> bytes:
-    """Frames as they are on a link."""
+    """The frames as they are on a link."""
     return b"".join(len(frame).to_bytes(LENGTH_BYTES, "little") + frame for frame in frames)
 
 
@@ -218,46 +218,46 @@ class Mutator:
         self._names = [name for name, (weight, _) in kinds.items() for _ in range(weight)]
 
     def input(self) -> tuple[str, bytes]:
-        """The next input, and what kind of one it is."""
+        """The next input, and its kind."""
         self._made += 1
         name = self._chance.choice(self._names)
         return name, self._kinds[name][1]()
 
-    # Kinds.
+    # Kinds of inputs.
 
     def _bytes(self) -> bytes:
         return self._chance.randbytes(self._chance.randrange(BYTES_AT_MOST))
 
     def _greeting(self) -> bytes:
-        """A greeting of a client or a node that is not as it should be. Nothing follows: some of them are valid."""
+        """A damaged greeting of a client or a node. Nothing follows it, because some of them are still valid."""
         sessions = [*self._recordings.clients, *self._recordings.peers]
         hello = self._chance.choice(sessions)[0] if sessions else msgspec.msgpack.encode(self._hello())
         return self._broken_stream(framed([self.mutated(hello)]))
 
     def _client(self) -> bytes:
-        """A client that was let in, and then errs."""
+        """A client that is admitted, and then misbehaves."""
         session = self._chance.choice(self._recordings.clients) if self._recordings.clients else [b"\x90", b"\x90"]
         return self._session(session[1:])
 
     def _peer(self) -> bytes:
-        """A client that says what nodes say; or a node that says it before it has said who it is."""
+        """A client that sends node messages, or a node that sends them before its greeting."""
         frames = [self._of_any_type() for _ in range(self._chance.randint(1, 4))]
         if self._chance.random() < 0.2:
             return self._broken_stream(framed([self.mutated(frames[0])]))
         return self._session(frames)
 
     def _of_any_type(self) -> bytes:
-        """A frame; those of types that are rare are as likely as others."""
+        """A recorded frame; rare types are as likely as frequent ones."""
         return self._chance.choice(self._by_type[self._chance.choice(self._types)])
 
     def _cut(self) -> bytes:
-        """An honest client whose connection ends anywhere."""
+        """An honest client whose connection ends at a random byte."""
         session = self._chance.choice(self._recordings.clients)
         stream = framed([msgspec.msgpack.encode(self._hello()), *session[1:]])
         return stream[: self._chance.randrange(len(stream))]
 
     def _tls(self) -> bytes:
-        """A recorded connection, as it was or changed."""
+        """A recorded TLS connection, unchanged or changed."""
         stream = self._chance.choice(self._recordings.tls)
         return stream if self._chance.random() < 0.1 else self._broken_stream(stream)
 
@@ -289,7 +289,7 @@ class Mutator:
         return self._with_other_value(frame) if self._chance.random() < 0.6 else self._broken_stream(frame)
 
     def _broken_stream(self, stream: bytes) -> bytes:
-        """Bytes flipped, cut out, doubled, put in or cut off."""
+        """The stream with bytes flipped, removed, repeated, inserted or truncated."""
         chance = self._chance
         changed = bytearray(stream or b"\x00")
         for _ in range(chance.choice((1, 1, 1, 2, 4, 16))):
@@ -309,7 +309,7 @@ class Mutator:
         return bytes(changed)
 
     def _with_other_value(self, frame: bytes) -> bytes:
-        """The frame with one of its values replaced, wherever that is nested."""
+        """The frame with one of its values replaced, at any depth."""
         try:
             holder: Any = msgspec.msgpack.decode(frame)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -324,7 +324,7 @@ class Mutator:
                 holder = inside
                 continue
             if isinstance(inside, dict) and self._chance.random() < 0.5:
-                # Where a table may hold anything it may be nested without end.
+                # A table that may hold anything may be nested without end.
                 return msgspec.msgpack.encode(whole).replace(*self._deeper(inside), 1)
             what = self._chance.random()
             if what < 0.8:
@@ -336,7 +336,7 @@ class Mutator:
             return msgspec.msgpack.encode(whole)
 
     def _deeper(self, table: dict[Any, Any]) -> tuple[bytes, bytes]:
-        """The bytes of a table, and those of one that holds lists in lists in the place of one of its values."""
+        """The bytes of a table, and of one that holds nested lists in place of one of its values."""
         name = self._chance.choice([*table, "more"])
         before = msgspec.msgpack.encode(table)
         mark = "a value that nothing else has"

@@ -1,9 +1,9 @@
-"""The audit of a live campaign: what applications wrote down, and what was on the disks of nodes.
+"""Audits a finished live campaign: the journals of applications, and the disks of killed nodes.
 
-The directory that ``antiphon torture --live`` keeps holds no traces of nodes: who is killed leaves none. It holds what
-clients of all nodes saw, over all lives of nodes, and what nodes had on their disks when they were killed. Of that
-traces are made again in which an application is what a node is elsewhere (:mod:`antiphon.torture.live.judging`), and
-judged.
+The directory of ``antiphon torture --live`` holds no traces of nodes, because a killed node leaves none. It holds the
+journals of clients, which span all incarnations of nodes, and the disk contents of nodes when they were killed. The
+audit turns these into traces in which an application takes the role of a node (:mod:`antiphon.torture.live.judging`),
+and judges them.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from pathlib import Path
 
 from antiphon.audit.auditor import Judge
 from antiphon.audit.report import DURABILITY, Audit, Check, verdict_of
-from antiphon.torture.live.judging import CHECKS, Verdict, judge_journals, read_circumstances
+from antiphon.torture.live.judging import CHECKS, PromiseVerdict, judge_journals, read_circumstances
 
 
 def is_campaign(paths: Sequence[Path]) -> bool:
-    """Whether this is what a live campaign has kept."""
+    """Whether a path is the directory of a live campaign."""
     return len(paths) == 1 and (paths[0] / "journals").is_dir()
 
 
 def audit_campaign(directory: Path, judge: Judge) -> Audit:
-    """Judge it again, from what was written down."""
+    """Judge a campaign again, from its directory."""
     started = time.perf_counter()
     audits: list[Audit] = []
 
@@ -35,7 +35,7 @@ def audit_campaign(directory: Path, judge: Judge) -> Audit:
     circumstances = read_circumstances(directory)
     with tempfile.TemporaryDirectory(prefix="antiphon-audit-") as traces:
         found = judge_journals(directory, circumstances, audit, Path(traces))
-    # Besides what the audit of a trace judges there is what only a campaign knows.
+    # Beside the checks of a trace, a campaign has checks of its own.
     checks = {name: check_of(found.verdicts[name]) if name in found.verdicts else Check(True) for name in CHECKS}
     checks[DURABILITY].applies = any((directory / "remains").glob("*.txt"))
     for name, check in checks.items():
@@ -46,7 +46,7 @@ def audit_campaign(directory: Path, judge: Judge) -> Audit:
     return Audit(found.accepted, found.deliveries, seconds, checks, verdict_of(checks), [], audits[0].judge)
 
 
-def check_of(verdict: Verdict) -> Check:
-    """What the audit of one trace says, to be changed: other evidence may say more."""
+def check_of(verdict: PromiseVerdict) -> Check:
+    """The check of one promise, as a value that further evidence can change."""
     assert isinstance(verdict, Check), "the judge of this command gives these"
     return verdict

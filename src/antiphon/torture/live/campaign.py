@@ -1,11 +1,11 @@
-"""A live campaign: a cluster of real processes under load, to which faults are done, and which must recover from each.
+"""A live campaign: a cluster of real processes under load, which must recover from each injected fault.
 
-Nodes are processes behind doors (:mod:`antiphon.torture.live.proxies`), applications are clients in processes of their
-own (:mod:`antiphon.torture.live.load`), and so are crowds of other subscribers (:mod:`antiphon.torture.live.crowds`).
-In each cycle faults are drawn, happen and heal (:mod:`antiphon.torture.live.faults`). Then all applications publish
-probes on all topics, again and again, until one round of probes has come to everybody; the time from the beginning of
-the healing until then is the recovery. At the end what the applications wrote down is judged
-(:mod:`antiphon.torture.live.judging`).
+Nodes are processes behind doors (:mod:`antiphon.torture.live.proxies`); applications are clients in separate processes
+(:mod:`antiphon.torture.live.load`), and so are crowds of other subscribers
+(:mod:`antiphon.torture.live.crowd_process`). Each cycle draws, injects and heals faults
+(:mod:`antiphon.torture.live.faults`). Then all applications publish probes on all topics, in repeated rounds, until one
+round of probes has arrived everywhere; the time from the beginning of healing until then is the recovery time. At the
+end the journals of the applications are judged (:mod:`antiphon.torture.live.judging`).
 """
 
 from __future__ import annotations
@@ -27,64 +27,66 @@ from antiphon.kernel.errors import PeerError
 from antiphon.node.local_cluster import HOST, Member, Plan, ProcessCluster, any_ports, write_tree
 from antiphon.runtime.clocks import monotonic_us
 from antiphon.torture.live.crowd import COME_SECONDS
-from antiphon.torture.live.crowds import Crowds
+from antiphon.torture.live.crowd_process import Crowds
+from antiphon.torture.live.disk_snapshots import DiskSnapshots
 from antiphon.torture.live.faults import LOST_SECONDS, SECONDS, Fault, Happening, Nemesis
 from antiphon.torture.live.judging import CHECKS, Audit, Circumstances, judge_journals
-from antiphon.torture.live.load import FLOODS, Orders, Work
-from antiphon.torture.live.loads import LoadProcess
-from antiphon.torture.live.power import Disk, compile_library
-from antiphon.torture.live.proxies import Network
-from antiphon.torture.live.remains import Remains
+from antiphon.torture.live.load import FLOODS, LoadWork, Orders
+from antiphon.torture.live.load_process import LoadProcess
+from antiphon.torture.live.power import FaultyDisk, compile_library
+from antiphon.torture.live.proxies import ProxyNetwork
 
 TOPICS: Final = ("bank", "news", "room")
 KEYS: Final = ("anna", "ben", "clara", "dora", "emil")
 WEAK_KEYS: Final = ("frida", "gustav", "hanna")
 LOADS: Final = 2
-"""How many processes the applications share."""
+"""The number of processes that the applications share."""
 
 LOOK_SECONDS: Final = 0.05
 FIRST_PROBE_SECONDS: Final = 1.0
 LONGEST_PROBE_SECONDS: Final = 8.0
-"""After how long another round of probes begins; twice as long each time."""
+"""The longest time until another round of probes begins; the time doubles with each round."""
 
 SETTLE_SECONDS: Final = 3.0
-"""Between two restarts of a rolling one: after two seconds those who are there are the council of a tree."""
+"""The pause between two restarts of a rolling one: after two seconds the present brokers are the council of a tree."""
 
 STUCK_SECONDS: Final = 120.0
-"""Who has not recovered by then never will."""
+"""A cluster that has not recovered by then counts as stuck."""
 
 BURST_MESSAGES: Final = 3000
-"""More than the fabrics keep in memory of one publisher for those who are away, and more than may be under way."""
+"""More than the fabrics keep in memory of one publisher for disconnected nodes, and more than may be in transit."""
 
 PROGRESS_NAME: Final = "progress.jsonl"
-"""The figures after each cycle, one line for each."""
+"""The file with the figures after each cycle, one line each."""
 
 WAIT_SECONDS: Final = LOST_SECONDS + 1.0
-"""So long publishers wait at most, whatever happens to other nodes, and for subscribers not even that."""
+"""The longest time that publishers may wait because of faults of other nodes; slow subscribers must not make them wait
+even that long.
+"""
 
 FLOOD_REST: Final = 0.15
-"""When no more of a flood than this is left, nodes have sent as much ahead of each subscriber as they do."""
+"""When at most this share of a flood is left, nodes have sent the maximum ahead of each subscriber."""
 
 FLOOD_SECONDS: Final = 15.0
 
 NEVER_US: Final = 1 << 62
 CALM_SECONDS: Final = (0.1, 1.0)
-"""How long nothing happens between two cycles."""
+"""The pause between two cycles."""
 
 SPLITS: Final = frozenset({"cut", "oneway", "flap", "hold", "burst", "pause", "stall"})
-"""After these a part of a tree may have gone on without a majority."""
+"""Faults after which a part of a tree may have continued without a majority."""
 
 
 EVERYTHING: Final = (
     "kill", "half", "power", "wipe", "restart", "pause", "stall", "cut", "oneway", "flap", "hold", "burst", "delay",
     "disk", "slow", "crowd",
 )  # fmt: skip
-"""All faults but those that take long and are asked for."""
+"""All faults except those that take long and must be asked for."""
 
 
 @dataclass(frozen=True)
 class CampaignPlan:
-    """What is to be done."""
+    """Describes one campaign."""
 
     fabric: str
     nodes: int
@@ -93,19 +95,19 @@ class CampaignPlan:
     faults: tuple[str, ...]
     orders: tuple[str, ...]
     messages_per_second: float
-    """Of each application; there is one for each node."""
+    """The rate of each application; there is one per node."""
     directory: Path
     has_logs: bool = True
-    """Whether nodes have logs. Without them slow subscribers with the policy ``block`` slow their publishers."""
+    """Whether nodes have logs. Without them, slow subscribers with the policy ``block`` slow their publishers down."""
     floods: tuple[int, ...] = (0, 1, 1, 1)
-    """Which floods of messages are drawn for crowds; each of many small ones is as much to judge as minutes of load."""
+    """The floods to draw from for crowds; a flood of many small messages takes as long to judge as minutes of load."""
     disks_lie: bool = False
-    """Whether disks say that they have synced and have not: to see whether the judge finds what is lost then."""
+    """Whether disks report syncs that they did not do; the judge must find the loss."""
 
 
 @dataclass
-class Figures:
-    """What happened."""
+class LiveFigures:
+    """The results of a campaign."""
 
     cycles: int = 0
     faults: dict[str, int] = field(default_factory=dict)
@@ -116,18 +118,18 @@ class Figures:
     gaps: int = 0
     gone_with_node: int = 0
     published_bytes: int = 0
-    """What applications wanted to publish, in all."""
+    """The bytes that applications asked to publish."""
     subscribers: int = 0
-    """How many came in crowds."""
+    """The number of subscribers in crowds."""
     dropped: int = 0
-    """Messages that these were told to have been dropped for them, by their own policies."""
+    """Messages that these subscribers' policies dropped, as reported to them."""
     unsynced_changes: int = 0
-    """Changes of files that were not synced when nodes lost power."""
+    """Changes of files that were not synced at a power loss."""
     unsynced_bytes_lost: int = 0
-    """How many bytes of these were gone then."""
+    """The bytes of these that were lost."""
     stuck: int = 0
     judge: str = ""
-    """Who judged: ``memory``, or ``spark``."""
+    """The judge: ``memory`` or ``spark``."""
     violations: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CHECKS, 0))
     recoveries: dict[str, list[float]] = field(default_factory=dict)
     examples: list[str] = field(default_factory=list)
@@ -140,7 +142,7 @@ class Figures:
         return self.stuck > 0 or any(self.violations.values())
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, with the recoveries summed up by the kind of fault."""
+        """The form in which ``--json`` prints it, with recovery times by kind of fault."""
         found = asdict(self)
         found["recoveries"] = {kind: summary_of(times) for kind, times in self.recoveries.items()}
         everything = [seconds for times in self.recoveries.values() for seconds in times]
@@ -150,23 +152,23 @@ class Figures:
 
 
 def summary_of(times: list[float]) -> dict[str, float]:
-    """How many there are, the one in the middle and the longest."""
+    """The count, the median and the maximum."""
     if not times:
         return {"count": 0, "median_seconds": 0.0, "longest_seconds": 0.0}
     return {"count": len(times), "median_seconds": statistics.median(times), "longest_seconds": max(times)}
 
 
-class Campaign:
+class LiveCampaign:
     """One campaign, from the start of the cluster to the judgement."""
 
-    def __init__(self, plan: CampaignPlan, progress: Callable[[Figures], None]) -> None:
+    def __init__(self, plan: CampaignPlan, progress: Callable[[LiveFigures], None]) -> None:
         self._plan = plan
         self._progress = progress
-        self.figures = Figures(faults=dict.fromkeys(plan.faults, 0))
+        self.figures = LiveFigures(faults=dict.fromkeys(plan.faults, 0))
         self._chance = random.Random(plan.seed)
         self._begun = time.monotonic()
         self._loads: list[LoadProcess] = []
-        # From when to when something was done to nodes or had not been recovered from, in microseconds.
+        # Spans in which faults were active or not recovered from, in microseconds.
         self._disturbed: list[tuple[int, int]] = []
         self._flood_messages = 0
         self._probe = 0
@@ -175,12 +177,12 @@ class Campaign:
         port = any_ports(2 * plan.nodes)
         self._listening = [f"{HOST}:{port + place}" for place in range(plan.nodes)]
         doors = [f"{HOST}:{port + plan.nodes + place}" for place in range(plan.nodes)]
-        self._network = Network(doors, self._listening)
+        self._network = ProxyNetwork(doors, self._listening)
         self._crowds = Crowds(doors, TOPICS, plan.seed, plan.directory)
         self._log = (plan.directory / "nodes.log").open("w")
         data = plan.directory / "data"
         self._disks = self._new_disks(data) if {"power", "slow"} & set(plan.faults) else []
-        self._remains = Remains(data, plan.directory / "remains", TOPICS)
+        self._remains = DiskSnapshots(data, plan.directory / "remains", TOPICS)
         self._cluster = ProcessCluster(self._cluster_plan(port, doors), self._write_log, self._ended)
         self._nemesis = Nemesis(
             self._chance,
@@ -193,12 +195,12 @@ class Campaign:
             self._until_whole,
         )
 
-    def _new_disks(self, data: Path) -> list[Disk]:
-        """A disk for each node that may lose what was not synced."""
+    def _new_disks(self, data: Path) -> list[FaultyDisk]:
+        """A disk for each node that may lose unsynced writes."""
         plan = self._plan
         library = compile_library(plan.directory)
         notes = [plan.directory / "unsynced" / f"node-{place}" for place in range(plan.nodes)]
-        return [Disk(library, data / note.name, note, plan.disks_lie) for note in notes]
+        return [FaultyDisk(library, data / note.name, note, plan.disks_lie) for note in notes]
 
     def _cluster_plan(self, port: int, doors: list[str]) -> Plan:
         plan = self._plan
@@ -220,7 +222,7 @@ class Campaign:
         )
 
     async def run(self) -> None:
-        """Do it all but the judgement; when it is cancelled, no process is left behind."""
+        """Run everything but the judgement; if cancelled, no process is left behind."""
         try:
             for place in range(self._plan.nodes):
                 await self._network.open(place)
@@ -231,7 +233,7 @@ class Campaign:
                 await self._cycle()
             await self._end()
         except PeerError as error:
-            self._fail(f"the campaign could not go on: {error}")
+            self._fail(f"the campaign could not continue: {error}")
         finally:
             self.figures.seconds = time.monotonic() - self._begun
             await self._crowds.go()
@@ -243,7 +245,7 @@ class Campaign:
             self._log.close()
 
     def stop(self) -> None:
-        """Begin no more cycles: heal what is on, and come to an end."""
+        """Begin no more cycles: heal active faults, and end."""
         self._is_stopped.set()
 
     def _is_over(self) -> bool:
@@ -251,7 +253,7 @@ class Campaign:
         return is_late or self.figures.has_failed or self._is_stopped.is_set()
 
     async def _wait(self, seconds: float) -> None:
-        """Wait for so long, or until somebody wants it to end."""
+        """Wait for so long, or until the campaign is stopped."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._is_stopped.wait()
@@ -265,7 +267,7 @@ class Campaign:
             places = list(range(number, plan.nodes, LOADS))
             journals = str(plan.directory / "journals")
             rate = plan.messages_per_second
-            work = Work(self._network.doors, places, list(TOPICS), orders, rate, plan.seed, journals)
+            work = LoadWork(self._network.doors, places, list(TOPICS), orders, rate, plan.seed, journals)
             self._loads.append(await LoadProcess.start(work))
         await asyncio.gather(*(load.until_begun() for load in self._loads))
         await self._recover([], time.monotonic())
@@ -310,7 +312,7 @@ class Campaign:
             await asyncio.gather(*(load.ask("burst", BURST_MESSAGES, fault.victims) for load in self._loads))
 
     async def _let_crowd_come(self, seconds: float) -> None:
-        """Let subscribers come of which one half vanishes some time, and an application publish much meanwhile."""
+        """Start a crowd, of which one half vanishes after some time, while an application publishes a flood."""
         await self._crowds.come(self._chance.uniform(seconds / 2, seconds))
         place = self._chance.randrange(self._plan.nodes)
         flood = self._chance.choice(self._plan.floods)
@@ -318,7 +320,7 @@ class Campaign:
         await asyncio.gather(*(load.ask("flood", flood, [place]) for load in self._loads if place in load.places))
 
     async def _until_flooded(self) -> None:
-        """Wait until subscribers of a crowd that take nothing must have met their limits, but not for ever."""
+        """Wait, up to a limit, until crowd subscribers that take nothing must have reached their limits."""
         until = time.monotonic() + FLOOD_SECONDS
         while time.monotonic() < until and not self._is_stopped.is_set():
             answers = await asyncio.gather(*(load.ask("look") for load in self._loads))
@@ -327,7 +329,7 @@ class Campaign:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _write_down(self) -> None:
-        """Leave on disk what an audit needs, should this process end before it can judge."""
+        """Write what an audit needs to disk, in case this process ends before it can judge."""
         await asyncio.gather(*(load.ask("figures") for load in self._loads))
         self.figures.seconds = time.monotonic() - self._begun
         self._circumstances(is_whole=False).write(self._plan.directory)
@@ -337,15 +339,15 @@ class Campaign:
     def _circumstances(self, is_whole: bool) -> Circumstances:
         plan = self._plan
         may_lose = FABRICS[plan.fabric].may_lose_with_node
-        # Without logs publishers wait for slow subscribers, of which one may follow the other while a crowd is there.
+        # Without logs publishers wait for slow subscribers; while a crowd is present, one may follow another.
         wait_seconds = WAIT_SECONDS + (0.0 if plan.has_logs else COME_SECONDS + SECONDS["crowd"][1] + FLOOD_SECONDS)
         killed = list(self._nemesis.killed)
         return Circumstances(plan.fabric, killed, may_lose, is_whole, self._disturbed, wait_seconds)
 
     async def _recover(self, faults: list[Fault], since: float, comes_to_rest: bool = False) -> None:
-        """Let all publish probes until those of one round have come to everybody.
+        """Let all applications publish probes until those of one round have arrived everywhere.
 
-        When everything is to come to rest that is the last round: those of later ones would still be on their way.
+        With ``comes_to_rest`` that round is the last one: probes of later rounds would still be in transit.
         """
         pause_seconds, next_at = FIRST_PROBE_SECONDS, 0.0
         first = self._probe + 1
@@ -382,9 +384,10 @@ class Campaign:
             setattr(figures, name, sum(answer[name] for answer in answers))
 
     async def _end(self) -> None:
-        """Let all finish, and then publish last words, each on every topic in every order.
+        """Let all applications finish, and then publish last words, each on every topic in every order.
 
-        Everybody must get them; and since they follow all that was published before, all of that has come then.
+        All nodes must receive them; and since they follow all earlier publications, all of those must have arrived
+        then.
         """
         try:
             async with asyncio.timeout(0.0 if self.figures.stuck else STUCK_SECONDS):
@@ -392,16 +395,16 @@ class Campaign:
                 await self._recover([], time.monotonic(), comes_to_rest=True)
         except TimeoutError:
             if not self.figures.stuck:
-                self._fail(f"publications are not answered {STUCK_SECONDS:.0f} s after everything was healed")
+                self._fail(f"publications are unanswered {STUCK_SECONDS:.0f} s after everything was healed")
         self._count(await asyncio.gather(*(load.ask("close") for load in self._loads)))
         slow = await self._cluster.stop()
         if slow:
             self._fail(f"nodes {slow} could not leave")
 
-    # What is written down.
+    # Journals and logs.
 
     def judge(self, audit: Audit) -> None:
-        """Judge what has happened, and keep beside it what must be known to do so again."""
+        """Judge the campaign, and store what is needed to judge it again."""
         figures, plan = self.figures, self._plan
         figures.unsynced_changes = sum(loss.changes for loss in self._nemesis.losses)
         figures.unsynced_bytes_lost = sum(loss.bytes for loss in self._nemesis.losses)
@@ -429,4 +432,4 @@ class Campaign:
             self._log.flush()
 
     def _ended(self, member: Member) -> None:
-        self._fail(f"node {member.index} ended by itself with exit code {member.process.returncode}")
+        self._fail(f"node {member.index} ended unexpectedly with exit code {member.process.returncode}")

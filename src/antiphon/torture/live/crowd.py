@@ -1,13 +1,13 @@
-"""A crowd of subscribers in a live campaign: of every policy and limit, they come, lag, close, stay and vanish.
+"""A crowd of subscribers in a live campaign: of every policy and limit; they connect, lag, close, stay and vanish.
 
-Run as ``python -m antiphon.torture.live.crowd``. The first line on standard input says who is to come; each that
-follows is a command, answered on standard output. All lines are JSON. A process whose subscribers are to vanish is
-killed, so each writes down what it sees as soon as it sees it.
+Run as ``python -m antiphon.torture.live.crowd``. The first line on standard input describes the crowd; each further
+line is a command, answered on standard output. All lines are JSON. A process whose subscribers are to vanish is killed,
+so each subscriber writes its journal at once.
 
-Each subscriber has a client of its own, at a node that is drawn. It takes messages for a while and then takes none,
-again and again, until it closes its subscription, drops its connection, or stays. Somebody else then takes its place,
-with another number. A node sends up to 16,384 messages or 16 MB ahead of an application, so the campaign lets an
-application publish more than that meanwhile: what is behind it waits at the node and meets the limit.
+Each subscriber has a client of its own, at a drawn node. It alternates between taking messages and taking none, until
+it closes its subscription, drops its connection, or stays. Another subscriber with another number then takes its place.
+A node sends up to 16,384 messages or 16 MB ahead of an application, so the campaign lets an application publish more
+than that meanwhile: further messages wait at the node and reach the limit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import antiphon
 from antiphon.api.subscription import POLICIES
 from antiphon.kernel.errors import PeerError
 from antiphon.runtime.errors import MissedMessagesError
-from antiphon.torture.live.journal import Journal
+from antiphon.torture.live.journal import ApplicationJournal
 from antiphon.torture.live.load import say
 from antiphon.torture.live.values import name_in
 
@@ -34,30 +34,31 @@ if TYPE_CHECKING:
     from antiphon.client.client import Client
 
 FIRST_IDENTITY: Final = 1 << 20
-"""Subscribers have numbers from here on, and applications below."""
+"""Subscribers have numbers from here on; applications have smaller ones."""
 
 LIVES_AT_MOST: Final = 16
-"""So many subscribers follow each other at one place."""
+"""The most subscribers that follow each other at one place."""
 
 SMALL_LIMITS: Final = (1, 7, 100)
 LIMITS: Final = (*SMALL_LIMITS, 1000, 65_536)
 DROPPING: Final = ("drop_oldest", "drop_newest")
-"""What subscribers with these policies saw is judged apart: they miss messages, and are told how many."""
+"""Subscribers with these policies are judged separately: they miss messages, and are told how many."""
 
 DROPPING_NAME: Final = "dropping"
-"""The directory with the journals of these, beside those of all others."""
+"""The directory with the journals of such subscribers."""
 
 TAKE_SECONDS: Final = (0.0, 1.0)
 LAG_SECONDS: Final = (0.2, 4.0)
 TURNS_AT_MOST: Final = 3
 DEAF: Final = 0.5
-"""How often a subscriber takes nothing at all from when it is ready until it ends or everything is healed. Such a one
-subscribes to where most is published, and its limit is soon reached. The first of each policy in a process is one."""
+"""The share of subscribers that take nothing from when they are ready until they end or everything is healed. Such a
+subscriber chooses the busiest topic and soon reaches its limit. The first of each policy in a process is one.
+"""
 
 DEAF_SECONDS: Final = (5.0, 20.0)
 RECONNECT_SECONDS: Final = 60.0
 STAYS: Final = 0.4
-"""How often a subscriber stays until everything is healed."""
+"""The share of subscribers that stay until everything is healed."""
 
 FLUSH_MESSAGES: Final = 64
 READ_BYTES: Final = 1 << 20
@@ -66,45 +67,45 @@ END_SECONDS: Final = 20.0
 
 
 class CrowdWork(msgspec.Struct, frozen=True):
-    """Who is to come."""
+    """Describes one process of a crowd."""
 
     doors: list[str]
     topics: list[str]
     count: int
-    """How many there are at a time."""
+    """The number of subscribers at a time."""
     first_identity: int
     seed: str
     directory: str
-    """Where the directories with journals are."""
+    """The parent of the directories with journals."""
     name: str
-    """Of this crowd, for its files."""
+    """The name of this crowd, for its files."""
 
 
 class Guest:
-    """One place, where subscribers follow each other; all have the same policy, so one file says what they saw."""
+    """One place, where subscribers of the same policy follow each other and share a journal."""
 
     def __init__(self, work: CrowdWork, place: int) -> None:
         self._work = work
         self._place = place
         self._chance = random.Random(f"{work.seed} {place}")
-        # The crowd's places take turns, so even a small one has every policy.
+        # Places take policies in turn, so that even a small crowd has every policy.
         self._policy = POLICIES[place % len(POLICIES)]
         kind = DROPPING_NAME if self._policy in DROPPING else "journals"
-        self.journal = Journal(Path(work.directory) / kind / f"crowd-{work.name}-{place}.txt")
+        self.journal = ApplicationJournal(Path(work.directory) / kind / f"crowd-{work.name}-{place}.txt")
         self._next_identity = work.first_identity + place * LIVES_AT_MOST
         self._lives_left = LIVES_AT_MOST
         self._unflushed = 0
         self._dropped = 0
         self.settles = asyncio.Event()
-        """Set when nobody is to lag or to come any more."""
+        """Set when no subscriber may lag or begin any more."""
         self.ends = asyncio.Event()
         self.has_come = asyncio.Event()
         self.probe = 0
-        """The last round of probes of which something came; 0 if there is nobody to whom it should come."""
+        """The last round of probes of which a message arrived; 0 if no subscriber here expects one."""
         self.is_there = False
 
     async def run(self) -> None:
-        """Come and go until it is enough, or until somebody stays."""
+        """Run one subscriber after the other until there were enough, or until one stays."""
         while self._lives_left and not self.settles.is_set():
             self._lives_left -= 1
             with suppress(PeerError):
@@ -147,7 +148,7 @@ class Guest:
                 async with asyncio.timeout(chance.uniform(*(DEAF_SECONDS if is_deaf else LAG_SECONDS))):
                     await self.settles.wait()
         if is_deaf and self._policy in DROPPING:
-            # To be told how much it has missed.
+            # Take the report of missed messages.
             await self._take(subscription, topic, TAKE_SECONDS[1])
         if chance.random() < STAYS:
             while not (self.ends.is_set() or subscription.is_closed):
@@ -157,7 +158,7 @@ class Guest:
             await client.close()
 
     async def _take(self, subscription: Subscription, topic: int, seconds: float) -> None:
-        """Take whatever there is, for so long."""
+        """Take all messages that arrive in this time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while True:
@@ -188,17 +189,18 @@ class Guest:
 
 
 class Guests:
-    """All of this process."""
+    """All places of this process."""
 
     def __init__(self, work: CrowdWork) -> None:
         self._guests = [Guest(work, place) for place in range(work.count)]
         self._tasks = [asyncio.ensure_future(guest.run()) for guest in self._guests]
 
     async def obey(self, command: str, probe: int) -> dict[str, Any]:
-        """Do what the campaign asks for; the answer says to how many nothing of this round of probes has come.
+        """Carry out a command of the campaign; the answer counts the subscribers without a message of this round of
+        probes.
 
-        ``come``: answered when all have come, or soon. ``settle``: nobody comes any more, and those that are there do
-        not lag. ``end``: all go.
+        ``come``: answered when all have connected, or soon. ``settle``: start no more subscribers, and let none lag.
+        ``end``: end all.
         """
         if command == "come":
             with suppress(TimeoutError):
@@ -215,13 +217,13 @@ class Guests:
         return {"waiting": waiting, "failures": [str(error) for error in self._failures()]}
 
     def _failures(self) -> list[BaseException]:
-        """What no subscriber should meet."""
+        """Errors that no subscriber should meet."""
         ended = [task for task in self._tasks if task.done() and not task.cancelled()]
         return [error for task in ended if (error := task.exception()) is not None]
 
 
 async def serve() -> None:
-    """Obey until there are no more commands."""
+    """Carry out commands until the input ends."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(READ_BYTES)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)

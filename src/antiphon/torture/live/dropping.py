@@ -1,11 +1,11 @@
-"""What subscribers missed whose policy lets messages be dropped: no more than they were told.
+"""Checks subscribers whose policy drops messages: they must miss no more messages than they were told.
 
-A subscriber with the policy ``drop_oldest`` or ``drop_newest`` is told by its subscription how many messages were
-dropped. Which ones is not told, so they are counted: of each application's messages in order (``fifo`` or ``causal``),
-those are missed that were asked for when the subscription was effective, and that did not come though a later one came.
-There may not be more of them than were told. Nor may more be told than were published and did not come.
+A subscription with the policy ``drop_oldest`` or ``drop_newest`` reports how many messages were dropped, but not which.
+So missed messages are counted: of each application's ordered messages (``fifo`` or ``causal``), those that were asked
+for while the subscription was effective and did not arrive though a later one did. There must not be more of them than
+were reported. Nor may the report exceed the number of published messages that did not arrive.
 
-Whether what came is in order is judged with everything else (:mod:`antiphon.torture.live.judging`).
+:mod:`antiphon.torture.live.judging` judges the order of the messages that arrived.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from antiphon.torture.live.journal import Entry
+from antiphon.torture.live.journal import JournalEntry
 
 IN_ORDER: Final = ("fifo", "causal")
-"""Of these nothing comes before something that its publisher asked for earlier in one of them."""
+"""In these orders no message arrives before an earlier one of its publisher in one of them."""
 
 Name = tuple[int, int, int]
 """Identity, topic and number of a message."""
 
 
-class Published(NamedTuple):
-    """A message that was published, and when it was asked for."""
+class PublishedMessage(NamedTuple):
+    """A published message, and the time at which it was asked for."""
 
     order: str
     asked_us: int
@@ -32,7 +32,7 @@ class Published(NamedTuple):
 
 @dataclass
 class Visit:
-    """One subscriber of one topic, from when its subscription was effective to its end."""
+    """One subscriber of one topic, from its effective subscription to its end."""
 
     identity: int
     topic: int = -1
@@ -40,13 +40,13 @@ class Visit:
     end_us: int = 0
     dropped: int = 0
     moves: int = -1
-    """How often it went on at another node; the first node is none."""
+    """How often its client moved to another node; the first node does not count."""
     gaps: int = 0
     seen: set[Name] = field(default_factory=set)
 
 
-def visits_in(lines: Iterable[Entry]) -> Iterator[Visit]:
-    """The subscribers that followed each other in one file."""
+def visits_in(lines: Iterable[JournalEntry]) -> Iterator[Visit]:
+    """The consecutive subscribers of one journal."""
     visit = Visit(-1)
     for line in lines:
         if line.what == "begin":
@@ -70,16 +70,16 @@ def visits_in(lines: Iterable[Entry]) -> Iterator[Visit]:
 
 
 class Droppings:
-    """All that was published on each topic, against which visits are judged."""
+    """All published messages of each topic, to judge visits against."""
 
-    def __init__(self, published: Mapping[Name, Published]) -> None:
+    def __init__(self, published: Mapping[Name, PublishedMessage]) -> None:
         self._published = published
         self._by_topic: dict[int, list[Name]] = {}
         for name in published:
             self._by_topic.setdefault(name[1], []).append(name)
 
     def complaints(self, visit: Visit) -> list[str]:
-        """What is wrong with what a subscriber was told."""
+        """Contradictions between the reported and the actual drops of a subscriber, one line each."""
         found = []
         missed = self.missed(visit)
         if len(missed) > visit.dropped and not visit.gaps:
@@ -89,13 +89,13 @@ class Droppings:
                 f"such as message {number} of {identity} on topic {topic}"
             )
         unseen = self.unseen(visit)
-        # A node that it went on to may have shown what the first had dropped.
+        # A node that the client moved to may have shown messages that the first one had dropped.
         if visit.dropped > unseen and visit.moves == 0:
             found.append(f"subscriber {visit.identity} was told of {visit.dropped} dropped messages of {unseen} unseen")
         return found
 
     def missed(self, visit: Visit) -> list[Name]:
-        """What should have come before something that came."""
+        """Messages that should have arrived before one that did arrive."""
         last: dict[int, int] = {}
         for identity, topic, number in visit.seen:
             published = self._published.get((identity, topic, number))
@@ -111,6 +111,6 @@ class Droppings:
         ]
 
     def unseen(self, visit: Visit) -> int:
-        """How much of the topic had been asked for until the end and did not come."""
+        """The number of messages on the topic that were asked for before the end and did not arrive."""
         names = self._by_topic.get(visit.topic, ())
         return sum(self._published[name].asked_us <= visit.end_us and name not in visit.seen for name in names)

@@ -1,7 +1,8 @@
-"""What can happen to live nodes, drawn at random, done to them, and undone.
+"""Faults of live nodes: drawn at random, injected, and healed.
 
-Nothing here knows what nodes do about it. A fault lasts for a while and is healed; a campaign then looks whether all
-goes on. Several may be on at once. They are healed together, ways first, so that whoever starts again finds the others.
+This module knows nothing about the reaction of nodes. A fault lasts for a while and is healed; the campaign then checks
+the recovery. Several faults may be active at once. They are healed together, connections first, so that restarted nodes
+find the others.
 """
 
 from __future__ import annotations
@@ -20,33 +21,33 @@ from typing import Final
 from antiphon.kernel.errors import UsageError
 from antiphon.node.local_cluster import Member, ProcessCluster
 from antiphon.node.settings import Settings
-from antiphon.torture.live.power import Disk, Loss
-from antiphon.torture.live.proxies import Network, Pair, between
+from antiphon.torture.live.power import FaultyDisk, Loss
+from antiphon.torture.live.proxies import Pair, ProxyNetwork, between
 
 KINDS: Final = {
-    "kill": "kill -9, and a start with the data that it left",
-    "power": "kill -9, and what was not synced is gone from the disk, or a part of it",
-    "wipe": "kill -9, and a start with an empty disk",
-    "restart": "SIGTERM, and a start again",
-    "roll": "all nodes, one after the other, are restarted in order",
-    "half": "kill -9 of half of the nodes or more at once, and a start of all of them with the data that they left",
-    "pause": "SIGSTOP for less than the time after which a node counts as lost",
-    "stall": "SIGSTOP for longer than that",
-    "cut": "connections between two parts break, and no new ones are let through",
+    "kill": "kill -9, and a restart with its data",
+    "power": "kill -9, and a restart after the disk has lost unsynced writes, or some of them",
+    "wipe": "kill -9, and a restart with an empty disk",
+    "restart": "SIGTERM, and a restart",
+    "roll": "a rolling restart of all nodes",
+    "half": "kill -9 of half of the nodes or more at once, and a restart of all of them with their data",
+    "pause": "SIGSTOP for less than ``lost_seconds``",
+    "stall": "SIGSTOP for more than ``lost_seconds``",
+    "cut": "connections between two parts break, and new ones are refused",
     "oneway": "the same in one direction only",
-    "flap": "ways between two parts break and come back, again and again",
-    "hold": "nothing comes through between two parts, and nobody is told",
-    "burst": "one node or two are cut off, and their clients publish more than is kept in memory for anybody",
-    "delay": "everything takes longer between nodes",
-    "disk": "the disk of a node is full, or full after some more is written",
+    "flap": "connections between two parts break and come back, again and again",
+    "hold": "connections between two parts stay open and carry nothing",
+    "burst": "one node or two are cut off, and their clients publish more than nodes keep in memory",
+    "delay": "connections between nodes are slow",
+    "disk": "the disk of a node is full, or full after some more writes",
     "slow": "each sync of the disk of a node takes longer",
-    "crowd": "subscribers of every policy and limit come, lag, close, stay and vanish while one application publishes "
-    "more than is sent ahead of anybody",
+    "crowd": "subscribers of every policy and limit connect, lag, close, stay and vanish while one application "
+    "publishes more than nodes send ahead",
 }
 ALL_KINDS: Final = tuple(KINDS)
 
 LOST_SECONDS: Final = float(Settings().lost_seconds)
-"""After so long without a sign of life a node counts as lost, unless it is told otherwise."""
+"""A node counts as lost after so long without a sign of life, unless its settings say otherwise."""
 
 SECONDS: Final = {
     "kill": (0.0, 4.0), "power": (0.0, 4.0), "wipe": (0.0, 4.0), "restart": (0.0, 1.0), "roll": (0.0, 0.0),
@@ -55,58 +56,58 @@ SECONDS: Final = {
     "cut": (0.5, 8.0), "oneway": (0.5, 8.0), "flap": (1.0, 6.0), "hold": (0.5, 8.0), "burst": (3.0, 8.0),
     "delay": (1.0, 6.0), "disk": (0.5, 5.0), "slow": (1.0, 6.0), "crowd": (4.0, 10.0),
 }  # fmt: skip
-"""How long each lasts at least and at most."""
+"""The shortest and the longest duration of each fault."""
 
 KILLS: Final = ("kill", "half", "power", "wipe")
-"""These end a process at once."""
+"""Faults that end a process at once."""
 
 ALONE: Final = ("roll", "half")
-"""Nothing else happens beside these."""
+"""Faults that exclude all others meanwhile."""
 
 CUTS: Final = ("cut", "oneway", "flap", "hold", "burst")
-"""These are between two parts of the nodes."""
+"""Faults between two parts of the nodes."""
 
 NEEDS_LOGS: Final = (*KILLS, "restart", "roll", "burst", "disk", "slow")
-"""These are survived by nodes with logs: by what is on disk, or by what others have on theirs."""
+"""Faults that only nodes with logs survive, through their own disk or the disks of others."""
 
 TAKES_LIVES: Final = (*KILLS, "restart")
-"""After these somebody new is started in its place."""
+"""Faults after which a node with a new incarnation is started."""
 
 FLAP_SECONDS: Final = (0.02, 0.4)
 DELAY_SECONDS: Final = (0.005, 0.15)
 TOGETHER: Final = 0.25
-"""How often there are two faults at once, and how often one of a single node strikes two."""
+"""The share of cycles with two faults at once, and of single-node faults that strike two nodes."""
 
 FULL_DISK_BYTES: Final = 4096
-"""No file of a process grows beyond this while its disk is full."""
+"""The file size limit of a process whose disk is full."""
 
 ROOM_BYTES: Final = 256 << 10
-"""Or beyond this more than the largest of its files has: then a commit fails in the middle."""
+"""How far files may grow beyond the largest one until the disk is full: a commit then fails in the middle."""
 
 SYNC_SECONDS: Final = (0.02, 1.0)
-"""How much longer a slow disk takes for each sync."""
+"""The shortest and the longest extra time per sync of a slow disk."""
 
 BAD_DISKS: Final = ("disk", "slow")
 DIES_AFTER_SECONDS: Final = (0.1, 3.0)
-"""After how long a node is killed whose disk is bad: what it has accepted until then is at stake."""
+"""How soon a node with a bad disk is killed: what it accepted until then is at stake."""
 
 LEAVE_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that happens to nodes, or to the ways between two parts of them, for so long."""
+    """A fault of some nodes, or of the connections between two parts, for some time."""
 
     kind: str
     victims: tuple[int, ...]
     seconds: float
     others: tuple[int, ...] = ()
     after_seconds: float = 0.0
-    """How long after the fault before it."""
+    """How long after the previous fault it begins."""
 
     @property
     def pairs(self) -> list[Pair]:
-        """The ways that are meant."""
+        """The affected ways."""
         if self.kind == "oneway":
             return [(source, target) for source in self.victims for target in self.others]
         return between(self.victims, self.others)
@@ -117,7 +118,7 @@ class Fault:
 
 
 def check_kinds(kinds: Sequence[str]) -> None:
-    """Refuse what nobody can do."""
+    """Refuse kinds of faults that do not exist."""
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown or not kinds:
         raise UsageError(f"there are no faults {', '.join(unknown) or 'named'}; choose from {', '.join(KINDS)}")
@@ -136,18 +137,18 @@ class Happening:
 
 @dataclass(frozen=True)
 class Draws:
-    """What may happen to so many nodes, by chance."""
+    """Draws faults for a number of nodes."""
 
     chance: random.Random
     kinds: Sequence[str]
     count: int
 
     def next(self) -> list[Fault]:
-        """One fault, or two that do not strike the same nodes, nor take the lives of half of them.
+        """Draw one fault, or two that neither strike the same nodes nor end the incarnations of half of them.
 
-        A node that is started again without its data is somebody new: where half are, those who are left have no
-        majority, and never will. So half of the nodes or more are killed only by the fault that lets all of them keep
-        what they have on disk.
+        A node that is restarted without its data is a new node: if half of them are new, the others have no majority
+        and never will. So half of the nodes or more are killed only by the fault that lets all of them keep their
+        disks.
         """
         first = self._draw_one(list(range(self.count)))
         if first.kind in BAD_DISKS and self.chance.random() < TOGETHER and {"kill", "power"} & set(self.kinds):
@@ -163,7 +164,7 @@ class Draws:
         return [first]
 
     def _end_of(self, first: Fault) -> Fault:
-        """A node with a bad disk is killed while the disk is bad."""
+        """The kill of a node with a bad disk, while the disk is bad."""
         kind = "power" if "power" in self.kinds else "kill"
         after_seconds = self.chance.uniform(*DIES_AFTER_SECONDS)
         return Fault(kind, first.victims, self.chance.uniform(*SECONDS[kind]), after_seconds=after_seconds)
@@ -174,7 +175,7 @@ class Draws:
         seconds = chance.uniform(*SECONDS[kind])
         everybody = range(self.count)
         if kind in CUTS:
-            # One node alone, or anything up to a half; a publisher and a companion, where they publish much.
+            # A single node, or anything up to a half; for ``burst``, a publisher and perhaps one other node.
             most = 2 if kind == "burst" else len(everybody) // 2
             size = chance.choice((1, chance.randint(1, max(1, most))))
             part = tuple(sorted(chance.sample(places, min(size, len(places)))))
@@ -186,43 +187,44 @@ class Draws:
         if kind == "half":
             size = chance.randint((self.count + 1) // 2, self.count - 1)
             return Fault(kind, tuple(sorted(chance.sample(everybody, size))), seconds)
-        # A quarter at most: what is promised to survive more is for other campaigns.
+        # A quarter of the nodes at most: other campaigns test larger losses.
         is_pair = kind in ("kill", "power", "pause") and len(everybody) >= 8 and chance.random() < TOGETHER
         return Fault(kind, tuple(sorted(chance.sample(places, min(len(places), 2 if is_pair else 1)))), seconds)
 
 
 @dataclass
 class Nemesis:
-    """Draws faults, and does them to a cluster whose nodes stand behind the doors of a network."""
+    """Draws faults, and injects them into a cluster whose nodes are behind the doors of a proxy network."""
 
     chance: random.Random
     kinds: Sequence[str]
     cluster: ProcessCluster
-    network: Network
+    network: ProxyNetwork
     data: Path
-    disks: Sequence[Disk]
-    """Of each node, where nodes may lose power or have slow disks."""
+    disks: Sequence[FaultyDisk]
+    """The disk of each node, where nodes may lose power or have slow disks."""
     remains: Callable[[int, str, int, int], None]
-    """Told of a node that was killed, before it is started again: its place, its door, when it was killed, and since
-    when its disk has what it kept."""
+    """Called with a killed node before it is restarted: its place, its door, the time of the kill, and since when its
+    disk has its data.
+    """
     until_whole: Callable[[], Awaitable[None]]
-    """Waits until everybody is there, and the next one may be restarted."""
+    """Waits until all nodes are present, so that the next one may be restarted."""
     killed: list[tuple[str, int]] = field(default_factory=list)
-    """The doors of those that were killed, with the time in microseconds."""
+    """The doors of killed nodes, with the time in microseconds."""
     losses: list[Loss] = field(default_factory=list)
-    """What losses of power have taken."""
+    """The extents of power losses."""
 
     _flapping: dict[Fault, asyncio.Task[None]] = field(default_factory=dict)
     _wiped_us: dict[int, int] = field(default_factory=dict)
 
     def draw(self) -> list[Fault]:
-        """What happens next."""
+        """Draw the next faults."""
         return Draws(self.chance, self.kinds, len(self.network.doors)).next()
 
-    # Doing.
+    # Injecting.
 
     async def inject(self, fault: Fault, now_us: int) -> None:
-        """Let it happen."""
+        """Inject a fault."""
         if fault.others or fault.kind == "delay":
             self._disturb(fault)
         elif fault.kind in KILLS:
@@ -242,7 +244,7 @@ class Nemesis:
                 await self.until_whole()
 
     def _disturb(self, fault: Fault) -> None:
-        """Do something to the ways between nodes."""
+        """Inject a fault of the ways between nodes."""
         if fault.kind == "hold":
             self.network.hold(fault.pairs)
         elif fault.kind == "flap":
@@ -260,7 +262,7 @@ class Nemesis:
             self.network.shut(member.index)
 
     async def heal(self, faults: Sequence[Fault]) -> None:
-        """Undo them all; done when everybody is there again."""
+        """Heal all faults; returns when all nodes are present again."""
         for fault in faults:
             if fault in self._flapping:
                 self._flapping.pop(fault).cancel()
@@ -276,7 +278,7 @@ class Nemesis:
         await asyncio.gather(*coming)
 
     async def _come_back(self, fault: Fault, place: int) -> None:
-        """Start a node again that was ended."""
+        """Restart a node that was ended."""
         if fault.kind not in TAKES_LIVES:
             return
         member = self._member(place)
@@ -299,7 +301,7 @@ class Nemesis:
         await self.cluster.restart(member)
 
     async def _leave(self, member: Member) -> None:
-        """Let a node leave in order; one that cannot is killed."""
+        """Let a node leave orderly; kill it if it cannot."""
         member.is_expected_to_end = True
         member.process.send_signal(signal.SIGTERM)
         try:
@@ -323,7 +325,7 @@ class Nemesis:
                 member.process.send_signal(number)
 
     def _fill_disks(self, fault: Fault) -> None:
-        """Let nothing more fit on disks, or only a little."""
+        """Let files grow no more, or only a little."""
         size = FULL_DISK_BYTES
         if self.chance.random() < 0.5:
             files = [path for place in fault.victims for path in (self.data / f"node-{place}").rglob("*")]
@@ -337,7 +339,7 @@ class Nemesis:
     def _limit_files(self, fault: Fault, size: int) -> None:
         for member in self._members(fault):
             if member.process.returncode is None:
-                # One that was killed may not have been noticed yet.
+                # A killed process may not have been noticed yet.
                 with suppress(ProcessLookupError):
                     resource.prlimit(member.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 

@@ -1,19 +1,19 @@
-"""From what applications wrote down to traces that an audit judges.
+"""Turns the journals of applications into traces, and has them audited.
 
-An application is what a node is in other traces, and its messages on a topic are numbered without holes. Two traces are
-made of the same journals, because an application asks at one moment and sees its own message at another:
+An application takes the role of a node, and its messages on a topic are numbered without gaps. Two traces are made of
+the same journals, because an application asks at one moment and sees its own message at another:
 
-* *asked*: everything starts, and counts as seen by its own publisher, when the application asked for it. That is when
-  it follows what the application had seen, so causal order and completeness are judged here.
-* *shown*: everybody sees everything when it was shown to it. The order of what is shown is judged here: once, in the
-  order of its publisher, and in one total order.
+* *asked*: a message starts, and counts as seen by its own publisher, when the application asked for it. It must follow
+  what the application had seen at that time, so this trace serves to judge causal order and completeness.
+* *shown*: a message is delivered when it was shown to the application. This trace serves to judge the order of
+  deliveries: once, in the order of its publisher, and in one total order.
 
-Subscribers whose policy lets messages be dropped are in traces of their own, in which everything is judged but
-completeness; how much they missed is counted (:mod:`antiphon.torture.live.dropping`). The largest time that publishers
-waited while nothing was done to nodes is judged too.
+Subscribers whose policy drops messages are in separate traces, in which everything but completeness is judged;
+:mod:`antiphon.torture.live.dropping` counts what they missed. The longest wait of publishers while no fault was active
+is judged too.
 
-What was not accepted and nobody has seen was not published. Where an application was told that messages may be missing,
-its subscription ends and begins again there: nothing that was under way is owed.
+A message that was not accepted and that nobody has seen counts as not published. Where an application was told that
+messages may be missing, its subscription ends and begins again: it need not receive messages that were in transit.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from antiphon.api.topic_names import key_number
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import ORDER_NAMES
 from antiphon.torture.live.crowd import DROPPING_NAME, FIRST_IDENTITY
-from antiphon.torture.live.dropping import Droppings, Name, Published, visits_in
-from antiphon.torture.live.journal import NO_KEYS, Entry, read_journal
+from antiphon.torture.live.dropping import Droppings, Name, PublishedMessage, visits_in
+from antiphon.torture.live.journal import NO_KEYS, JournalEntry, read_journal
 from antiphon.trace.recorder import DELIVER, PUBLISH, SUBSCRIBED, UNSUBSCRIBE, UNSUBSCRIBED, Recorder
 from antiphon.trace.store import TraceWriter
 
@@ -42,99 +42,101 @@ COMPLETENESS: Final = "completeness"
 ASKED_CHECKS: Final = (COMPLETENESS, "causal", "validity", "membership")
 SHOWN_CHECKS: Final = ("duplicates", "fifo", "total")
 DURABILITY: Final = "durability"
-"""What a node has accepted is on its disk when it is killed, as far as the disk has kept what was synced."""
+"""A killed node has every accepted message on its disk, as far as the disk has kept synced writes."""
 
 CONTENT: Final = "content"
-"""What comes is what was published, from its first byte to its last."""
+"""A received value equals the published one, byte by byte."""
 
 DROPS: Final = "drops"
-"""Who misses messages by its own policy is told how many."""
+"""A subscriber whose policy drops messages is told how many."""
 
 STALLS: Final = "stalls"
-"""Publishers are answered soon, as long as nothing but slow subscribers could keep them."""
+"""Publishers are answered soon unless faults are active; slow subscribers must not delay them."""
 
 CHECKS: Final = (*ASKED_CHECKS, *SHOWN_CHECKS, DURABILITY, CONTENT, DROPS, STALLS)
 
 DIES_SOON_US: Final = 60_000_000
-"""What a node has accepted or shown may be lost with it for so long; what it carried before must be known elsewhere."""
+"""A message that a node accepted or showed shortly before it was killed may be lost with it; older ones must be known
+elsewhere.
+"""
 
 INVENTED: Final = 1 << 30
-"""Added to the numbers of messages that nobody has asked for."""
+"""Added to the numbers of messages that no application has asked for."""
 
 ABOUT_NAME: Final = "campaign.json"
-"""The file that says what must be known of a campaign to judge it."""
+"""The file with the circumstances that a judgement needs."""
 
 
-class Verdict(Protocol):
-    """What an audit says of one promise."""
+class PromiseVerdict(Protocol):
+    """The verdict of an audit on one promise."""
 
     @property
     def violations(self) -> int:
-        """How often it was broken."""
+        """The number of violations."""
 
     @property
     def example(self) -> str | None:
-        """How, the first time."""
+        """The first violation."""
 
 
 class Audited(Protocol):
-    """What an audit says of traces."""
+    """The result of an audit of traces."""
 
     @property
     def messages(self) -> int:
-        """How many there are."""
+        """The number of messages."""
 
     @property
     def deliveries(self) -> int:
-        """How often one was delivered."""
+        """The number of deliveries."""
 
     @property
-    def checks(self) -> Mapping[str, Verdict]:
-        """The promises."""
+    def checks(self) -> Mapping[str, PromiseVerdict]:
+        """The verdicts by promise."""
 
     @property
     def judge(self) -> str:
-        """Who judged."""
+        """The name of the judge."""
 
 
 Audit = Callable[[list[Path]], Audited]
-"""Judges traces; whoever starts a campaign says who that is."""
+"""Judges traces; the caller of a campaign passes it in."""
 
 
 class Circumstances(msgspec.Struct, frozen=True):
-    """What must be known of a campaign besides what was written down by those who took part."""
+    """Facts about a campaign that its journals do not contain."""
 
     fabric: str
     killed: list[tuple[str, int]] = []
-    """The doors of nodes that were killed, with the time in microseconds."""
+    """The doors of killed nodes, with the time in microseconds."""
     may_lose_with_node: bool = False
-    """Whether what a node has accepted may be lost with it."""
+    """Whether a message that a node has accepted may be lost with it."""
     is_whole: bool = True
-    """Whether the cluster came to rest; otherwise what is missing may have been on its way."""
+    """Whether the cluster came to rest; otherwise missing messages may have been in transit."""
     disturbed: list[tuple[int, int]] = []
-    """From when to when something was done to nodes, or had been and they had not recovered, in microseconds."""
+    """Spans in which faults were active or not recovered from, in microseconds."""
     wait_seconds: float | None = None
-    """So long publishers may wait at other times; for ever if that is not known."""
+    """The longest time that publishers may wait outside of these spans; None if unknown, which allows any time."""
 
     def write(self, directory: Path) -> None:
-        """Keep it beside what was written down."""
+        """Store the facts beside the journals."""
         (directory / ABOUT_NAME).write_bytes(msgspec.json.encode(self))
 
 
 def read_circumstances(directory: Path) -> Circumstances:
-    """What was kept of a campaign."""
+    """Read the stored facts of a campaign."""
     path = directory / ABOUT_NAME
     try:
         return msgspec.json.decode(path.read_bytes(), type=Circumstances)
     except (OSError, msgspec.DecodeError) as error:
         raise UsageError(
-            f"{path} does not say what happened in a campaign: {error}; keep the whole directory"
+            f"{path} does not describe a campaign: {error}; pass the whole directory of a campaign"
         ) from error
 
 
 @dataclass(slots=True)
-class Asked:
-    """A message that an application asked for, and what became of it."""
+class AskedMessage:
+    """A message that an application asked for, and its fate."""
 
     order: str
     keys: list[int]
@@ -149,14 +151,14 @@ class Asked:
     door: str = ""
     accepted_us: int = 0
     connected_us: int = 0
-    """By which node it was accepted, when, and since when its application was connected with that."""
+    """The node that accepted it, the time, and since when its application was connected to that node."""
     number: int = 0
-    """Among those of its application that were published; 0 for one that was not."""
+    """Its number among the published messages of its application; 0 if it was not published."""
 
 
 @dataclass
-class Judgement:
-    """What came of it."""
+class CampaignJudgement:
+    """The judgement of a campaign."""
 
     asked: int = 0
     accepted: int = 0
@@ -164,21 +166,21 @@ class Judgement:
     gone_with_node: int = 0
     judge: str = ""
     subscribers: int = 0
-    """How many came in crowds."""
+    """The number of subscribers in crowds."""
     dropped: int = 0
-    """Messages that these were told to have been dropped."""
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
-    """What the audit says of each promise that it judges."""
+    """Dropped messages, as reported to these subscribers."""
+    verdicts: dict[str, PromiseVerdict] = field(default_factory=dict)
+    """The verdict of the audit on each promise that it judges."""
     violations: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CHECKS, 0))
     examples: list[str] = field(default_factory=list)
 
     def add(self, name: str, violations: int, example: str) -> None:
-        """A promise was broken so often, and once like that."""
+        """Add violations of a promise, with an example."""
         self.violations[name] += violations
         self.examples.append(f"{name}: {example}")
 
 
-class Evidence:
+class CampaignEvidence:
     """All journals of a campaign."""
 
     def __init__(self, journals: Sequence[Path], circumstances: Circumstances, dropping: Sequence[Path] = ()) -> None:
@@ -193,10 +195,10 @@ class Evidence:
         self.stalls: list[str] = []
         self.torn: list[str] = []
         self.subscribers = 0
-        self.messages: dict[Name, Asked] = {}
+        self.messages: dict[Name, AskedMessage] = {}
         self.deliveries = 0
         self.gone_with_node = 0
-        # Of whom nothing of its own is owed any more, because it has ended or was told of a gap.
+        # Applications, by topic, that need not see their own messages, because they ended or were told of a gap.
         self._excused: set[tuple[int, int]] = set()
         for journal in self._journals:
             self._read_asked(journal)
@@ -215,14 +217,14 @@ class Evidence:
                 topic, number, order, keys = entry.fields
                 names = [] if keys == NO_KEYS else keys.split(",")
                 numbers = sorted(key_number(name.encode()) for name in names)
-                self.messages[identity, int(topic), int(number)] = Asked(order, numbers, entry.time_us)
+                self.messages[identity, int(topic), int(number)] = AskedMessage(order, numbers, entry.time_us)
             elif entry.what in ("yes", "no"):
                 name = (identity, int(entry.fields[0]), int(entry.fields[1]))
                 message = self.messages[name]
                 if self._calm.is_too_long(message.asked_us, entry.time_us):
                     seconds = (entry.time_us - message.asked_us) / 1e6
                     who = f"{identity} waited {seconds:.1f} s for an answer about its message {name[2]}"
-                    self.stalls.append(f"{who} on topic {name[1]}, and nothing had happened to nodes")
+                    self.stalls.append(f"{who} on topic {name[1]}, while no fault was active")
                 if entry.what == "no":
                     continue
                 message.is_accepted = True
@@ -248,7 +250,9 @@ class Evidence:
                     message.is_safe = message.is_safe or not self._dies_soon(door, entry.time_us)
 
     def _number(self) -> None:
-        """Number what was published; leave out what was not, and what went with its node where that may be."""
+        """Number the published messages; leave out those that were not published, or were lost with a node that may
+        lose them.
+        """
         last: defaultdict[tuple[int, int], int] = defaultdict(int)
         for (identity, topic, _), message in self.messages.items():
             if not message.is_safe:
@@ -260,7 +264,7 @@ class Evidence:
             message.number = last[identity, topic]
 
     def lost_to_itself(self) -> list[Name]:
-        """What was accepted and never shown to its own publisher, though that stayed."""
+        """Accepted messages that were never shown to their own publisher, though its application continued."""
         return [
             name
             for name, message in self.messages.items()
@@ -271,11 +275,11 @@ class Evidence:
         ]
 
     def missing_on_disks(self, remains: Sequence[Path]) -> list[str]:
-        """What nodes had accepted and did not have on their disks when they were killed, a line for each.
+        """Messages that nodes had accepted and that were not on their disks when they were killed, one line each.
 
-        What was accepted over a connection with an earlier life, whose disk was wiped, may be heard of after that.
+        Messages accepted over a connection to an earlier incarnation, whose disk was wiped, do not count.
         """
-        by_door: defaultdict[str, list[tuple[Name, Asked]]] = defaultdict(list)
+        by_door: defaultdict[str, list[tuple[Name, AskedMessage]]] = defaultdict(list)
         for name, message in self.messages.items():
             if message.is_accepted:
                 by_door[message.door].append((name, message))
@@ -292,16 +296,16 @@ class Evidence:
                 if since_us < message.connected_us and message.accepted_us < kept.time_us
             ]
             found += [
-                f"{door} had accepted message {number} of {identity} on topic {topic}, and lost it with its disk"
+                f"{door} had accepted message {number} of {identity} on topic {topic}, and its disk does not have it"
                 for identity, topic, number in owed
                 if not refused and (identity, topic, number) not in has
             ]
         return found
 
     def droppings(self) -> tuple[int, list[str]]:
-        """How many messages were told to be dropped, and what is wrong with that, a line for each."""
+        """The number of reported drops, and the contradictions in these reports, one line each."""
         published = {
-            name: Published(message.order, message.asked_us)
+            name: PublishedMessage(message.order, message.asked_us)
             for name, message in self.messages.items()
             if message.number
         }
@@ -313,14 +317,14 @@ class Evidence:
         return dropped, found
 
     def write(self, directory: Path, as_asked: bool, with_dropping: bool) -> list[Path]:
-        """Write a trace, a file for each place; with those or without whose messages may be dropped."""
+        """Write a trace, one file per place, with or without the subscribers whose policy drops messages."""
         directory.mkdir(parents=True)
         paths = []
         for journal in (*self._journals, *(self._dropping if with_dropping else ())):
             paths.append(directory / f"{journal.stem}.parquet")
             about = {"host": "live", "unit": "microseconds", "fabric": self._fabric}
             with TraceWriter(paths[-1], "deliveries", about) as writer:
-                rows = Rows(writer.recorder, self.messages, as_asked)
+                rows = CampaignRows(writer.recorder, self.messages, as_asked)
                 for entry in read_journal(journal):
                     rows.add(entry)
                     writer.recorder.flush_if_full()
@@ -328,30 +332,31 @@ class Evidence:
 
 
 class Calm:
-    """When nothing was done to nodes, and how long publishers may wait then."""
+    """The spans without faults, and how long publishers may wait in them."""
 
     def __init__(self, disturbed: Sequence[tuple[int, int]], wait_seconds: float | None) -> None:
         self._wait_us = float("inf") if wait_seconds is None else wait_seconds * 1e6
-        # They do not overlap: one cycle of a campaign comes after the other.
+        # Spans do not overlap: a campaign runs one cycle after the other.
         self._disturbed = sorted(disturbed)
         self._ends = [end_us for _, end_us in self._disturbed]
 
     def is_too_long(self, asked_us: int, answered_us: int) -> bool:
-        """Whether somebody waited for too long, and for no reason."""
+        """Whether a publisher waited too long while no fault was active."""
         if answered_us - asked_us <= self._wait_us:
             return False
         place = bisect_left(self._ends, asked_us)
         return place == len(self._disturbed) or self._disturbed[place][0] > answered_us
 
 
-def numbers_of(lines: Iterable[Entry], what: str) -> Iterator[list[int]]:
-    """The fields of the lines of one kind, which are numbers."""
+def numbers_of(lines: Iterable[JournalEntry], what: str) -> Iterator[list[int]]:
+    """The fields, as numbers, of all lines of one kind."""
     return ([int(field) for field in line.fields] for line in lines if line.what == what)
 
 
-def attributed(journal: Path) -> Iterator[tuple[int, str, int, Entry]]:
-    """The lines of a journal, each with the identity of its client, the door of the node at which that was, and since
-    when."""
+def attributed(journal: Path) -> Iterator[tuple[int, str, int, JournalEntry]]:
+    """The lines of a journal, each with the identity of its client, the door of its node, and since when the client was
+    there.
+    """
     identity, door, connected_us = -1, "", 0
     for entry in read_journal(journal):
         if entry.what == "begin":
@@ -361,18 +366,18 @@ def attributed(journal: Path) -> Iterator[tuple[int, str, int, Entry]]:
         yield identity, door, connected_us, entry
 
 
-class Rows:
-    """The rows of one file."""
+class CampaignRows:
+    """Writes the rows of one file."""
 
-    def __init__(self, recorder: Recorder, messages: dict[Name, Asked], as_asked: bool) -> None:
+    def __init__(self, recorder: Recorder, messages: dict[Name, AskedMessage], as_asked: bool) -> None:
         self._recorder = recorder
         self._messages = messages
         self._as_asked = as_asked
         self._identity = -1
         self._members: set[int] = set()
 
-    def add(self, entry: Entry) -> None:
-        """What a line of a journal says."""
+    def add(self, entry: JournalEntry) -> None:
+        """Add the rows of one line of a journal."""
         if entry.what == "begin":
             self._identity = int(entry.fields[0])
             self._members.clear()
@@ -386,7 +391,7 @@ class Rows:
         elif entry.what == "ask":
             self._ask(entry, (self._identity, topic, int(entry.fields[1])))
         elif entry.what == "see":
-            # Whatever comes before a subscription is effective is a present.
+            # Messages that arrive before a subscription is effective are extra; nothing is promised about them.
             if topic in self._members:
                 self._see(entry, (int(entry.fields[1]), topic, int(entry.fields[2])))
         elif topic in self._members:
@@ -397,10 +402,10 @@ class Rows:
             else:
                 self._members.discard(topic)
 
-    def _about_topic(self, entry: Entry, topic: int, event: i64) -> None:
+    def _about_topic(self, entry: JournalEntry, topic: int, event: i64) -> None:
         self._recorder.record_topic(entry.time_us, event, self._identity, topic)
 
-    def _ask(self, entry: Entry, name: Name) -> None:
+    def _ask(self, entry: JournalEntry, name: Name) -> None:
         message = self._messages[name]
         if message.number:
             order = ORDER_NAMES.index(message.order)
@@ -408,11 +413,12 @@ class Rows:
             if self._as_asked:
                 self._about(entry, DELIVER, name, message.number, order, message.keys)
 
-    def _see(self, entry: Entry, name: Name) -> None:
+    def _see(self, entry: JournalEntry, name: Name) -> None:
         message = self._messages.get(name)
         shown = entry.fields[3]
         if message is not None and (message.order, shown) == ("fifo", "causal"):
-            # The first after a change of nodes (docs/guarantees.md): more than was asked for, and judged as that.
+            # The first message after a move to another node (docs/guarantees.md): it exceeds the promise, and is judged
+            # so.
             shown = "fifo"
         order = ORDER_NAMES.index(shown)
         if message is None:
@@ -420,7 +426,7 @@ class Rows:
         elif message.number and not (self._as_asked and name[0] == self._identity):
             self._about(entry, DELIVER, name, message.number, order, message.keys)
 
-    def _about(self, entry: Entry, event: i64, name: Name, number: int, order: int, keys: list[int]) -> None:
+    def _about(self, entry: JournalEntry, event: i64, name: Name, number: int, order: int, keys: list[int]) -> None:
         packed = vec[i64]()
         for key in keys:
             packed = append(packed, key)
@@ -428,11 +434,11 @@ class Rows:
         self._recorder.record_run(entry.time_us, event, self._identity, identity, number, 1, topic, 0, order, packed)
 
 
-def judge_journals(directory: Path, circumstances: Circumstances, audit: Audit, traces: Path) -> Judgement:
-    """Judge what applications and others wrote down in ``directory``; traces are written below ``traces``."""
+def judge_journals(directory: Path, circumstances: Circumstances, audit: Audit, traces: Path) -> CampaignJudgement:
+    """Judge the journals in ``directory``; traces are written below ``traces``."""
     journals, dropping = (sorted((directory / name).glob("*.txt")) for name in ("journals", DROPPING_NAME))
-    evidence = Evidence(journals, circumstances, dropping)
-    found = Judgement(
+    evidence = CampaignEvidence(journals, circumstances, dropping)
+    found = CampaignJudgement(
         asked=len(evidence.messages),
         accepted=sum(message.is_accepted for message in evidence.messages.values()),
         deliveries=evidence.deliveries,
@@ -443,7 +449,7 @@ def judge_journals(directory: Path, circumstances: Circumstances, audit: Audit, 
     found.judge = audited.judge
     found.verdicts.update({name: audited.checks[name] for name in ASKED_CHECKS})
     if dropping:
-        # Those who drop are owed nothing, and what comes to them is in order all the same.
+        # Subscribers that drop messages may miss any, but what arrives must be in order.
         with_dropping = audit(evidence.write(traces / "with-dropping", True, True))
         found.verdicts.update({name: with_dropping.checks[name] for name in ASKED_CHECKS if name != COMPLETENESS})
     shown = audit(evidence.write(traces / "shown", False, True))
@@ -455,8 +461,10 @@ def judge_journals(directory: Path, circumstances: Circumstances, audit: Audit, 
     return found
 
 
-def judge_journals_besides(found: Judgement, evidence: Evidence, directory: Path, circumstances: Circumstances) -> None:
-    """Judge what no audit of traces knows."""
+def judge_journals_besides(
+    found: CampaignJudgement, evidence: CampaignEvidence, directory: Path, circumstances: Circumstances
+) -> None:
+    """Judge the promises that no audit of traces covers."""
     found.dropped, drops = evidence.droppings()
     missing = evidence.missing_on_disks(sorted((directory / "remains").glob("*.txt")))
     for name, complaints in (

@@ -1,11 +1,11 @@
-"""The applications of a live campaign: a process with clients that publish, subscribe and write everything down.
+"""The applications of a live campaign: a process with clients that publish, subscribe and write journals.
 
-Run as ``python -m antiphon.torture.live.load``. The first line on standard input says what to do; each that follows is
-a command, and is answered on standard output when it is done. All lines are JSON.
+Run as ``python -m antiphon.torture.live.load``. The first line on standard input describes the work; each further line
+is a command, answered on standard output when it is done. All lines are JSON.
 
-An application is at home at one node. When that is gone its client goes on elsewhere by itself, and it stays there
-until it is sent ``home``, which is the end of it: another one begins, with another number. It ends as well when it was
-told that what it publishes would not follow what it has seen; whoever is told that starts again.
+An application has a home node. When that node is gone its client reconnects to another one, and stays there until the
+command ``home`` ends the application: a new one begins, with a new number. An application also ends when it was told
+that its publications would not follow what it has seen, as real applications must.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import msgspec
 import antiphon
 from antiphon.kernel.errors import PeerError
 from antiphon.runtime.errors import OverloadedError
-from antiphon.torture.live.journal import Journal
+from antiphon.torture.live.journal import ApplicationJournal
 from antiphon.torture.live.values import Name, Sizes, name_in
 
 if TYPE_CHECKING:
@@ -30,71 +30,76 @@ if TYPE_CHECKING:
     from antiphon.client.client import Client
 
 RECONNECT_SECONDS: Final = 3600.0
-"""Clients look for a node for as long as the campaign may last: nobody gives up."""
+"""Clients look for a node for as long as a campaign may last."""
 
 RETRY_SECONDS: Final = 0.2
 FAREWELL_SECONDS: Final = 20.0
-"""How long an application waits, before it ends, until what it has published would survive its node."""
+"""How long an ending application waits until its publications would survive its node."""
 
 PROBES_REMEMBERED: Final = 64
 BURST_AT_MOST: Final = 4
 TOGETHER_IN_BURST: Final = 100
 TOGETHER_IN_FLOOD: Final = 300
 FLOODS: Final = ((20_100, 0), (1_200, 20 << 10))
-"""Messages and their size in bytes, 0 for small ones: more than nodes send ahead of an application, in messages or in
-bytes."""
+"""Numbers of messages and their size in bytes, 0 for small ones: more than nodes send ahead of an application, in
+messages or in bytes.
+"""
 
 READ_BYTES: Final = 1 << 20
 
 
 class Orders(msgspec.Struct, frozen=True):
-    """Which orders are drawn, and about which keys messages are.
+    """The orders and keys to draw for messages.
 
-    Where ``weak_keys`` are given, messages of weaker orders are about these, and total ones about the others.
+    With ``weak_keys``, messages of weaker orders use these, and total ones use the others.
     """
 
     names: list[str]
     keys: list[str] = []
     weak_keys: list[str] = []
     goes_on_when_refused: bool = False
-    """Whether what follows a refused message still follows what was seen: then the application goes on."""
+    """Whether the application continues after a refused message: it may, if later messages still follow what it has
+    seen.
+    """
 
     @property
     def of_probes(self) -> list[str]:
-        """A total one, where there are any; and one that comes after whatever its publisher has published or seen."""
+        """The orders of probes: total, if there is one, and an order that follows everything its publisher published or
+        saw.
+        """
         return [*(["total"] if "total" in self.names else []), "causal"]
 
     def draw(self, chance: random.Random, order: str | None = None) -> tuple[str, list[str]]:
-        """An order, unless it is given, and keys."""
+        """Draw an order, unless it is given, and keys."""
         order = order or chance.choice(self.names)
         keys = self.weak_keys if self.weak_keys and order != "total" else self.keys
         return order, chance.sample(keys, min(len(keys), chance.choice((1, 1, 2)))) if keys else []
 
 
-class Work(msgspec.Struct, frozen=True):
-    """What the applications of one process are to do."""
+class LoadWork(msgspec.Struct, frozen=True):
+    """The work of the applications of one process."""
 
     doors: list[str]
     places: list[int]
-    """At which nodes the applications are at home."""
+    """The home nodes of the applications."""
     topics: list[str]
     orders: Orders
     messages_per_second: float
-    """Of each application."""
+    """The rate of each application."""
     seed: int
     journals: str
 
 
-class Application:
+class LoadApplication:
     """One place, where applications follow each other."""
 
-    def __init__(self, work: Work, place: int) -> None:
+    def __init__(self, work: LoadWork, place: int) -> None:
         self._work = work
         self.place = place
         self._chance = random.Random(f"{work.seed} {place}")
         self._lives = 0
         self._identity = -1
-        self.journal = Journal(Path(work.journals) / f"application-{place}.txt")
+        self.journal = ApplicationJournal(Path(work.journals) / f"application-{place}.txt")
         self._client: Client | None = None
         self._numbers: list[int] = []
         self._sizes = Sizes(random.Random(f"{work.seed} {place} sizes"))
@@ -102,7 +107,7 @@ class Application:
         self._is_quiet = False
         self._has_begun = asyncio.Event()
         self._beginning = asyncio.Lock()
-        # By probe, the places, topics and orders whose message has come.
+        # By probe: the places, topics and orders of which a message has arrived.
         self.probes: dict[int, set[tuple[int, int, str]]] = {}
         self.moves = 0
         self.accepted = 0
@@ -111,12 +116,12 @@ class Application:
         self.gaps = 0
         self.published_bytes = 0
         self.flood_left = 0
-        """How much of a flood is not accepted yet."""
+        """The number of messages of a flood that are not accepted yet."""
 
-    # Lives.
+    # Begin and end.
 
     async def begin(self) -> None:
-        """Connect, at home if that is possible, subscribe to everything and publish."""
+        """Connect, at home if possible, subscribe to all topics and publish."""
         work = self._work
         doors = [work.doors[self.place], *(door for door in work.doors if door != work.doors[self.place])]
         while True:
@@ -154,7 +159,7 @@ class Application:
         self.journal.ready(topic)
 
     async def begin_again(self, client: Client | None = None, at_home: bool = False) -> None:
-        """End, and begin; unless that has been done meanwhile, or the application is at home and is to be there."""
+        """End and begin again, unless another task did meanwhile, or the application must be at home and is."""
         async with self._beginning:
             former = self._client
             if former is None or client not in (None, former):
@@ -177,7 +182,7 @@ class Application:
         self.moves += 1
         self.journal.node(address)
 
-    # Publishing and hearing.
+    # Publish and receive.
 
     async def _publish(self, client: Client, topic: int, chance: random.Random) -> None:
         pause_seconds = len(self._work.topics) * (1 + BURST_AT_MOST) / 2 / self._work.messages_per_second
@@ -190,7 +195,7 @@ class Application:
     def _ask(
         self, client: Client, topic: int, chance: random.Random, probe: int = 0, order: str | None = None
     ) -> tuple[int, Any]:
-        # Probes tell how soon all goes on, so they are all alike.
+        # Probes measure recovery, so they all have the same size.
         size = self._sizes.small() if probe else self._sizes.next()
         return self._ask_about(client, topic, *self._work.orders.draw(chance, order), probe, size)
 
@@ -208,7 +213,7 @@ class Application:
             )
         except (PeerError, OverloadedError):
             return number, None
-        # Written down at once, while the client is still at the node that has answered.
+        # Written at once, while the client is still at the node that answered.
         receipt.add_done_callback(lambda answered: self._answered(client, topic, number, answered))
         return number, receipt
 
@@ -220,7 +225,7 @@ class Application:
     async def _answer(self, client: Client, topic: int, number: int, receipt: Any) -> None:
         try:
             if receipt is None:
-                raise PeerError("it was refused at once")
+                raise PeerError("the client refused it")
             await receipt
         except PeerError:
             if client is self._client:
@@ -238,10 +243,10 @@ class Application:
             self.probes.setdefault(name.probe, set()).add((place, topic, message.order))
             self.probes.pop(name.probe - PROBES_REMEMBERED, None)
 
-    # What the campaign asks for.
+    # Commands of the campaign.
 
     def publish_more(self, command: str, number: int) -> None:
-        """Publish much on the first topic beside everything else, if that is the command."""
+        """Publish many messages on the first topic beside everything else, if that is the command."""
         client = self._client
         if client is None or self._is_quiet:
             return
@@ -251,7 +256,7 @@ class Application:
             self._publishing.append(asyncio.create_task(self._flood(client, *FLOODS[number])))
 
     async def _burst(self, client: Client, count: int) -> None:
-        """So many messages as fast as they are accepted, in any order but total."""
+        """Publish so many messages as fast as they are accepted, in any order but total."""
         weaker = [order for order in self._work.orders.names if order != "total"] or ["causal"]
         for _ in range(0, count, TOGETHER_IN_BURST):
             asked = [
@@ -261,13 +266,13 @@ class Application:
                 await self._answer(client, 0, number, receipt)
 
     async def _flood(self, client: Client, count: int, size: int) -> None:
-        """So many messages of one size, or small ones."""
+        """Publish so many messages of one size, or small ones."""
         orders = self._work.orders
         self.flood_left = count
         weaker = [order for order in orders.names if order != "total"] or ["causal"]
         try:
             for _ in range(0, count, TOGETHER_IN_FLOOD):
-                # What is published in one order and about the same keys travels together.
+                # Messages of one order and the same keys travel in one batch.
                 order, keys = orders.draw(self._chance, self._chance.choice(weaker))
                 asked = [
                     self._ask_about(client, 0, order, keys, 0, size or self._sizes.small())
@@ -280,7 +285,7 @@ class Application:
             self.flood_left = 0
 
     async def probe(self, number: int, orders: list[str]) -> None:
-        """Publish on each topic in each of these orders, once there is somebody to do so."""
+        """Publish on each topic in each of these orders, once an application has begun."""
         await self._has_begun.wait()
         client = self._client
         if client is None:
@@ -294,7 +299,7 @@ class Application:
             await self._answer(client, topic, message, receipt)
 
     async def be_quiet(self) -> None:
-        """Publish no more, and wait for what is under way."""
+        """Publish no more, and wait for messages in transit."""
         self._is_quiet = True
         await asyncio.gather(*self._publishing, return_exceptions=True)
 
@@ -312,26 +317,26 @@ class Application:
 class Load:
     """All applications of this process."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: LoadWork) -> None:
         self._work = work
-        self._applications = [Application(work, place) for place in work.places]
+        self._applications = [LoadApplication(work, place) for place in work.places]
         self._tasks: set[asyncio.Task[None]] = set()
-        # By probe, in how many orders it is published.
+        # By probe: the number of orders it is published in.
         self._orders_of: dict[int, int] = {}
 
     async def begin(self) -> None:
-        """All begin."""
+        """Begin all applications."""
         await asyncio.gather(*(each.begin() for each in self._applications))
 
     async def obey(self, command: str, number: int, places: list[int]) -> dict[str, Any]:
-        """Do what the campaign asks for, at some places; the answer."""
+        """Carry out a command of the campaign at some places; returns the answer."""
         applications = [each for each in self._applications if not places or each.place in places]
         for each in applications:
             each.publish_more(command, number)
         if command == "home":
             await asyncio.gather(*(each.begin_again(at_home=True) for each in applications))
         elif command in ("probe", "last"):
-            # Last words are in every order that there is.
+            # Last words use every order.
             orders = self._work.orders.of_probes if command == "probe" else self._work.orders.names
             self._orders_of[number] = len(orders)
             for each in applications:
@@ -360,11 +365,11 @@ class Load:
 
 
 async def serve() -> None:
-    """Read commands until there are none; the loop goes on meanwhile."""
+    """Read commands until the input ends; applications run meanwhile."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(READ_BYTES)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    load = Load(msgspec.json.decode(await reader.readline(), type=Work))
+    load = Load(msgspec.json.decode(await reader.readline(), type=LoadWork))
     await load.begin()
     say({"number": 0})
     running: set[asyncio.Task[None]] = set()
@@ -376,13 +381,13 @@ async def serve() -> None:
 
 
 async def answer(load: Load, command: dict[str, Any]) -> None:
-    """Carry out one command."""
+    """Carry out one command and answer it."""
     figures = await load.obey(command["command"], command.get("probe", 0), command.get("places", []))
     say({"number": command["number"], **figures})
 
 
 def say(line: dict[str, Any]) -> None:
-    """Answer the campaign."""
+    """Write an answer to the campaign."""
     sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
     sys.stdout.buffer.flush()
 

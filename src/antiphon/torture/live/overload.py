@@ -1,10 +1,10 @@
-"""Overload: publishers that do not wait and ask for many times what a live cluster sustains.
+"""Overload: publishers that do not wait ask for many times the rate that a live cluster sustains.
 
-First one application awaits each message that it publishes, as fast as it can: that is the sustainable rate. Then it
-asks for a multiple of it without waiting, for as long as is wanted, and counts what is accepted and what is refused
-with an :class:`antiphon.OverloadedError`. Another one, at the other end of the cluster, looks when everything comes.
-Promised is that memory stays bounded, that what is accepted comes, all of it, in a bounded time, that what is refused
-is told, and that all is as before when it is over.
+First one application publishes as fast as it can and awaits each message: that gives the sustainable rate. Then it asks
+for a multiple of that rate without waiting, for the wanted time, and counts accepted messages and those refused with an
+:class:`antiphon.OverloadedError`. A subscriber at the other end of the cluster records when each message arrives. The
+promises: memory stays bounded, every accepted message arrives in a bounded time, every refused message is reported, and
+the cluster is as before when it is over.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ if TYPE_CHECKING:
 
 TOPIC: Final = "flood"
 VALUE_BYTES: Final = 64 << 10
-"""Large ones, so that one application can ask for many times what a cluster carries."""
+"""Values are large, so that one application can ask for many times what a cluster carries."""
 NUMBER_BYTES: Final = 8
 FILLING: Final = bytes(VALUE_BYTES - 2 * NUMBER_BYTES)
 AT_ONCE: Final = 32
-"""How many messages are under way where each is awaited."""
+"""The number of messages in transit while each is awaited."""
 
 TURN_US: Final = 5_000
-"""How long the flood goes on before it lets others have their turn, in microseconds."""
+"""How long the flood runs before it yields to other tasks, in microseconds."""
 
 LOOK_SECONDS: Final = 0.05
 GROWTH_BYTES_AT_MOST: Final = 96 << 20
-"""A node may take so much more than when a tenth of the time was over: buffers have bounds, and are full by then."""
+"""How much a node may grow after a tenth of the time: buffers have bounds, and are full by then."""
 
 PERCENTILES: Final = (0.5, 0.99, 1.0)
 
 
 @dataclass(frozen=True)
 class OverloadPlan:
-    """What is to be done."""
+    """Describes one overload run."""
 
     fabric: str
     nodes: int
@@ -60,7 +60,7 @@ class OverloadPlan:
 
 @dataclass
 class Overload:
-    """What happened."""
+    """The measurements of one run."""
 
     sustainable_per_second: float = 0.0
     asked_per_second: float = 0.0
@@ -72,27 +72,27 @@ class Overload:
     doubled: int = 0
     out_of_order: int = 0
     calm_latency_seconds: list[float] = field(default_factory=list)
-    """Median, 99 % and longest, at the sustainable rate."""
+    """Median, 99th percentile and maximum, at the sustainable rate."""
     latency_seconds: list[float] = field(default_factory=list)
-    """The same under overload, of all that was accepted."""
+    """The same for all accepted messages under overload."""
     late_latency_seconds: list[float] = field(default_factory=list)
-    """The same in the last third of it: no longer than before, if it is bounded."""
+    """The same in the last third of the overload; no longer than before, if latency is bounded."""
     bytes_after_a_tenth: int = 0
     bytes_at_most: int = 0
-    """Of the largest node."""
+    """The size of the largest node."""
     recovery_seconds: float = 0.0
-    """From the end of the flood until a message that is published then has come."""
+    """From the end of the flood until a message published then has arrived."""
     seconds: float = 0.0
 
     @property
     def has_failed(self) -> bool:
-        """Whether anything promised was not kept."""
+        """Whether any promise was broken."""
         grew = self.bytes_at_most - self.bytes_after_a_tenth > GROWTH_BYTES_AT_MOST
         return grew or self.lost > 0 or self.doubled > 0 or self.out_of_order > 0
 
 
-class Watch:
-    """What a subscriber sees: numbers from 1 on, each once and in order, and how long each took."""
+class LatencyWatch:
+    """Records at the subscriber: numbers from 1 on, each once and in order, and the latency of each."""
 
     def __init__(self) -> None:
         self.last = 0
@@ -113,7 +113,7 @@ class Watch:
         self._latencies.append((now_us, now_us - asked_us))
 
     def latencies(self, since_us: int) -> list[float]:
-        """How long messages took that came since then: some percentiles, in seconds."""
+        """Percentiles of the latency of messages that arrived since then, in seconds."""
         found = sorted(latency for came_us, latency in self._latencies if came_us >= since_us)
         return [found[min(len(found) - 1, int(share * len(found)))] / 1e6 for share in PERCENTILES] if found else []
 
@@ -131,12 +131,12 @@ class Flood:
         settings = ["--log-level", "error", "--keep", TOPIC]
         cluster = Plan(plan.nodes, port, None, settings=settings, tree=tree, fabric=plan.fabric)
         self._cluster = ProcessCluster(cluster, lambda _, line: complain(line), self._ended)
-        self._watch = Watch()
+        self._watch = LatencyWatch()
         self._number = 0
         self._failure = ""
 
     async def run(self) -> Overload:
-        """Do it; when it is cancelled no process is left behind."""
+        """Run it; if cancelled, no process is left behind."""
         await self._cluster.start()
         begun = time.monotonic()
         sampling = asyncio.ensure_future(self._sample())
@@ -160,7 +160,7 @@ class Flood:
         return self._number.to_bytes(NUMBER_BYTES, "big") + monotonic_us().to_bytes(NUMBER_BYTES, "big") + FILLING
 
     async def _measure(self, publisher: Client) -> None:
-        """How much is accepted where everything is awaited."""
+        """Measure the accepted rate with every message awaited."""
         begun_us = monotonic_us()
         while monotonic_us() - begun_us < self._plan.measure_seconds * 1e6:
             receipts = [publisher.publish(TOPIC, self._value(), order=self._plan.order) for _ in range(AT_ONCE)]
@@ -191,7 +191,7 @@ class Flood:
         figures.late_latency_seconds = self._watch.latencies(ended_us - int(plan.seconds * 1e6 / 3))
 
     def _ask_for_more(self, publisher: Client, wanted: int) -> None:
-        """Publish without waiting until so much has been asked for, or until the others have to have their turn."""
+        """Publish without waiting until so much has been asked for, or until other tasks need their turn."""
         figures = self.figures
         until_us = monotonic_us() + TURN_US
         while figures.asked < wanted and monotonic_us() < until_us:
@@ -204,14 +204,14 @@ class Flood:
             receipt.add_done_callback(self._answered)
 
     def _answered(self, receipt: asyncio.Future[None]) -> None:
-        # The client refuses what does not fit into it, and the node what does not fit there.
+        # The client refuses what does not fit into its buffer, and so does the node.
         if receipt.cancelled() or receipt.exception() is not None:
             self.figures.refused += 1
         else:
             self.figures.accepted += 1
 
     async def _say_last(self, publisher: Client) -> None:
-        """Publish one more, as soon as that is accepted; it comes when all that was accepted before has come."""
+        """Publish one more message, as soon as it is accepted; it arrives after all messages accepted before."""
         while True:
             try:
                 await publisher.publish(TOPIC, self._value(), order=self._plan.order)
@@ -222,14 +222,14 @@ class Flood:
         await self._until_all_came()
 
     async def _until_all_came(self) -> None:
-        """Whatever was accepted comes; the last of it comes last."""
+        """Wait for all accepted messages; the last one published arrives last."""
         while self._watch.last < self._number and not self._failure:
             await asyncio.sleep(LOOK_SECONDS)
         if self._failure:
             raise antiphon.PeerError(self._failure)
 
     async def _sample(self) -> None:
-        """Look how large nodes are, all the time."""
+        """Sample the sizes of nodes all the time."""
         page_bytes = 4096
         while True:
             for member in self._cluster.alive:
@@ -239,4 +239,4 @@ class Flood:
             await asyncio.sleep(LOOK_SECONDS)
 
     def _ended(self, member: Member) -> None:
-        self._failure = f"node {member.index} ended by itself with exit code {member.process.returncode}"
+        self._failure = f"node {member.index} ended unexpectedly with exit code {member.process.returncode}"

@@ -1,16 +1,17 @@
-"""Losses of power: what a process wrote and did not sync is gone, or a part of it, or it is torn.
+"""Power losses: writes of a process that were not synced are gone, partly gone, or torn.
 
-A process that is killed loses nothing that it wrote, because the system that keeps its files goes on. So processes run
-with a library (``unsynced.c``) that notes how every file and every name was before each change that is not synced yet.
-When one of them has been killed, :meth:`Disk.lose` takes changes back, as far as a disk may lose them:
+A killed process loses nothing that it wrote, because the operating system keeps its files. So processes run with a
+library (``unsynced.c``) that records the previous state of every file and directory entry before each change that is
+not synced yet. When a process has been killed, :meth:`FaultyDisk.lose` takes changes back, as far as a disk may lose
+them:
 
-* Of each sector any state may be left that it ever had since the last sync, whatever is left of others.
-* Of changed names, and of cuts at the end of a file, the first ones may be left, and the later ones not.
+* Each sector may be left in any state that it had since the last sync, independently of others.
+* Of changed directory entries and of truncations, a prefix may survive and the rest be lost.
 
-What is taken back is drawn: everything; all behind some moment, where the last write is torn; or each sector by itself.
-Neither root nor a file system of its own is needed, but a C compiler is.
+The extent of the loss is drawn: everything; everything after some moment, with the last write torn; or each sector
+independently. This needs neither root nor a separate file system, but a C compiler.
 
-The same library makes disks slow (:meth:`Disk.slow_down`): it waits before it syncs.
+The same library slows disks down (:meth:`FaultyDisk.slow_down`): it waits before each sync.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from antiphon.kernel.errors import PeerError, UsageError
 SOURCE: Final = Path(__file__).with_name("unsynced.c")
 COMPILERS: Final = ("cc", "gcc", "clang")
 SECTOR_BYTES: Final = 512
-"""What a disk writes completely or not at all."""
+"""The unit that a disk writes completely or not at all."""
 
 HEAD: Final = struct.Struct("<QQ")
 RECORD: Final = struct.Struct("<QQQQQ")
@@ -43,35 +44,35 @@ EVERYTHING: Final = "everything"
 LATEST: Final = "latest"
 SECTORS: Final = "sectors"
 WAYS: Final = (EVERYTHING, LATEST, SECTORS)
-"""How much is lost: all that was not synced, all behind some moment, or each sector by itself."""
+"""The extent of a loss: everything that was not synced, everything after some moment, or each sector independently."""
 
 Survives = Callable[[int, int], bool]
-"""Whether a change of a file, by its number, is left in a sector."""
+"""Whether a change of a file, by its number, survives in a sector."""
 
 
 def compiler() -> str | None:
-    """A C compiler, if there is one."""
+    """The name of a C compiler, or None."""
     return next((found for name in COMPILERS if (found := shutil.which(name))), None)
 
 
 def compile_library(directory: Path) -> Path:
-    """Compile the library that processes are to be started with."""
+    """Compile the library to start processes with."""
     found = compiler()
     if found is None or sys.platform != "linux":
         raise UsageError(
-            f"losses of power and slow disks need Linux and a C compiler ({', '.join(COMPILERS)}); install one, or "
-            "name other faults"
+            f"power losses and slow disks need Linux and a C compiler ({', '.join(COMPILERS)}); install one, or "
+            "choose other faults"
         )
     path = directory / "unsynced.so"
     command = [found, "-shared", "-fPIC", "-O2", "-o", str(path), str(SOURCE), "-ldl", "-lpthread"]
     compiled = subprocess.run(command, capture_output=True, text=True, check=False)
     if compiled.returncode:
-        raise PeerError(f"{SOURCE.name} could not be compiled: {compiled.stderr.strip()}; name other faults")
+        raise PeerError(f"{SOURCE.name} could not be compiled: {compiled.stderr.strip()}; choose other faults")
     return path
 
 
-class Change(NamedTuple):
-    """One record of a note: what was there before a change."""
+class UnsyncedChange(NamedTuple):
+    """One recorded change: the state before it."""
 
     kind: int
     offset: int
@@ -82,24 +83,24 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True)
 class Loss:
-    """What a loss of power has taken."""
+    """The extent of one power loss."""
 
     way: str
     changes: int
-    """Changes of files and names that were not synced."""
+    """Changes of files and directory entries that were not synced."""
     bytes: int
-    """How many bytes of them are gone."""
+    """Lost bytes."""
     names: int
-    """How many changes of names are gone."""
+    """Lost changes of directory entries."""
 
     def __str__(self) -> str:
         return f"{self.way}: of {self.changes} changes {self.bytes} bytes and {self.names} names are gone"
 
 
-class Disk:
-    """The files below a directory of one process at a time, whose unsynced changes are noted in another directory.
+class FaultyDisk:
+    """The files of one process at a time below a directory; another directory records their unsynced changes.
 
-    With ``lies`` no sync is done though all are said to be: what a broken disk does, to see whether anybody notices.
+    With ``lies`` no sync is done though all are reported as done, as on a broken disk: the judge must notice the loss.
     """
 
     def __init__(self, library: Path, root: Path, journal: Path, lies: bool = False) -> None:
@@ -111,7 +112,7 @@ class Disk:
         journal.mkdir(parents=True)
 
     def environment(self) -> dict[str, str]:
-        """What the process is to be started with."""
+        """The environment variables to start the process with."""
         lies = {"UNSYNCED_LIES": "1"} if self._lies else {}
         root, journal = str(self._root.resolve()), str(self._journal.resolve())
         slow = str(self._slowness.resolve())
@@ -119,18 +120,18 @@ class Disk:
         return {"LD_PRELOAD": str(self._library.resolve()), **unsynced, **lies}
 
     def slow_down(self, seconds_per_sync: float) -> None:
-        """Let each sync take so much longer from now on, also for the process that runs; 0 for a disk that is well."""
+        """Delay each sync by so much from now on, also for the running process; 0 for a healthy disk."""
         partial = self._slowness.with_suffix(".partial")
         partial.write_text(str(round(seconds_per_sync * 1e6)))
         partial.replace(self._slowness)
 
     def forget(self) -> None:
-        """Nothing of what was written is there any more, or all of it is there to stay."""
+        """Drop all records: the files were removed, or count as synced."""
         shutil.rmtree(self._journal)
         self._journal.mkdir()
 
     def lose(self, chance: random.Random, way: str | None = None) -> Loss:
-        """Take back a part of what the process, which has ended, had not synced; how is drawn, unless it is said."""
+        """Take back some unsynced changes of the ended process; the extent is drawn, unless ``way`` is given."""
         way = way or chance.choice(WAYS)
         paths = {path.stat().st_ino: path for path in self._paths()}
         changes = lost_bytes = lost_names = 0
@@ -145,7 +146,7 @@ class Disk:
             changes += len(found)
             lost = len(found) if way == EVERYTHING else chance.randint(0, len(found))
             lost_names += lost
-            # A directory may be gone with the name that it had in another one.
+            # A directory may be gone together with its entry in another one.
             if paths[number_in(note)].exists():
                 for change in reversed(found[len(found) - lost :]):
                     self._take_back(paths[number_in(note)], number_in(note), change)
@@ -153,13 +154,13 @@ class Disk:
         return Loss(way, changes, lost_bytes, lost_names)
 
     def _paths(self) -> Iterator[Path]:
-        """Everything that may have a note: the directory, all in it, and files that were put aside."""
+        """All paths that may have a record: the directory, everything in it, and files that were put aside."""
         yield self._root
         yield from (path for path in self._root.rglob("*") if not path.is_symlink())
         yield from self._journal.glob("saved-*")
 
-    def _take_back(self, directory: Path, number: int, change: Change) -> None:
-        """Undo a change of a name; one that failed has left no trace."""
+    def _take_back(self, directory: Path, number: int, change: UnsyncedChange) -> None:
+        """Undo a change of a directory entry; a change that failed left no trace."""
         first, *others = (directory / name.decode() for name in change.old.rstrip(b"\0").split(b"\0"))
         aside = self._journal / f"saved-{number}-{change.offset}"
         if change.kind == CREATED and first.is_dir():
@@ -175,12 +176,12 @@ class Disk:
 
 
 def number_in(note: Path) -> int:
-    """The number of the file or directory that a note is about."""
+    """The number of the file or directory that a record is about."""
     return int(note.name.split("-")[1])
 
 
-def changes_in(note: Path) -> Iterator[Change]:
-    """The records of a note, oldest first."""
+def changes_in(note: Path) -> Iterator[UnsyncedChange]:
+    """The changes of a record, oldest first."""
     with note.open("rb") as file:
         used, _ = HEAD.unpack(file.read(HEAD.size))
         records = file.read(used)
@@ -188,12 +189,12 @@ def changes_in(note: Path) -> Iterator[Change]:
     while place < used:
         kind, offset, length, new_length, old_size = RECORD.unpack_from(records, place)
         place += RECORD.size
-        yield Change(kind, offset, new_length, old_size, records[place : place + length])
+        yield UnsyncedChange(kind, offset, new_length, old_size, records[place : place + length])
         place += -(-length // ALIGNMENT) * ALIGNMENT
 
 
-def lose_bytes(path: Path, changes: list[Change], way: str, chance: random.Random) -> int:
-    """Take changes of a file back, and make again what is left of them; how many bytes are gone."""
+def lose_bytes(path: Path, changes: list[UnsyncedChange], way: str, chance: random.Random) -> int:
+    """Take back changes of a file, and redo those that survive; returns the number of lost bytes."""
     with path.open("r+b") as file:
         descriptor = file.fileno()
         again = [undone(descriptor, change) for change in reversed(changes)][::-1]
@@ -212,10 +213,10 @@ def lose_bytes(path: Path, changes: list[Change], way: str, chance: random.Rando
     return lost
 
 
-def undone(descriptor: int, change: Change) -> bytes | None:
-    """Undo one change, behind which all are undone; the bytes that it had written, or none if it made the file end.
+def undone(descriptor: int, change: UnsyncedChange) -> bytes | None:
+    """Undo one change after all later ones are undone; returns the bytes that it had written, or None for a truncation.
 
-    A process may have been killed before it had done what it had noted.
+    A process may have been killed between the record of a change and the change.
     """
     new: bytes | None = None
     if change.kind == WRITTEN:
@@ -228,7 +229,7 @@ def undone(descriptor: int, change: Change) -> bytes | None:
 
 
 def sectors_of(offset: int, length: int) -> Iterator[tuple[int, int]]:
-    """Where the parts of a range begin and end that lie in one sector each."""
+    """The offsets at which the parts of a range begin and end that lie in one sector each."""
     start = offset
     while start < offset + length:
         end = min(offset + length, (start // SECTOR_BYTES + 1) * SECTOR_BYTES)
@@ -236,8 +237,8 @@ def sectors_of(offset: int, length: int) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def drawn(changes: list[Change], way: str, chance: random.Random) -> Survives:
-    """Draw which changes of a file are left, and in which sectors; those of a sector are left up to some moment.
+def drawn(changes: list[UnsyncedChange], way: str, chance: random.Random) -> Survives:
+    """Draw which changes of a file survive in which sectors; in each sector they survive up to some moment.
 
     The sector -1 stands for the end of the file.
     """

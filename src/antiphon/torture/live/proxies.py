@@ -1,9 +1,9 @@
-"""Ways between live nodes that can be cut, held up and slowed down.
+"""Proxies between live nodes: each direction of each pair of nodes can be cut, blocked or slowed down.
 
-Every node stands behind a *door*: a port of ours that all others are told (``--advertise``), and that hands on to where
-the node listens. Nodes say in the first frame of a connection at which door they live themselves, and use a connection
-in one direction only. So a door knows from whom a connection comes, and each ordered pair of nodes is a *way* of its
-own: one may be cut while the way back is open. Clients have no door; theirs are left alone.
+Every node is behind a *door*: a proxy port that the node advertises (``--advertise``) and that forwards to the port
+where the node listens. The first frame of a connection names the door of the connecting node, and nodes use a
+connection in one direction only. So a door knows the origin of each connection, and each ordered pair of nodes is a
+*way* of its own: one can be cut while the opposite way is open. Clients have no door; their connections are left alone.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from antiphon.transport.schema import LENGTH_BYTES
 LOOK_SECONDS: Final = 0.02
 READ_BYTES: Final = 1 << 16
 PIECES_ON_THE_WAY: Final = 256
-"""What a slow way holds before whoever writes to it has to wait, as with any network."""
+"""The most pieces in transit on a slow way before its writer has to wait, as on any network."""
 
 Pair = tuple[int, int]
-"""From whom, to whom, by the places of nodes."""
+"""The places of two nodes: from, to."""
 
 
 @dataclass
 class Way:
-    """What is to happen to connections from one node to another, and those that there are."""
+    """The state of one way, and its connections."""
 
     is_cut: bool = False
     delay_seconds: float = 0.0
     flows: asyncio.Event = field(default_factory=asyncio.Event)
-    """Cleared while the way holds everything back, as a network does that has gone dark."""
+    """Cleared while the way blocks everything silently."""
 
     open_connections: set[asyncio.StreamWriter] = field(default_factory=set)
 
@@ -44,19 +44,19 @@ class Way:
         self.flows.set()
 
     def cut(self) -> None:
-        """Break what there is, and let nobody through."""
+        """Break all connections, and refuse new ones."""
         self.is_cut = True
         for writer in self.open_connections:
             writer.transport.abort()
 
     def mend(self) -> None:
-        """Let everything through at once."""
+        """Let everything through without delay."""
         self.is_cut = False
         self.delay_seconds = 0.0
         self.flows.set()
 
 
-class Network:
+class ProxyNetwork:
     """The doors of all nodes and the ways between them."""
 
     def __init__(self, addresses: Sequence[str], targets: Sequence[str]) -> None:
@@ -75,13 +75,13 @@ class Network:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def open(self, place: int) -> None:
-        """Open the door of a node that is about to listen; who comes before it does has to wait."""
+        """Open the door of a node that is about to listen; earlier connections wait for it."""
         host, port = split_address(self.doors[place])
         if place not in self._servers:
             self._servers[place] = await asyncio.start_server(self._door(place), host, port)
 
     def shut(self, place: int) -> None:
-        """Shut the door of a node that is not there any more, so that connections are refused."""
+        """Shut the door of a node that is down, so that connections are refused."""
         server = self._servers.pop(place, None)
         if server is not None:
             server.close()
@@ -101,7 +101,7 @@ class Network:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # What is done to ways.
+    # Faults of ways.
 
     def cut(self, pairs: Iterable[Pair]) -> None:
         """Break these ways: connections end, and new ones are refused."""
@@ -109,27 +109,27 @@ class Network:
             self._ways[pair].cut()
 
     def hold(self, pairs: Iterable[Pair]) -> None:
-        """Let these ways go dark: nothing comes through, and nobody is told."""
+        """Block these ways silently: nothing passes, and connections stay open."""
         for pair in pairs:
             self._ways[pair].flows.clear()
 
     def delay(self, delays: dict[Pair, float]) -> None:
-        """Let everything take so many seconds on these ways."""
+        """Delay everything on these ways by so many seconds."""
         for pair, seconds in delays.items():
             self._ways[pair].delay_seconds = seconds
 
     def mend(self, pairs: Iterable[Pair]) -> None:
-        """Let everything through on these ways."""
+        """Remove all faults of these ways."""
         for pair in pairs:
             self._ways[pair].mend()
 
-    # What goes through.
+    # Forwarding.
 
     def _door(self, place: int) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]:
         return lambda reader, writer: self._spawn(self._connected(place, reader, writer))
 
     async def _connected(self, place: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Find out who it is, and carry everything to the node and back until one of the two ends."""
+        """Identify the origin of a connection, and forward in both directions until one end closes."""
         self._streams.add(writer)
         far_writer: asyncio.StreamWriter | None = None
         way = Way()
@@ -162,7 +162,7 @@ class Network:
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def _greeting(self, reader: asyncio.StreamReader) -> tuple[bytes, int]:
-        """The first frame, and the place of the node that sent it; -1 for anybody else."""
+        """The first frame, and the place of the node that sent it; -1 for other senders."""
         head = await reader.readexactly(LENGTH_BYTES)
         length = int.from_bytes(head, "little")
         if length > FIRST_FRAME_BYTES_AT_MOST:
@@ -182,7 +182,7 @@ class Network:
     ) -> None:
         far_writer.write(greeting)
         there = asyncio.ensure_future(self._slowly(way, reader, far_writer))
-        # The other end of a way between nodes says nothing but why it refuses; a client gets all it wants this way.
+        # Between nodes, the receiving end sends nothing but a reason for refusal; towards a client it sends everything.
         back = asyncio.ensure_future(self._slowly(way, far_reader, writer))
         try:
             await asyncio.wait((there, back), return_when=asyncio.FIRST_COMPLETED)
@@ -193,11 +193,11 @@ class Network:
             for each in (writer, far_writer):
                 with suppress(OSError):
                     each.close()
-                    # What was said before the end is still to arrive.
+                    # Data that was sent before the end must still arrive.
                     await each.wait_closed()
 
     async def _slowly(self, way: Way, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Hand on what comes, each piece after the delay that the way had when it came; done when no more comes."""
+        """Forward data, each piece after the delay that the way had when it arrived; returns at the end of the data."""
         loop = asyncio.get_running_loop()
         pieces: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(PIECES_ON_THE_WAY)
 
@@ -226,6 +226,6 @@ class Network:
 
 
 def between(one: Iterable[int], others: Iterable[int]) -> list[Pair]:
-    """All ways from the first to the others, and back."""
+    """All ways from the first nodes to the others, and back."""
     there = [(source, target) for source in one for target in others]
     return there + [(target, source) for source, target in there]

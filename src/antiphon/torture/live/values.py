@@ -1,7 +1,7 @@
-"""What messages of live campaigns hold: from one byte to as much as a message may hold, mostly little.
+"""The values of messages in live campaigns: from one byte to the largest allowed size, mostly small.
 
-A value follows from the message's name and size, so each subscriber can tell whether all of it has come. The name does
-not fit into one byte: it is in a header.
+A value is computed from the name and the size of its message, so each subscriber can tell whether it arrived whole. The
+name does not fit into one byte, so it is in a header.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ MIDDLE_BYTES: Final = (2 << 10, 64 << 10)
 LARGE_BYTES: Final = (64 << 10, VALUE_BYTES_AT_MOST)
 RANGES: Final = (SMALL_BYTES, SHORT_BYTES, MIDDLE_BYTES, LARGE_BYTES)
 SHARES: Final = (70.0, 25.0, 4.5, 0.5)
-"""How often messages are of which sizes, in percent; within a range each order of magnitude is as likely as others."""
+"""The shares of size ranges, in percent; within a range, each order of magnitude is equally likely."""
 
 LARGEST: Final = 0.25
-"""How often a large message is as large as it may be."""
+"""The share of large messages that have the largest allowed size."""
 
 RICH: Final = 0.125
-"""How often a publisher may send the largest message at once."""
+"""The share of publishers that may send a largest message at the start."""
 
 LARGE_BYTES_PER_MESSAGE: Final = 1 << 10
-"""What one publisher may use for large messages grows by so much with each message, whatever its size. With 8
-publishers of 20 messages a second that is 10 MB a minute beside what they begin with, and as much for middle sizes."""
+"""The budget of a publisher for large messages grows by this much with each message of any size. With 8 publishers of
+20 messages a second that is 10 MB a minute beside the initial budget, and as much for middle sizes.
+"""
 
 
 class Name(NamedTuple):
-    """Whose message it is, the how many-th on its topic, of which round of probes (0: of none), and how long."""
+    """The name of a message: its publisher, its number on the topic, its round of probes (0: none), and its size."""
 
     identity: int
     number: int
@@ -45,23 +46,23 @@ class Name(NamedTuple):
     size: int
 
     def header(self) -> dict[str, bytes]:
-        """What is published beside the value."""
+        """The headers to publish with the value."""
         return {NAME_HEADER: b"%d %d %d %d" % self}
 
     def value(self) -> bytes:
-        """What is published: the name, again and again."""
+        """The value to publish: the name, repeated."""
         pattern = b"%d.%d " % (self.identity, self.number)
         return (pattern * (self.size // len(pattern) + 1))[: self.size]
 
 
 def name_in(headers: Mapping[str, bytes]) -> Name:
-    """The name that came with a message."""
+    """The name in the headers of a message."""
     identity, number, probe, size = map(int, headers[NAME_HEADER].split())
     return Name(identity, number, probe, size)
 
 
 class Sizes:
-    """Draws the sizes of one publisher's messages. What large ones hold in all is bounded."""
+    """Draws the sizes of one publisher's messages. A budget bounds the total size of large ones."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -83,10 +84,10 @@ class Sizes:
         return size
 
     def small(self) -> int:
-        """The size of a message of which there are many."""
+        """The size of an ordinary message."""
         return log_uniform(self._chance, *SMALL_BYTES)
 
 
 def log_uniform(chance: random.Random, least: int, most: int) -> int:
-    """A number between these, both included, as likely to be small as large."""
+    """A number in this range, both ends included; each order of magnitude is equally likely."""
     return min(most, int(least * math.exp(chance.random() * math.log((most + 1) / least))))

@@ -1,11 +1,12 @@
 """Random schedules: the scenario of a seed, for each fabric.
 
-``operations`` has what schedules are made of and how they become scenarios. The modules named after a fabric draw its
-schedules; ``cube_busy``, ``cube_beyond``, ``gossip_cut``, ``gossip_rare``, ``tree_returns`` and ``standstills`` draw
-what is rare. ``every_fabric`` puts them together, makes some harder, and lets all end in ``last_words``.
+``operations`` defines the operations of a schedule and turns them into a scenario. Modules named after a fabric draw
+its schedules; ``cube_busy``, ``cube_overflow``, ``gossip_partition``, ``gossip_rare``, ``tree_restarts`` and
+``suspected_pauses`` draw rare situations. ``families`` lists the kinds of schedules, ``extra_faults`` adds faults that
+all fabrics have in common, ``last_words`` is how every schedule ends, and ``every_fabric`` puts them together.
 
-They import scenarios and protocol options of the simulator, and draw from streams of their own seed, so that a seed
-names the same schedule for ever.
+They import scenarios and protocol options of the simulator, and draw from random streams of their own seed, so that a
+seed names the same schedule for ever.
 
 Start reading at ``operations.py``, then ``cube.py``.
 """

@@ -1,9 +1,9 @@
-"""Random schedules for the cube through faults: crashes, returns, newcomers, pauses and partitions, many at once.
+"""Random schedules for the cube with faults: crashes, restarts, late joins, pauses and partitions, many at once.
 
-Nodes crash for good or come back with their logs, at once or late, several together, publishers too. The network falls
-into halves, into three parts, loses one node, or one direction of what one node says; it flaps. Nodes stall, within
-reach or not. Everything is healed long before the end. Then whoever lives has delivered the same, nothing waits, and
-nobody has been told of a loss.
+Nodes crash for good or restart with their logs, at once or late, several together, publishers included. The network
+splits into halves or three parts, loses one node, or loses one direction of one node's links; it flaps. Nodes pause,
+inside or outside of a partition. All faults are healed long before the end. By then every live node must have delivered
+the same publications, nothing may still wait, and no node may have been told of a loss.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from antiphon.torture.schedules.operations import (
     TOTAL_ORDER,
     UNSUBSCRIBE,
     Operation,
-    Script,
     draw_connections,
     draw_members,
     draw_order,
@@ -37,23 +36,24 @@ from antiphon.torture.schedules.operations import (
     pick,
     with_operations,
 )
+from antiphon.torture.schedules.topic_schedule import Script
 
 FAULT_STREAM = 13
-"""Names the stream of random numbers; those before are of the simulator and of other schedules."""
+"""The stream of random numbers; the simulator and other schedules use smaller numbers."""
 
 EVENT_LIMIT = 2_000_000
-"""No schedule comes near it unless it never ends."""
+"""No schedule reaches this limit unless it never ends."""
 
 LARGEST = 32
 LOG_ENTRIES = 1 << 20
 FORGET = 400_000
-"""Longer than anything lasts that a schedule draws."""
+"""Longer than any fault or pause that a schedule draws."""
 
 EXCLUDE = 1000
 
 
 def draw_fault_schedule(seed: int, order: str | None = None) -> Scenario:
-    """The scenario of a seed; ``order`` if it is not to be drawn for each publication."""
+    """The scenario of a seed. Without ``order``, each publication draws its own."""
     for attempt in count():
         complete = draw_attempt(seed, order, RandomStream(seed, FAULT_STREAM, attempt))
         if complete.publications:
@@ -62,7 +62,7 @@ def draw_fault_schedule(seed: int, order: str | None = None) -> Scenario:
 
 
 def draw_attempt(seed: int, order: str | None, random: RandomStream) -> Scenario:
-    """A scenario in which nothing may be published, because nobody was there who could."""
+    """A scenario that may contain no publication, because no node was up at the drawn times."""
     nodes = int(random.between(2, 8) if random.below(100) < 75 else random.between(9, LARGEST))
     newcomers = range(nodes, nodes + pick(random, (0, 0, 1, 2)))
     topic_count = pick(random, (1, 1, 2))
@@ -104,9 +104,9 @@ def draw_attempt(seed: int, order: str | None, random: RandomStream) -> Scenario
 
 
 def with_majority(faults: list[Operation], nodes: int) -> list[Operation]:
-    """The same where fewer than half of the nodes fail: without a majority there is no total order.
+    """Keep only faults that leave more than half of the nodes up: total order needs a majority.
 
-    Those who are cut off do not count any more after a while, and then it is a majority of the others that must live.
+    A node that is cut off for long stops counting; then a majority of the others must be up.
     """
     groups = [set(fault.keys) for fault in faults if fault.kind == PART]
     sides = Counter(tuple(node in group for group in groups) for node in range(nodes))
@@ -123,12 +123,14 @@ def with_majority(faults: list[Operation], nodes: int) -> list[Operation]:
 
 
 def weakened(operation: Operation) -> Operation:
-    """The same in another order than total: who starts a total publication has not written its number into a log."""
+    """The operation with a weaker order than total: a node that starts a total publication has not logged its number
+    yet.
+    """
     return operation._replace(order="causal") if operation.order == TOTAL_ORDER else operation
 
 
 def draw_options(random: RandomStream) -> dict[str, Any]:
-    """Windows, and how much is kept beside the log."""
+    """Windows, and how much nodes keep in memory beside the log."""
     window, bundle = pick(random, (1, 2, 8, 64)), pick(random, (1, 3, 64))
     return {
         "window": window,
@@ -142,7 +144,7 @@ def draw_options(random: RandomStream) -> dict[str, Any]:
 
 
 def draw_crashes(nodes: int, end: int, random: RandomStream) -> list[Operation]:
-    """Who fails when, and whether it comes back: alone, several at once, or soon after each other."""
+    """Crashes, with or without a restart: of single nodes, of several at once, or in quick succession."""
     moment = int(random.below(end))
     found = []
     for _ in range(pick(random, (1, 1, 2, 3, nodes))):
@@ -154,7 +156,7 @@ def draw_crashes(nodes: int, end: int, random: RandomStream) -> list[Operation]:
 
 
 def draw_partitions(nodes: int, end: int, random: RandomStream) -> list[Operation]:
-    """Some are cut off from others, once or again and again."""
+    """Partitions: some nodes are cut off from the others, once or repeatedly."""
     at = int(random.below(end))
     share = random.between(1, 3)
     group = tuple(node for node in range(nodes) if random.below(4) < share)[: nodes - 1] or (0,)
@@ -168,7 +170,7 @@ def draw_partitions(nodes: int, end: int, random: RandomStream) -> list[Operatio
 
 
 def draw_stall(nodes: int, end: int, random: RandomStream) -> Operation:
-    """A node stands still for a while."""
+    """A node pauses."""
     at = int(random.below(end))
     return Operation(at, PAUSE, int(random.below(nodes)), 0, at + pick(random, (5, 100, 1000, 10_000)))
 

@@ -1,18 +1,18 @@
-"""Random schedules for the cube through faults in which everybody publishes all the time.
+"""Random schedules for the cube with faults while all nodes publish all the time.
 
-In other schedules (:mod:`antiphon.torture.schedules.cube`) faults seldom meet anything on its way. Here there always
-is: forwarders fail while they forward, and the clusters behind them are served by somebody else or not at all;
-whoever was cut off lacks more than is given at once, and more than others keep in memory. There are three kinds:
+In other schedules (:mod:`antiphon.torture.schedules.cube`) few messages are in transit when a fault happens. Here there
+always are: forwarders fail while they forward, and other nodes must serve their clusters; a node that was cut off
+misses more than one answer carries, and more than others keep in memory. There are three kinds:
 
-* systems with **logs**, which keep no more beside them than they have to;
-* systems without logs that keep **all** in memory, so that who returns is somebody new;
-* systems without logs that keep what may be under way, and no more (**tight**): nobody is cut off or comes back.
+* systems with **logs**, which keep as little as possible in memory;
+* systems without logs that keep **all** in memory, so a restarted node is a new node;
+* systems without logs that keep only messages that may be in transit (**tight**): no node is cut off or restarts.
 
-Nothing may be lost in any of them, unless its publisher fails for good.
+No publication may be lost in any of them, unless its publisher fails for good.
 
-Some things need more than one coincidence, and are drawn whole. Somebody says something while it is cut off, and leaves
-before it is found again: only it can give what it said. Two subscribe to a topic that nobody else is interested in,
-while they find each other. Somebody answers what only it has heard, and both who spoke fail.
+Some situations need more than one coincidence, so they are drawn as a whole. A node publishes while it is cut off, and
+leaves before it is reachable again: only this node has its publications. Two nodes subscribe to a topic that has no
+other member while they find each other. A node answers a publication that only it received, and both publishers fail.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from antiphon.torture.schedules.cube import (
     draw_partitions,
     draw_stall,
 )
-from antiphon.torture.schedules.cube_beyond import BEYOND_STREAM, draw_beyond_schedule
-from antiphon.torture.schedules.cube_beyond import ONE_IN as ONE_IN_BEYOND
-from antiphon.torture.schedules.cube_lives import LIVES_STREAM, draw_lives_schedule
-from antiphon.torture.schedules.cube_lives import ONE_IN as ONE_IN_LIVES
+from antiphon.torture.schedules.cube_incarnations import INCARNATION_STREAM, draw_incarnation_schedule
+from antiphon.torture.schedules.cube_incarnations import ONE_IN as ONE_IN_INCARNATIONS
+from antiphon.torture.schedules.cube_overflow import ONE_IN as ONE_IN_OVERFLOW
+from antiphon.torture.schedules.cube_overflow import OVERFLOW_STREAM, draw_overflow_schedule
 from antiphon.torture.schedules.operations import (
     CRASH,
     MIXED,
@@ -49,40 +49,42 @@ from antiphon.torture.schedules.operations import (
     pick,
     with_operations,
 )
-from antiphon.torture.schedules.standstills import with_standstills
+from antiphon.torture.schedules.suspected_pauses import with_suspected_pauses
 
 BUSY_STREAM = 24
-"""Names the stream of random numbers, apart from others, so that other schedules are what they were without these."""
+"""The stream of random numbers. It is separate, so that adding these schedules did not change others."""
 
 ONE_IN = 4
 PUBLICATIONS = 150
-"""More than are given to somebody at once."""
+"""More publications than one answer to a returning node carries."""
 
 LOGS, ALL, TIGHT = "logs", "all", "tight"
 
 QUIET_TOPIC = 1
-"""Nobody is a member at the start."""
+"""A topic without members at the start."""
 
 
 def draw_cube_fault_schedule(seed: int, order: str | None = None) -> Scenario:
-    """The scenario of a seed: one of six with later lives, else one of four busy and one of twelve beyond buffers."""
-    lives = RandomStream(seed, LIVES_STREAM)
-    if lives.below(ONE_IN_LIVES) == 0:
-        return draw_lives_schedule(seed, order, lives)
-    beyond = RandomStream(seed, BEYOND_STREAM)
-    if beyond.below(ONE_IN_BEYOND) == 0 and order != TOTAL_ORDER:
-        return with_standstills(draw_beyond_schedule(seed, order, beyond), seed)
+    """The scenario of a seed: one in six has later incarnations; of the others one in four is busy, one in twelve
+    overflows buffers.
+    """
+    lives = RandomStream(seed, INCARNATION_STREAM)
+    if lives.below(ONE_IN_INCARNATIONS) == 0:
+        return draw_incarnation_schedule(seed, order, lives)
+    beyond = RandomStream(seed, OVERFLOW_STREAM)
+    if beyond.below(ONE_IN_OVERFLOW) == 0 and order != TOTAL_ORDER:
+        return with_suspected_pauses(draw_overflow_schedule(seed, order, beyond), seed)
     random = RandomStream(seed, BUSY_STREAM)
     if random.below(ONE_IN) == 0 and order != TOTAL_ORDER:
-        return with_standstills(draw_busy_schedule(seed, order, random), seed)
-    return with_standstills(draw_fault_schedule(seed, order), seed)
+        return with_suspected_pauses(draw_busy_schedule(seed, order, random), seed)
+    return with_suspected_pauses(draw_fault_schedule(seed, order), seed)
 
 
 def draw_busy_schedule(seed: int, order: str | None, random: RandomStream) -> Scenario:
-    """Everybody publishes all the time; nodes fail, are cut off, come and go."""
+    """All nodes publish all the time, while nodes fail, are cut off, join and leave."""
     nodes = int(random.between(3, 8) if random.below(4) > 0 else random.between(9, 20))
     memory = pick(random, (LOGS, ALL, TIGHT))
-    # Others do not hear at once of a newcomer, which is cut off until then.
+    # Other nodes learn of a new node with a delay; it is cut off until then.
     newcomers = range(nodes, nodes + (0 if memory == TIGHT else pick(random, (0, 0, 1))))
     scenario = Scenario(
         name=f"busy cube torture {seed}",
@@ -109,7 +111,7 @@ def draw_busy_schedule(seed: int, order: str | None, random: RandomStream) -> Sc
 
 
 def draw_busy_options(memory: str, random: RandomStream) -> dict[str, Any]:
-    """Windows; little in memory beside a log, or everything, or what may be under way."""
+    """Windows, and how much is kept in memory: little beside a log, everything, or only messages in transit."""
     window, bundle = pick(random, (1, 2, 8, 64)), pick(random, (1, 3, 64))
     beyond = {LOGS: pick(random, (0, 0, 5)), ALL: 2 * PUBLICATIONS, TIGHT: 0}
     return {
@@ -123,7 +125,7 @@ def draw_busy_options(memory: str, random: RandomStream) -> dict[str, Any]:
 
 
 def draw_trouble(nodes: int, end: int, memory: str, detection: int, random: RandomStream) -> list[Operation]:
-    """What goes wrong meanwhile, more than one thing at a time."""
+    """Faults during the schedule, several at a time."""
     crashes = draw_busy_crashes(nodes, end, memory == LOGS, random) if random.below(3) > 0 else []
     found = crashes + [draw_stall(nodes, end, random) for _ in range(pick(random, (0, 1, 2)))]
     if random.below(3) == 0:
@@ -132,7 +134,7 @@ def draw_trouble(nodes: int, end: int, memory: str, detection: int, random: Rand
         return found
     if random.below(3) > 0:
         found += [part for _ in range(pick(random, (1, 1, 3))) for part in draw_partitions(nodes, end, random)]
-    # Who comes back from a crash is what it was, as far as the judge knows; so others come and go.
+    # The judge assumes that a restarted node has the same subscriptions as before; so other nodes join and leave.
     steady = sorted(set(range(nodes)) - {crash.node for crash in crashes if crash.until > 0})
     if steady and random.below(2) == 0:
         two = (pick(random, steady), pick(random, steady))
@@ -145,7 +147,7 @@ def draw_trouble(nodes: int, end: int, memory: str, detection: int, random: Rand
 
 
 def draw_busy_crashes(nodes: int, end: int, has_log: bool, random: RandomStream) -> list[Operation]:
-    """Some fail, at once or not; where there are logs two of three come back."""
+    """Some nodes fail, at once or one by one; with logs, two of three restart."""
     found = []
     moment = int(random.below(end))
     for _ in range(pick(random, (1, 2, 3))):
@@ -156,7 +158,9 @@ def draw_busy_crashes(nodes: int, end: int, has_log: bool, random: RandomStream)
 
 
 def draw_last_answer(nodes: int, end: int, random: RandomStream) -> list[Operation]:
-    """Two fail for good, one after the other; the second may have answered what nobody else has heard of the first."""
+    """Two nodes fail for good, one after the other; the second may have answered a publication that only it received
+    from the first.
+    """
     at = int(random.below(end))
     first, second = int(random.below(nodes)), int(random.below(nodes))
     found = [Operation(at, PUBLISH, first), Operation(at + int(random.between(1, 100)), CRASH, first)]
@@ -165,7 +169,7 @@ def draw_last_answer(nodes: int, end: int, random: RandomStream) -> list[Operati
 
 
 def draw_last_words(node: int, end: int, random: RandomStream) -> list[Operation]:
-    """Somebody is cut off, publishes, and leaves before it is found again; perhaps it comes back later."""
+    """A node is cut off, publishes, and leaves before it is reachable again; it may come back later."""
     start = int(random.below(end))
     lasts = pick(random, (3000, 10_000))
     at = start + int(random.below(lasts // 2))
@@ -178,7 +182,7 @@ def draw_last_words(node: int, end: int, random: RandomStream) -> list[Operation
 
 
 def draw_meeting(nodes: int, two: tuple[int, int], start: int, detection: int, random: RandomStream) -> list[Operation]:
-    """Two subscribe to a topic of their own while they find each other after a partition, and publish later."""
+    """Two nodes subscribe to a topic of their own while they find each other after a partition, and publish later."""
     one, other = two
     end = start + pick(random, (400, 3000))
     group = tuple(node for node in range(nodes) if node == one or (node != other and random.below(2) == 0))
@@ -190,7 +194,7 @@ def draw_meeting(nodes: int, two: tuple[int, int], start: int, detection: int, r
 
 
 def draw_absence(node: int, start: int, random: RandomStream) -> list[Operation]:
-    """Somebody leaves, and comes back soon; it publishes then."""
+    """A node leaves, comes back soon, and publishes."""
     back = start + pick(random, (1, 100, 1000))
     found = [Operation(start, UNSUBSCRIBE, node), Operation(back, SUBSCRIBE, node)]
     return found + [Operation(back + 500 * number, PUBLISH, node) for number in range(pick(random, (0, 3)))]

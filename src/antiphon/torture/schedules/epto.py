@@ -1,14 +1,15 @@
-"""Random schedules for EpTO: whatever happens, nobody delivers twice, out of order, or what nobody published.
+"""Random schedules for EpTO: under any fault, no node delivers twice, out of order, or an event that was never
+published.
 
-Links lose up to 30 % of all messages, double and reorder them; nodes crash, come back, pause; the network is parted;
-rounds drift by more than a period; clocks are wrong by more than a dissemination takes, or so coarse that most stamps
-are equal. Options are drawn without regard to agreement: there are holes, and that is allowed. What is not: two nodes
-that differ in their order, or a node that stays and does not deliver its own.
+Links lose up to 30 % of all messages, duplicate and reorder them; nodes crash, restart and pause; the network splits;
+rounds drift by more than a period; clocks are wrong by more than the time of a dissemination, or so coarse that most
+timestamps are equal. Options are drawn without regard to agreement, so holes are allowed. Two violations are not: two
+nodes deliver in different orders, or a node that stays up does not deliver its own publication.
 
-One schedule in four is **calm**: nothing fails but single messages, and fanout and ttl are so small that agreement is
-a matter of luck. For these the theory says how likely each publication is to reach everybody
-(:mod:`antiphon.fabrics.gossip.epto.analysis`), and so does a game without the protocol, in which rounds are not
-in step (:mod:`antiphon.torture.schedules.epto_expectation`); the campaign compares.
+One schedule in four is **calm**: only single messages are lost, and fanout and ttl are so small that agreement depends
+on chance. For these, theory predicts the probability that a publication reaches all nodes
+(:mod:`antiphon.fabrics.gossip.epto.analysis`), and so does a game without the protocol's code, in which rounds are not
+in step (:mod:`antiphon.torture.schedules.epto_expectation`). The campaign compares all three.
 """
 
 from __future__ import annotations
@@ -33,25 +34,27 @@ from antiphon.torture.schedules.epto_expectation import expected_of
 from antiphon.torture.schedules.operations import CRASH, PAUSE, PUBLISH, Operation, pick, with_operations
 
 EPTO_STREAM = 11
-"""Names the stream of random numbers; 1 to 10 are those of the simulator and of other schedules."""
+"""The stream of random numbers; the simulator and other schedules use 1 to 10."""
 
 EVENT_LIMIT = 10_000_000
-"""No schedule comes near it unless it never ends. As published, a late copy is relayed again in as many rounds as it is
-short of ``ttl`` relays: with 35 nodes, a fanout of 33 and copies that are 500 rounds late that makes 2.1 million."""
+"""No schedule reaches this limit unless it never ends. As published, a late copy is relayed again in as many rounds as
+it is short of ``ttl`` relays: with 35 nodes, a fanout of 33 and copies that are 500 rounds late, that makes 2.1
+million.
+"""
 
 CALM_DELAY = 10
 CALM_ROUND = 1000
-"""Ticks of a round in calm schedules; messages take a small part of it, as the theory has it."""
+"""Ticks of a round in calm schedules. A message takes a small part of a round, as the theory assumes."""
 
 
 def draw_epto_schedule(seed: int, _order: str | None = None) -> Scenario:
-    """The scenario of a seed; there is no order but total."""
+    """The scenario of a seed; the order is always total."""
     random = RandomStream(seed, EPTO_STREAM)
     return draw_calm(seed, random) if random.below(4) == 0 else draw_rough(seed, random)
 
 
 def new_scenario(seed: int, nodes: int, options: dict[str, Any], network: NetworkTable) -> Scenario:
-    """A schedule in which nothing happens yet."""
+    """A scenario without operations."""
     return Scenario(
         name=f"EpTO torture {seed}",
         seed=seed,
@@ -66,7 +69,7 @@ def new_scenario(seed: int, nodes: int, options: dict[str, Any], network: Networ
 
 
 def draw_calm(seed: int, random: RandomStream) -> Scenario:
-    """Nothing fails but single messages; publications have time to spread before the next."""
+    """Only single messages are lost; each publication can spread before the next one."""
     nodes = int(random.between(3, 24))
     options = {
         "fanout": int(random.between(1, min(4, nodes - 1))),
@@ -84,21 +87,21 @@ def draw_calm(seed: int, random: RandomStream) -> Scenario:
     return with_operations(new_scenario(seed, nodes, options, network), operations)
 
 
-def theory_of(scenario: Scenario) -> float | None:
-    """The probability that a publication of a calm schedule reaches everybody; None where nothing is known."""
+def calm_agreement(scenario: Scenario) -> float | None:
+    """The probability that a publication of a calm schedule reaches all nodes; None for other schedules."""
     options = scenario.protocol_options
     if options.get("period") != CALM_ROUND or options.get("drift") != 0.0 or scenario.faults:
         return None
     return float(Spread(scenario.nodes, options["fanout"], scenario.network.loss).stable(float(options["ttl"])))
 
 
-def played_of(scenario: Scenario) -> float:
-    """The same probability where rounds are not in step, as they are played through for a calm schedule."""
+def played_agreement(scenario: Scenario) -> float:
+    """The same probability from the game in which rounds are not in step, for a calm schedule."""
     return expected_of(scenario, CALM_DELAY, CALM_ROUND)
 
 
 def draw_rough(seed: int, random: RandomStream) -> Scenario:
-    """Everything goes wrong."""
+    """A schedule with every kind of fault."""
     nodes = int(random.between(2, 10) if random.below(100) < 75 else random.between(11, 40))
     network = draw_network(random)
     options = draw_options(nodes, random)
@@ -109,7 +112,7 @@ def draw_rough(seed: int, random: RandomStream) -> Scenario:
 
 
 def draw_options(nodes: int, random: RandomStream) -> dict[str, Any]:
-    """Sensible ones and foolish ones."""
+    """Options, sensible and foolish ones."""
     options: dict[str, Any] = {
         "period": pick(random, (10, 40, 125, 125, 400)),
         "drift": pick(random, (0.0, 0.1, 0.1, 1.0, 2.0)),
@@ -135,12 +138,12 @@ def draw_options(nodes: int, random: RandomStream) -> dict[str, Any]:
 
 
 def draw_network(random: RandomStream) -> NetworkTable:
-    """Links that lose up to 30 %, double and reorder."""
+    """Links that lose up to 30 %, duplicate and reorder."""
     normal = NormalLaw(mean=float(pick(random, (20, 100))), deviation=float(pick(random, (5, 30, 100))))
     late = random.below(3) == 0
     return NetworkTable(
         delay=LinkLaw(of=normal) if random.below(3) == 0 else normal,
-        # Every ball goes to many: an output that takes a tick for each would be busy for ever in short rounds.
+        # Every ball has many receivers: with a tick per message, the output would always be busy in short rounds.
         transmission=0,
         loss=pick(random, (0.0, 0.01, 0.1, 0.2, 0.3)),
         reordering=pick(random, (0.05, 0.3)) if late else 0.0,
@@ -151,7 +154,7 @@ def draw_network(random: RandomStream) -> NetworkTable:
 
 
 def draw_operations(nodes: int, period: int, random: RandomStream) -> list[Operation]:
-    """Some publish, alone and at the same tick; others crash and return; who publishes crashes for good or not."""
+    """Some nodes publish, alone and at the same tick; others crash and restart; some publishers crash for good."""
     speakers = sorted({int(random.below(nodes)) for _ in range(random.between(1, 1 + nodes // 2))})
     gap = pick(random, (1, period // 4, period, 4 * period))
     operations = [Operation(0, PUBLISH, speakers[0])]
@@ -175,7 +178,7 @@ def draw_operations(nodes: int, period: int, random: RandomStream) -> list[Opera
 
 
 def draw_partitions(nodes: int, random: RandomStream) -> list[Fault]:
-    """In one schedule of three some nodes are cut off for a while, both ways or one way."""
+    """In one schedule of three, some nodes are cut off for a while, in both directions or in one."""
     if nodes < 3 or random.below(3) > 0:
         return []
     start = int(random.below(3000))

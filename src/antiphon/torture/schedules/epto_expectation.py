@@ -1,15 +1,15 @@
-"""How likely an event of EpTO reaches everybody, played through apart from the protocol.
+"""The probability that an EpTO event reaches all nodes, from a game that shares no code with the protocol.
 
-In the theory (:mod:`antiphon.fabrics.gossip.epto.analysis`) all nodes have their rounds at the same moment, and
-whoever knows an event relays it until ``ttl`` rounds have passed. In truth rounds are at random moments of a period,
-and a copy that comes shortly before its receiver's round is relayed at once. Each relay counts one more, and the larger
-of two counts is kept, so on a chain of such chances the count runs ahead of the rounds that have passed. If nodes
-stopped when the count has come to ``ttl`` (``by_count``), fewer rounds would spread the event than the theory has;
-where fanout and ttl are just enough that costs agreement. Here and in the protocol a node relays in as many rounds as
-the event was short of ``ttl`` when it came first. That copy may be a quick one too, so something of the difference is
-left.
+In the theory (:mod:`antiphon.fabrics.gossip.epto.analysis`) all nodes have their rounds at the same moment, and a node
+that knows an event relays it until ``ttl`` rounds have passed. In reality rounds are at random moments of a period, and
+a copy that arrives shortly before its receiver's round is relayed at once. Each relay increments a count, and a node
+keeps the larger of two counts, so along a chain of such copies the count grows faster than the number of rounds. If
+nodes stopped at a count of ``ttl`` (``by_count``), the event would spread for fewer rounds than in the theory; where
+fanout and ttl are just sufficient, that costs agreement. Here and in the protocol a node relays in as many rounds as
+the event was short of ``ttl`` when its first copy arrived. That first copy may be a fast one too, so a part of the
+difference remains.
 
-One event is played, round by round, in the order of time. Nothing of this knows the protocol's code.
+The game plays one event, round by round, in the order of time.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.scenario.scenario import Scenario
 
 PLAY_STREAM = 22
-"""Names the stream of random numbers."""
+"""The stream of random numbers."""
 
 PLAYS = 10
-"""How often the event of a schedule is played; a campaign has many schedules."""
+"""The number of plays per schedule; a campaign has many schedules."""
 
 TICKS = 1000
-"""Of a period."""
+"""Ticks of a period."""
 
 ARRIVAL, ROUND = 0, 1
 
 
 class Moment(NamedTuple):
-    """What happens next: a copy arrives at a node that has been relayed so often, or a node has a round."""
+    """The next thing to happen: a copy with a number of relays arrives at a node, or a node has a round."""
 
     at: int
     kind: int
@@ -62,7 +62,7 @@ class Play:
         self._delay = delay
         self._random = random
         self._phases = [int(random.below(TICKS)) for _ in range(nodes)]
-        # Of those who relay the event, how often it had been relayed, and in how many more rounds they do so; who has.
+        # By relaying node: the relay count, and the number of rounds left. Then the nodes that have the event.
         self._relays: dict[int, int] = {}
         self._left: dict[int, int] = {}
         self._finished: set[int] = set()
@@ -70,7 +70,7 @@ class Play:
         self._moments: list[Moment] = []
 
     def run(self) -> bool:
-        """Whether the event of one node reaches everybody."""
+        """Play once; whether the event of one node reaches all nodes."""
         random = self._random
         publisher, begun = int(random.below(self._nodes)), int(random.below(TICKS))
         self.knows.add(publisher)
@@ -84,7 +84,7 @@ class Play:
         return len(self.knows) == self._nodes
 
     def _begin(self, node: int, now: int, relays: int) -> None:
-        """A node has something to relay, from its next round on."""
+        """Let a node relay the event from its next round on."""
         if node not in self._relays:
             waits = (self._phases[node] - now) % TICKS or TICKS
             heapq.heappush(self._moments, Moment(now + waits, ROUND, node, 0))
@@ -111,7 +111,7 @@ class Play:
             self._finished.add(node)
 
     def _others(self, node: int) -> set[int]:
-        """So many others, each set as likely as any."""
+        """A random set of ``fanout`` other nodes."""
         chosen: set[int] = set()
         while len(chosen) < self._fanout:
             other = int(self._random.below(self._nodes))
@@ -123,12 +123,12 @@ class Play:
 def reaching(
     nodes: int, fanout: int, ttl: int, loss: float, delay: int, random: RandomStream, plays: int, by_count: bool = False
 ) -> float:
-    """In which share of plays an event reaches everybody."""
+    """The share of plays in which an event reaches all nodes."""
     return sum(Play(nodes, fanout, ttl, loss, delay, random, by_count).run() for _ in range(plays)) / plays
 
 
 def expected_of(scenario: Scenario, delay: int, period: int) -> float:
-    """How likely a publication of a calm schedule reaches everybody."""
+    """The probability that a publication of a calm schedule reaches all nodes."""
     options = scenario.protocol_options
     random = RandomStream(scenario.seed, PLAY_STREAM)
     ticks = max(1, delay * TICKS // period)

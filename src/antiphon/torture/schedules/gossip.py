@@ -1,11 +1,10 @@
-"""Random schedules for the gossip fabric: everything that those of topics do, and failures.
+"""Random schedules for the gossip fabric: topic operations as for the cube, and failures.
 
-Links lose up to a fifth of all messages; nodes crash, some come back, some at once and before anybody has noticed,
-and members come and go. Whoever publishes stays alive, and so does the first contact. Views are small, so that
-overlays fall apart as easily as they can. In every other schedule there is a long rest, in which topics fall silent.
-Whoever is a member when something is published, and stays one, must get it. Two of three schedules are for BRISA, the
-others for the rivals of it that promise the same. In a quarter of those for BRISA some publications are total, with
-clocks, rounds and ttl that are right or wrong: there may be holes, which must be said, and no other order.
+Links lose up to a fifth of all messages; nodes crash, some restart, some before any peer has noticed, and members join
+and leave. Publishers and the first contact stay up. Views are small, so that overlays break easily. Every other
+schedule has a long rest, in which topics are silent. A node that is a member when a message is published, and stays
+one, must deliver it. In a quarter of the schedules for BRISA some publications are total, with right or wrong clocks,
+rounds and ttl: holes are allowed but must be reported, and the order must not differ.
 """
 
 from __future__ import annotations
@@ -32,24 +31,24 @@ from antiphon.torture.schedules.operations import (
     pick,
     with_operations,
 )
-from antiphon.torture.schedules.standstills import with_standstills
+from antiphon.torture.schedules.suspected_pauses import with_suspected_pauses
 from antiphon.trace.contract import TOTAL_ORDER as TOTAL
 
 GOSSIP_STREAM = 8
-"""Names the stream of random numbers; 1 to 5 are those of the simulator, 6 and 7 those of other schedules."""
+"""The stream of random numbers; the simulator uses 1 to 5, other schedules 6 and 7."""
 
 REST_STREAM = 20
 REST_TICKS = (20_000, 200_000)
-"""How long nothing is done in the middle of every other schedule."""
+"""The length of the rest in the middle of every other schedule."""
 
 EVENT_LIMIT = 5_000_000
-"""No schedule comes near it unless it never ends."""
+"""No schedule reaches this limit unless it never ends."""
 
 TOTAL_STREAM = 21
-"""Names the stream for total order, for the same reason."""
+"""The stream for total order, separate for the same reason."""
 
 Choose = Callable[[int, int, dict[str, Any]], tuple[str, dict[str, Any]]]
-"""From a seed, a number of nodes and the options that were drawn for BRISA to a protocol and its options."""
+"""Maps a seed, a number of nodes and the options drawn for BRISA to a protocol and its options."""
 
 STRATEGIES = ("first-come", "first-come", "delay", "age", "load", "bandwidth")
 
@@ -60,7 +59,7 @@ def always_brisa(_seed: int, _nodes: int, drawn: dict[str, Any]) -> tuple[str, d
 
 
 def draw_gossip_schedule(seed: int, order: str | None = None, choose: Choose = always_brisa) -> Scenario:
-    """The scenario of a seed; ``order`` if it is not to be drawn; ``choose`` for campaigns of other protocols."""
+    """The scenario of a seed. Without ``order`` it is drawn; ``choose`` serves campaigns of other protocols."""
     random = RandomStream(seed, GOSSIP_STREAM)
     nodes = draw_size(random)
     topic_count = pick(random, (1, 1, 1, 2))
@@ -88,11 +87,11 @@ def draw_gossip_schedule(seed: int, order: str | None = None, choose: Choose = a
         scenario = msgspec.structs.replace(scenario, protocol_options=options)
         share = pick(totals, (25, 50, 100))
         operations = [draw_total(operation, share, totals) for operation in operations]
-    return with_standstills(with_operations(scenario, operations), seed)
+    return with_suspected_pauses(with_operations(scenario, operations), seed)
 
 
 def draw_total_options(nodes: int, random: RandomStream) -> dict[str, Any]:
-    """Clocks, rounds and ttl; most of them sensible."""
+    """Clocks, rounds and ttl; most of them are sensible."""
     options: dict[str, Any] = {
         "round_period": pick(random, (40, 125, 125, 400)),
         "round_drift": pick(random, (0.1, 0.1, 1.0)),
@@ -112,24 +111,24 @@ def draw_total_options(nodes: int, random: RandomStream) -> dict[str, Any]:
 
 
 def draw_total(operation: Operation, share: int, random: RandomStream) -> Operation:
-    """The same, if it is a publication perhaps a total one."""
+    """The operation; a publication becomes total with a probability of ``share`` percent."""
     if operation.kind != PUBLISH or random.below(100) >= share:
         return operation
     return operation._replace(order=TOTAL)
 
 
 def draw_size(random: RandomStream) -> int:
-    """How many nodes: mostly few, sometimes up to 40."""
+    """The number of nodes: mostly few, sometimes up to 40."""
     return int(random.between(2, 10) if random.below(100) < 70 else random.between(11, 40))
 
 
 def draw_some_members(nodes: int, random: RandomStream) -> list[int]:
-    """First members of a topic, node 0 among them: somebody is to publish."""
+    """The first members of a topic. Node 0 is one of them, so that there is a publisher."""
     return sorted({0, *draw_members(nodes, random)})
 
 
 def draw_options(nodes: int, random: RandomStream) -> dict[str, Any]:
-    """Small views, trees or graphs, one strategy or another."""
+    """Small views, trees or graphs, and a strategy."""
     active = pick(random, (2, 2, 3, 4))
     parents = pick(random, (1, 1, 1, 2))
     options: dict[str, Any] = {
@@ -166,11 +165,11 @@ def draw_network(random: RandomStream) -> NetworkTable:
 
 
 def draw_operations(scenario: Scenario, random: RandomStream) -> list[Operation]:
-    """What happens, from one moment to the next; some of it may be impossible and is left out later."""
+    """The operations in the order of time; impossible ones are left out later."""
     operations = []
     topics = scenario.topic_count()
     members = [sorted(nodes) for nodes in named_members(scenario)]
-    # A few publish, so that others may crash.
+    # Few nodes publish, so that others may crash.
     speakers = [[pick(random, nodes) for _ in range(3)] for nodes in members]
     gap = pick(random, (20, 200, 1000))
     now = pick(random, (0, 500, 5000, 15_000))
@@ -191,7 +190,7 @@ def draw_operations(scenario: Scenario, random: RandomStream) -> list[Operation]
 
 
 def with_rest(operations: list[Operation], random: RandomStream) -> list[Operation]:
-    """The same, in every other schedule with a rest before one of them: what falls apart then must be one again."""
+    """Insert a rest before one of the operations of every other schedule: an overlay that breaks in it must heal."""
     if random.below(2) == 0:
         return operations
     first = int(random.below(len(operations)))

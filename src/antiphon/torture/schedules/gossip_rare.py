@@ -1,11 +1,12 @@
-"""Random schedules for the gossip fabric that need more than one coincidence, and so are drawn whole.
+"""Random schedules for the gossip fabric that need more than one coincidence, so they are drawn as a whole.
 
-* **Apart.** Somebody is cut off while others talk. One of these leaves, comes back when the topic has long been silent,
-  and publishes when the two can reach each other again: what it says follows what the other has not heard.
-* **Forgetful.** Members keep a handful of publications, and more only for neighbours that lack them. Nobody comes, goes
-  or fails, and links lose up to a fifth: so nothing is forgotten that anybody lacks.
-* **Cut off.** A publisher is apart from most others and publishes more than anybody keeps
-  (:mod:`antiphon.torture.schedules.gossip_cut`).
+* **Apart.** A node is cut off while others publish. One of the others leaves, comes back when the topic has long been
+  silent, and publishes when the two can reach each other again: its publication follows some that the first node never
+  received.
+* **Forgetful.** Members keep a handful of publications, and more only for neighbours that miss them. No node joins,
+  leaves or fails, and links lose up to a fifth: no publication that a member misses may be forgotten.
+* **Cut off.** A publisher is separated from most others and publishes more than any node keeps
+  (:mod:`antiphon.torture.schedules.gossip_partition`).
 
 All schedules of the gossip fabric have last words.
 """
@@ -17,7 +18,7 @@ import msgspec
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.scenario.scenario import Scenario
 from antiphon.torture.schedules.gossip import draw_gossip_schedule, draw_network
-from antiphon.torture.schedules.gossip_cut import TALKING_BEGINS, draw_cut_off, new_scenario, with_last_words
+from antiphon.torture.schedules.gossip_partition import TALKING_BEGINS, draw_cut_off, new_scenario, with_last_words
 from antiphon.torture.schedules.operations import (
     MIXED,
     PART,
@@ -30,20 +31,22 @@ from antiphon.torture.schedules.operations import (
 )
 
 RARE_STREAM = 25
-"""Names the stream of random numbers, apart from others, so that other schedules are what they were without these."""
+"""The stream of random numbers. It is separate, so that adding these schedules did not change others."""
 
 LAST_WORDS_STREAM = 26
-"""Names the stream for the last words of all schedules, for the same reason."""
+"""The stream for the last words of all schedules, separate for the same reason."""
 
 APART, FORGETFUL, CUT_OFF = range(3)
-"""Which of eight equal chances are those of these kinds."""
+"""The numbers of these kinds, out of eight equal chances."""
 
 SILENCE = (30_000, 90_000)
-"""After what was said last; whoever has left is out of the overlay when it ends."""
+"""Ticks of silence after the last publication; a node that left is out of the overlay when it ends."""
 
 
 def draw_any_gossip_schedule(seed: int, order: str | None = None) -> Scenario:
-    """The scenario of a seed: one in eight of each of these kinds, unless another order is wanted than they have."""
+    """The scenario of a seed: one in eight is of each of these kinds, unless the wanted order is another one than
+    theirs.
+    """
     return with_last_words(draw_before_last_words(seed, order), RandomStream(seed, LAST_WORDS_STREAM))
 
 
@@ -61,7 +64,7 @@ def draw_before_last_words(seed: int, order: str | None) -> Scenario:
 
 
 def draw_apart(seed: int, random: RandomStream) -> Scenario:
-    """Somebody leaves and comes back while another one is cut off from all."""
+    """A node leaves and comes back while another one is cut off from all."""
     nodes = int(random.between(3, 8))
     scenario = new_scenario(seed, "causal", nodes, draw_network(random), random)
     contacts = len(scenario.protocol_options["contacts"])
@@ -84,12 +87,12 @@ def draw_apart(seed: int, random: RandomStream) -> Scenario:
 
 
 def draw_forgetful(seed: int, order: str | None, random: RandomStream) -> Scenario:
-    """Links lose much, and little is kept."""
+    """Links lose many messages, and nodes keep few."""
     nodes = int(random.between(3, 16))
     network = msgspec.structs.replace(draw_network(random), loss=pick(random, (0.05, 0.1, 0.2)))
     chosen = pick(random, ("none", "fifo", "causal")) if order is None else order
     scenario = new_scenario(seed, chosen, nodes, network, random)
-    # Views are so large that nobody is apart from the others for a while, and lacks what they may forget.
+    # Views are so large that no node is ever separated from the others while they may forget publications.
     views = {"active": 5, "passive": 30, "expansion": 2.0}
     options = {**scenario.protocol_options, **views, "keep": pick(random, (1, 2, 4))}
     gap = pick(random, (5, 50, 200))

@@ -1,9 +1,9 @@
-"""How schedules of every fabric end: everything heals, and long after that everybody publishes once more.
+"""The end of every schedule: all faults heal, and long after that every member publishes once more.
 
-A schedule may look survived although a node has gone deaf in it, or a topic has come to rest for good: nobody asks them
-for anything any more. So every schedule of every fabric ends in the same way. Partitions heal, nodes that stand still
-go on, disks are well again. ``LONG_AFTER`` ticks later all members of all topics publish, one after the other. How the
-end is judged: :mod:`antiphon.simulator.scenario.last_words`.
+A node may have stopped receiving, or a topic may be stuck, without a visible failure, because nothing is published any
+more. So every schedule of every fabric ends in the same way. Partitions heal, paused nodes resume, disks recover.
+``LONG_AFTER`` ticks later all members of all topics publish, one after the other.
+:mod:`antiphon.simulator.scenario.last_words` judges the end.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from antiphon.torture.schedules.operations import (
 )
 
 LAST_STREAM = 40
-"""Names the stream of random numbers; those below are of the simulator and of the schedules of fabrics."""
+"""The stream of random numbers; the simulator and the schedules of fabrics use smaller numbers."""
 
 GAP = 10
-"""Ticks between two last words on a topic: some are under way together, and some follow others."""
+"""Ticks between two last words on a topic: some are in transit together, and some follow others."""
 
 
 def with_last_words(scenario: Scenario) -> Scenario:
-    """The schedule with an end: everything heals, and long after that all members of all topics publish."""
+    """The schedule with its end: all faults heal, and long after that all members of all topics publish."""
     random = RandomStream(scenario.seed, LAST_STREAM)
     operations = healed(operations_of(scenario))
     said = [one for one in operations if one.kind == PUBLISH] or [Operation(0, PUBLISH, 0)]
@@ -54,7 +54,7 @@ def with_last_words(scenario: Scenario) -> Scenario:
 
 
 def healed(operations: Iterable[Operation]) -> list[Operation]:
-    """The same where everything that can end does."""
+    """The operations, with an end for each fault that can end."""
     listed = list(operations)
     end = 1 + last_moment(listed)
     passing = (PAUSE, PART)
@@ -67,18 +67,18 @@ def healed(operations: Iterable[Operation]) -> list[Operation]:
 
 
 def last_moment(operations: Iterable[Operation]) -> int:
-    """When the last thing happens or ends."""
+    """The time at which the last operation starts or ends."""
     return max((max(one.at, one.until) for one in operations), default=0)
 
 
 def speakers(scenario: Scenario, operations: Iterable[Operation]) -> list[list[int]]:
-    """Per topic, who is a member in the end and may publish then."""
+    """Per topic, the members at the end that may publish."""
     remembers = PROTOCOLS[scenario.protocol].remembers
     gone: dict[int, bool] = {}
     members = [set(nodes) for nodes in named_members(scenario)]
     for one in sorted(operations, key=lambda each: (each.at, each.kind)):
         if one.kind in (CRASH, LEAVE, JOIN):
-            # Who publishes in two lives counts from 1 in each, unless it remembers.
+            # A restarted node numbers its publications from 1 again, unless it remembers.
             returns = one.until > 0 and one.heir == NO_NODE
             gone[one.node] = not (remembers and (returns or one.kind == JOIN))
         elif one.kind == SUBSCRIBE:

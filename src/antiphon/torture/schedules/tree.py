@@ -1,19 +1,22 @@
-"""Random schedules for the broker tree: everything that those of topics do, keys, and brokers that crash.
+"""Random schedules for the broker tree: topic operations as for the cube, keys, and broker crashes.
 
-Trees are chains, stars and anything between. Brokers crash alone, several at once, one after the other while the tree
-is being repaired, the root most of all; those who publish too. Crashes are noticed at once or late, and by then the
-others may have heard of each other through somebody who is dead. Publications are about few keys, so that they meet.
-Whoever lives must agree with all who live, and nothing may wait for ever.
+Trees are chains, stars and everything between. Brokers crash alone, several at once, and one after the other while the
+tree is being repaired, the root most often, publishers too. Crashes are noticed at once or late; by then brokers may
+have learned of each other through a crashed one. Publications use few keys, so that they compete. All live brokers must
+agree, and nothing may wait for ever.
 
-One schedule in eight is **busy**: everybody publishes all the time, and brokers fail that have others below them, while
-the root asks again and again what can be forgotten. Whatever is kept for too short a time is missed by somebody then.
-In half of these whoever would have to tell of a failure stands still meanwhile, so that others have found a new place
-before the root knows that they had lost theirs.
+One schedule in eight is **busy**: all brokers publish all the time, and brokers with children fail, while the root
+keeps asking which state can be forgotten. A publication that is kept for too short a time is then missing somewhere. In
+half of these, the broker that should report a failure pauses meanwhile, so that others have attached elsewhere before
+the root knows that they were detached.
 
-One in eight of the others is **torn**: everybody publishes about few keys in all orders, the network falls apart, a
-broker crashes within moments of that, others stand still, and the council follows who is there. Whatever only few have
-got just then is on trial: a weaker publication that only they delivered, a lock that only they know of. In half of
-these, and in one of four of all others with a quorum, publications of every order wait for a majority.
+One in eight of the others is **torn**: all brokers publish about few keys in all orders, the network splits, a broker
+crashes within moments of that, others pause, and the council follows partitions. This tests state that only few brokers
+received in time: a weaker publication that only they delivered, a lock that only they know of. In half of these, and in
+one of four of all other schedules with a quorum, publications of every order wait for a majority.
+
+Two more kinds have modules of their own: brokers that return with their disks (``tree_restarts.py``), and few brokers
+to which everything happens at once (``tree_crowded.py``).
 """
 
 from __future__ import annotations
@@ -37,50 +40,61 @@ from antiphon.torture.schedules.operations import (
     SUBSCRIBE,
     UNSUBSCRIBE,
     Operation,
-    Script,
     draw_connections,
     draw_members,
     pick,
     with_operations,
 )
-from antiphon.torture.schedules.standstills import with_standstills
-from antiphon.torture.schedules.tree_returns import ONE_IN, RETURN_STREAM, draw_return_schedule
+from antiphon.torture.schedules.suspected_pauses import with_suspected_pauses
+from antiphon.torture.schedules.topic_schedule import Script
+from antiphon.torture.schedules.tree_crowded import (
+    CROWDED_ONE_IN,
+    CROWDED_STREAM,
+    FIRST_CROWDED,
+    MOST_FOUNDERS,
+    draw_crowded_schedule,
+)
+from antiphon.torture.schedules.tree_restarts import ONE_IN, RESTART_STREAM, draw_restart_schedule
 
 TREE_STREAM = 9
-"""Names the stream of random numbers; 1 to 8 are those of the simulator and of other schedules."""
+"""The stream of random numbers; the simulator and other schedules use 1 to 8."""
 
 BUSY_STREAM = 23
-"""Names the stream for busy schedules, apart from the other, so that all others are what they were without them."""
+"""The stream for busy schedules. It is separate, so that adding them did not change others."""
 
 BUSY_PUBLICATIONS = 150
 
 TORN_STREAM = 31
-"""Names the stream for torn schedules, and for whether all orders wait for a majority, apart from the others."""
+"""The stream for torn schedules and for whether all orders wait for a majority, separate for the same reason."""
 
 EVENT_LIMIT = 1_000_000
-"""No schedule comes near it unless it never ends."""
+"""No schedule reaches this limit unless it never ends."""
 
 LARGEST = 32
 LOG_ENTRIES = 1 << 20
-"""Nothing that a schedule publishes falls out of such a log."""
+"""No publication of a schedule is evicted from a log of this size."""
 
 
 def draw_tree_schedule(seed: int, order: str | None = None) -> Scenario:
-    """The scenario of a seed; ``order`` if it is not to be drawn for each publication."""
-    return with_standstills(draw_unwatched_schedule(seed, order), seed)
+    """The scenario of a seed. Without ``order``, each publication draws its own."""
+    return with_suspected_pauses(draw_unwatched_schedule(seed, order), seed)
 
 
 def draw_unwatched_schedule(seed: int, order: str | None = None) -> Scenario:
-    """The same without those who stand still and are lost."""
+    """The schedule of a seed without pauses that other brokers notice."""
+    crowded = RandomStream(seed, CROWDED_STREAM)
+    if seed >= FIRST_CROWDED and crowded.below(CROWDED_ONE_IN) == 0:
+        founders = int(crowded.between(2, MOST_FOUNDERS))
+        return draw_crowded_schedule(new_scenario(seed, order, founders, crowded), order, crowded)
     busy = RandomStream(seed, BUSY_STREAM)
     if busy.below(8) == 0:
         return draw_busy_schedule(seed, order, busy)
     torn = RandomStream(seed, TORN_STREAM)
     if torn.below(8) == 0:
         return draw_torn_schedule(seed, order, torn)
-    returning = RandomStream(seed, RETURN_STREAM)
+    returning = RandomStream(seed, RESTART_STREAM)
     if returning.below(ONE_IN) == 0:
-        return draw_return_schedule(
+        return draw_restart_schedule(
             new_scenario(seed, order, int(returning.between(2, 9)), returning), order, returning
         )
     random = RandomStream(seed, TREE_STREAM)
@@ -100,7 +114,7 @@ def draw_unwatched_schedule(seed: int, order: str | None = None) -> Scenario:
     survivors = [operation for operation in drawn if operation.kind != CRASH]
     if random.below(2) == 0:
         complete = with_operations(scenario, drawn)
-        # Whoever was to publish may have failed before.
+        # All publishers may have failed before they published.
         return complete if complete.publications else with_operations(scenario, survivors)
     complete = draw_with_quorum(scenario, drawn, random)
     if torn.below(4) == 0:
@@ -110,10 +124,10 @@ def draw_unwatched_schedule(seed: int, order: str | None = None) -> Scenario:
 
 
 def draw_torn_schedule(seed: int, order: str | None, random: RandomStream) -> Scenario:
-    """Everybody publishes all the time, and partitions, crashes and pauses come close together; a majority lives.
+    """All brokers publish all the time; partitions, crashes and pauses are close together; a majority stays up.
 
-    A council that follows partitions may shrink to little more than half of the founders. So that half of it survives
-    there is one partition then, and of four brokers one crashes at most.
+    A council that follows partitions may shrink to little more than half of the founders. There is only one partition
+    then, and at most one of four brokers crashes, so that half of the council survives.
     """
     nodes = int(random.between(4, 9))
     scenario = new_scenario(seed, order, nodes, random)
@@ -146,7 +160,7 @@ def draw_torn_schedule(seed: int, order: str | None, random: RandomStream) -> Sc
 
 
 def new_scenario(seed: int, order: str | None, nodes: int, random: RandomStream) -> Scenario:
-    """A tree and a network, with one topic for everybody, in which nothing happens yet."""
+    """A tree and a network, with one topic for all brokers, without operations."""
     return Scenario(
         name=f"tree torture {seed}",
         seed=seed,
@@ -162,7 +176,7 @@ def new_scenario(seed: int, order: str | None, nodes: int, random: RandomStream)
 
 
 def draw_busy_schedule(seed: int, order: str | None, random: RandomStream) -> Scenario:
-    """Everybody publishes all the time; brokers fail that have others below them."""
+    """All brokers publish all the time, and brokers with children fail."""
     nodes = int(random.between(4, 12))
     scenario = new_scenario(seed, order, nodes, random)
     options = {**scenario.protocol_options, "collect": pick(random, (20, 100)), "total_degree": pick(random, (3, 8))}
@@ -189,7 +203,7 @@ def draw_busy_schedule(seed: int, order: str | None, random: RandomStream) -> Sc
 def draw_silence(
     crash: Operation, parents: Sequence[int], scenario: Scenario, random: RandomStream
 ) -> Iterator[Operation]:
-    """The parent of a broker that fails stands still until some time after it should have noticed."""
+    """The parent of a failing broker pauses until some time after it should have noticed the failure."""
     above = parents[crash.node]
     if above != NO_NODE:
         lasts = scenario.network.detection + pick(random, (300, 1000, 5000))
@@ -197,9 +211,9 @@ def draw_silence(
 
 
 def draw_with_quorum(scenario: Scenario, operations: list[Operation], random: RandomStream) -> Scenario:
-    """The same with brokers that join, and partitions that heal; a majority lives.
+    """The schedule with brokers that join, and partitions that heal; a majority stays up.
 
-    Where the council follows partitions nobody crashes: that could take the majority of a small council with it.
+    Where the council follows partitions no broker crashes: a small council could lose its majority.
     """
     founders = scenario.nodes
     joiners = range(founders, founders + pick(random, (0, 1, 2)))
@@ -225,7 +239,7 @@ def draw_with_quorum(scenario: Scenario, operations: list[Operation], random: Ra
         "council": council,
     }
     if is_parted and not joiners and random.below(2) == 0:
-        # Who is away is given up soon, and finds what it lacks in the log of the broker to which it comes back.
+        # A disconnected broker is given up soon, and catches up from the log of the broker it reconnects to.
         options |= {"absence": pick(random, (1000, 10_000)), "log": LOG_ENTRIES}
         assert scenario.topics is not None, "schedules have topics"
         everybody: list[list[int] | str] = [list(range(founders)) for _ in range(scenario.topics.count)]
@@ -237,7 +251,7 @@ def draw_with_quorum(scenario: Scenario, operations: list[Operation], random: Ra
 
 
 def draw_partition(nodes: int, end: int, random: RandomStream) -> Operation:
-    """Some are cut off from the others, for a moment or for long."""
+    """Some brokers are cut off from the others, for a moment or for long."""
     share = random.between(1, 3)
     group = tuple(node for node in range(nodes) if random.below(4) < share)
     start = int(random.below(end))
@@ -246,7 +260,7 @@ def draw_partition(nodes: int, end: int, random: RandomStream) -> Operation:
 
 
 def draw_next_cut(last: Operation, nodes: int, random: RandomStream) -> Operation:
-    """As soon as those who were cut off are back, another one is: each time others know what was begun last."""
+    """As soon as a partition heals, another one begins: each time other brokers know the most recent attempt."""
     start = max(0, last.until - int(random.below(300)))
     lasts = pick(random, (600, 2000, 6000))
     alone = int(random.below(nodes))
@@ -266,14 +280,14 @@ def draw_newcomer(node: int, end: int, random: RandomStream) -> list[Operation]:
 def draw_kind(
     operation: Operation, order: str | None, orders: tuple[str, ...], keys: int, random: RandomStream
 ) -> Operation:
-    """A publication with an order of its own, unless one is given, about one key or two."""
+    """A publication about one or two keys, in the given order or in a drawn one."""
     chosen = pick(random, orders) if order in (None, MIXED) else order
     about = {int(random.below(keys)) for _ in range(pick(random, (1, 1, 2)))}
     return operation._replace(order=chosen, keys=tuple(sorted(about)))
 
 
 def draw_options(nodes: int, random: RandomStream) -> dict[str, Any]:
-    """A tree, and how brokers look for a new place in it."""
+    """A tree, and how brokers look for a new parent."""
     reach = pick(random, (1, 2, 4, nodes))
     parents = [int(NO_NODE)] + [int(random.between(max(0, node - reach), node - 1)) for node in range(1, nodes)]
     return {
@@ -288,7 +302,7 @@ def draw_options(nodes: int, random: RandomStream) -> dict[str, Any]:
 
 
 def draw_crashes(nodes: int, operations: list[Operation], random: RandomStream) -> list[Operation]:
-    """Who fails when: while others publish, several at once, or soon after each other."""
+    """Crashes: while others publish, several at once, or in quick succession."""
     end = max(operation.at for operation in operations) + 1 if operations else 1
     moment = int(random.below(end))
     crashes = []

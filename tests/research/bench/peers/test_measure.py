@@ -19,12 +19,12 @@ from antiphon.kernel.errors import PeerError
 from antiphon_lab.bench.peers import crew
 from antiphon_lab.bench.peers.contender import Contender, Place, Side
 from antiphon_lab.bench.peers.control import Open, Opened
-from antiphon_lab.bench.peers.measure import Plan, affordable, limit, measure, together
+from antiphon_lab.bench.peers.measure import MeasurePlan, affordable, limit, measure, together
 from antiphon_lab.bench.peers.registry import CONTENDERS
 from antiphon_lab.bench.peers.report import RoundFigures
 from antiphon_lab.bench.peers.workload import Workload, parse_workload
 
-QUICK = Plan(messages=1000, seconds=30.0, rounds=2, latency_seconds=0.05)
+QUICK = MeasurePlan(messages=1000, seconds=30.0, rounds=2, latency_seconds=0.05)
 LISTENS = "import socket, sys, time; s = socket.create_server(('127.0.0.1', int(sys.argv[1]))); time.sleep(600)"
 PATIENCE_SECONDS = 60.0
 
@@ -82,7 +82,7 @@ def test_everything_is_delivered_and_everybody_ends(
 
 
 def test_a_server_runs_while_it_is_needed(started: list[asyncio.subprocess.Process]) -> None:
-    found = measure(WithServer(LISTENS), Workload(1, 1, 64), Plan(100, 30.0, 1, 0.0))
+    found = measure(WithServer(LISTENS), Workload(1, 1, 64), MeasurePlan(100, 30.0, 1, 0.0))
     assert (found.error, found.latency) == ("", None)
     assert len(started) == 3
     assert started[0].returncode == -signal.SIGTERM
@@ -122,7 +122,7 @@ def test_the_last_words_of_a_worker_are_reported(tmp_path: Path) -> None:
         command = [sys.executable, "-c", "raise SystemExit('out of paper')"]
         log = tmp_path / "log"
         async with crew.running(command, log, piped=True) as process:
-            worker = crew.Worker("worker-3", process, log)
+            worker = crew.WorkerHandle("worker-3", process, log)
             worker.tell(Open("tcp", Workload(1, 1, 64), Place(0, True, False, [1], 0)))
             await worker.expect(Opened)
 
@@ -155,7 +155,7 @@ def test_the_first_failure_ends_the_waiting() -> None:
 @pytest.mark.parametrize(("published", "seconds", "messages"), [(100, 0.1, 900), (100, 4.0, 50), (1, 600.0, 1)])
 def test_a_slow_contender_gets_shorter_rounds(published: int, seconds: float, messages: int) -> None:
     warm_up = RoundFigures.of_counts(published, 7, 7 * published, seconds, 0.1)
-    assert affordable(Plan(messages=900, seconds=2.0), warm_up) == messages
+    assert affordable(MeasurePlan(messages=900, seconds=2.0), warm_up) == messages
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from antiphon_lab.bench.peers.report import (
     Absent,
     Figures,
     Latency,
-    Report,
+    PeerReport,
     RoundFigures,
     latency_of,
     percentile,
@@ -81,7 +81,7 @@ def test_without_antiphon_there_are_no_ratios() -> None:
 
 
 def test_a_report_says_who_took_part_and_who_did_not() -> None:
-    found = Report.of(Machine.here(), [CONTENDERS["tcp"]], [Absent("nats", "not installed")], [figures("tcp", 700)])
+    found = PeerReport.of(Machine.here(), [CONTENDERS["tcp"]], [Absent("nats", "not installed")], [figures("tcp", 700)])
     assert [one.name for one in found.contenders] == ["tcp"]
     assert found.contenders[0].published_means
     assert (found.absent[0].name, found.ratios) == ("nats", [])

@@ -15,10 +15,10 @@ from antiphon.fabrics.cube.broadcast import TreeBroadcast
 from antiphon.kernel import Environment, Message, Process, publication_key
 from antiphon.kernel.message import Publication
 from antiphon.orders import CausalVectors
-from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.actions import PublishAction
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import LinkDelay, NormalDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon.trace.store import MemoryTrace
 from antiphon_lab.protocols.cube.causal_aggregation import AggregationOptions, CausalAggregation
 from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
@@ -31,7 +31,7 @@ class Run:
     """A conversation: who publishes when, over a network that reorders; everything that was sent and delivered."""
 
     def __init__(
-        self, nodes: int, starts: list[tuple[int, int]], network: Network, build: Build, seed: int = 1
+        self, nodes: int, starts: list[tuple[int, int]], network: NetworkModel, build: Build, seed: int = 1
     ) -> None:
         cube = full_or_partial(nodes)
         self.nodes = nodes
@@ -45,7 +45,7 @@ class Run:
 
         self.engine = Engine(nodes, network, broadcast, seed, self.trace.recorder)
         for time, node in starts:
-            self.engine.at(time, Publish(node % nodes))
+            self.engine.at(time, PublishAction(node % nodes))
         assert self.engine.run() == "finished"
 
     def rows(self, *events: str) -> list[tuple[object, ...]]:
@@ -94,9 +94,9 @@ def printed() -> Build:
     return lambda environment, cube, traffic: PrintedAggregation(environment, cube, vectors, traffic)
 
 
-def wild() -> Network:
+def wild() -> NetworkModel:
     """Links on which almost everything overtakes something."""
-    return Network(NormalDelay(60, 60), reordering=0.3, reordering_window=250)
+    return NetworkModel(NormalDelay(60, 60), reordering=0.3, reordering_window=250)
 
 
 starts = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 15)), min_size=5, max_size=40)
@@ -150,7 +150,7 @@ def test_no_delivery_is_later_than_without_aggregation(nodes: int, starts: list[
     Only then is a delivery comparable at all; where packets queue for their sender, fewer of them are faster.
     """
     together, one_by_one = (
-        Run(nodes, starts, Network(LinkDelay(NormalDelay(100, 90), seed), transmission=0), build)
+        Run(nodes, starts, NetworkModel(LinkDelay(NormalDelay(100, 90), seed), transmission=0), build)
         for build in (aggregating(), alone)
     )
     assert together.deliveries() == one_by_one.deliveries()
@@ -160,7 +160,7 @@ def test_no_delivery_is_later_than_without_aggregation(nodes: int, starts: list[
 def test_the_pairs_above_differ_in_what_they_send() -> None:
     """So that the comparison is known to be about something: more than a tenth of the packets is saved."""
     starts = [(7 * number % 300, number) for number in range(128)]
-    network = Network(LinkDelay(NormalDelay(100, 90), 5), transmission=0)
+    network = NetworkModel(LinkDelay(NormalDelay(100, 90), 5), transmission=0)
     together, one_by_one = (Run(64, starts, network, build) for build in (aggregating(), alone))
     assert one_by_one.engine.sent == 128 * 63
     assert together.engine.sent < one_by_one.engine.sent * 9 // 10
@@ -187,7 +187,7 @@ def test_without_aggregation_it_is_the_tree_broadcast() -> None:
 
     engine = Engine(16, wild(), build, 1, trace.recorder)
     for time, node in starts:
-        engine.at(time, Publish(node % 16))
+        engine.at(time, PublishAction(node % 16))
     engine.run()
     assert trace.table() == run.trace.table()
 

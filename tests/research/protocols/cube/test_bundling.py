@@ -10,7 +10,7 @@ from antiphon.audit.oracle import judge
 from antiphon.fabrics.cube import Cube, FullCube, PacketFormat, Traffic
 from antiphon.kernel import Environment, UsageError
 from antiphon.simulator.network.delays import ConstantDelay, NormalDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon_lab.protocols.cube.causal_aggregation import CausalAggregation
 from antiphon_lab.protocols.cube.timer_bundling import TimerBundling
 from tests.research.protocols.cube.test_aggregation_properties import (
@@ -36,7 +36,7 @@ def single(environment: Environment, cube: Cube, traffic: Traffic) -> CausalAggr
 def test_a_bundle_leaves_when_its_timer_fires_or_the_next_does_not_fit() -> None:
     """Four publications of 0 bytes and one or two entries at node 0; a packet of 40 bytes has room for three."""
     begun = [(0, 0), (3, 0), (6, 0), (8, 0)]
-    network = Network(ConstantDelay(100), transmission=0, processing=0)
+    network = NetworkModel(ConstantDelay(100), transmission=0, processing=0)
     run = Run(2, begun, network, waiting(10), 1)
     assert [row[0] for row in run.rows("send")] == [10]
     assert list(run.traffic.by_publications) == [0, 0, 0, 0, 1]
@@ -62,7 +62,7 @@ def test_everybody_delivers_everything_once_in_causal_order(
 def test_longer_timers_save_packets_and_cost_time_where_causal_aggregation_costs_none() -> None:
     begun = [(7 * number % 400, 5 * number) for number in range(128)]
     builds = {"alone": alone, "causal": aggregating(), 10: waiting(10), 100: waiting(100)}
-    runs = {name: Run(16, begun, Network(NormalDelay(100, 33)), build) for name, build in builds.items()}
+    runs = {name: Run(16, begun, NetworkModel(NormalDelay(100, 33)), build) for name, build in builds.items()}
     sent = {name: int(run.engine.sent) for name, run in runs.items()}
     latency = {name: int(run.engine.latency_sum) for name, run in runs.items()}
     assert sent["alone"] > sent[10] > sent[100]
@@ -73,7 +73,7 @@ def test_longer_timers_save_packets_and_cost_time_where_causal_aggregation_costs
 
 def test_a_single_tree_sends_everything_through_its_root_and_comes_back_to_its_source() -> None:
     begun = [(0, 3), (0, 1)]
-    run = Run(4, begun, Network(ConstantDelay(100)), single)
+    run = Run(4, begun, NetworkModel(ConstantDelay(100)), single)
     edges = {(row[2], row[3]) for row in run.rows("send")}
     assert edges == {(3, 1), (1, 0), (1, 3), (3, 2)}
     # One hop to the root for what node 3 publishes, and three edges down for each of the two.

@@ -15,10 +15,10 @@ from antiphon.audit.oracle import judge
 from antiphon.fabrics.cube import FullCube
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel import Environment, Process
-from antiphon.simulator.engine.actions import Publish, Subscribe, Unsubscribe
+from antiphon.simulator.engine.actions import PublishAction, SubscribeAction, UnsubscribeAction
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import NormalDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon.trace.store import MemoryTrace
 from tests.fabrics.cube.hand_driven import System, published, repaired
 
@@ -56,15 +56,15 @@ def churned(system: System, seed: int) -> Outcome:
             process.begin_as_member(0, view)  # type: ignore[attr-defined]
         return process
 
-    engine = Engine(1 << DIMENSION, Network(NormalDelay(100, 25)), build, recorder=trace.recorder)
+    engine = Engine(1 << DIMENSION, NetworkModel(NormalDelay(100, 25)), build, recorder=trace.recorder)
     for leaver in leavers:
-        engine.at(random.randrange(CHURN_ENDS), Unsubscribe(leaver))
+        engine.at(random.randrange(CHURN_ENDS), UnsubscribeAction(leaver))
     for joiner in joiners:
-        engine.at(random.randrange(CHURN_ENDS), Subscribe(joiner))
+        engine.at(random.randrange(CHURN_ENDS), SubscribeAction(joiner))
     for number in range(60):
-        engine.at(400 * number, Publish(stable[number % 4]))
+        engine.at(400 * number, PublishAction(stable[number % 4]))
     for number in range(40):
-        engine.at(QUIET_FROM + 2000 * number, Publish(stable[number % 4]))
+        engine.at(QUIET_FROM + 2000 * number, PublishAction(stable[number % 4]))
     assert engine.run() == "finished"
     late = sum(
         row["event"] == "receive" and row["time"] > QUIET_FROM and row["message"] in COPIES and row["node"] in leavers

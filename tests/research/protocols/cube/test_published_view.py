@@ -10,7 +10,7 @@ from mypy_extensions import i64
 from antiphon.fabrics.cube.messages import COUNTER_MASK, member_entry
 from antiphon.fabrics.cube.view import View
 from antiphon_lab.protocols.cube.published_messages import merged_entries
-from antiphon_lab.protocols.cube.published_view import PublishedView
+from antiphon_lab.protocols.cube.published_view import PublishedMemberView
 from tests.support import lists_up_to
 
 Tuple = tuple[int, int, bool]
@@ -23,7 +23,7 @@ def unpacked(entries: vec[i64]) -> list[Tuple]:
     return [(int(entry >> 39), int((entry >> 1) & COUNTER_MASK), entry & 1 == 1) for entry in entries]
 
 
-def tuples_of(view: PublishedView) -> list[Tuple]:
+def tuples_of(view: PublishedMemberView) -> list[Tuple]:
     """All tuples of a view, by node."""
     return sorted(unpacked(view.subscriptions()) + unpacked(view.tombstones()))
 
@@ -39,7 +39,7 @@ def latest(tuples: list[Tuple]) -> dict[int, Tuple]:
 
 @given(updates)
 def test_the_larger_counter_wins_and_a_tie_changes_nothing(tuples: list[Tuple]) -> None:
-    view = PublishedView(View(3, [1, 2, 3]), keeps_tombstones=True, returns_early=False)
+    view = PublishedMemberView(View(3, [1, 2, 3]), keeps_tombstones=True, returns_early=False)
     for node, counter, is_subscription in tuples:
         view.update(node, counter, is_subscription)
     expected = latest([(1, 0, True), (2, 0, True), (3, 0, True), *tuples])
@@ -50,7 +50,7 @@ def test_the_larger_counter_wins_and_a_tie_changes_nothing(tuples: list[Tuple]) 
 
 @given(updates)
 def test_without_tombstones_any_subscription_brings_back_who_has_left(tuples: list[Tuple]) -> None:
-    view = PublishedView(View(3), keeps_tombstones=False, returns_early=False)
+    view = PublishedMemberView(View(3), keeps_tombstones=False, returns_early=False)
     known: dict[int, int] = {}
     for node, counter, is_subscription in tuples:
         view.update(node, counter, is_subscription)
@@ -62,7 +62,7 @@ def test_without_tombstones_any_subscription_brings_back_who_has_left(tuples: li
 
 
 def test_returning_early_compares_the_first_tuple_only() -> None:
-    view = PublishedView(View(3, [1, 2, 3]), keeps_tombstones=True, returns_early=True)
+    view = PublishedMemberView(View(3, [1, 2, 3]), keeps_tombstones=True, returns_early=True)
     view.update(3, 5, False)
     assert view.members() == [1, 2, 3]
     view.update(1, 5, False)
@@ -75,8 +75,8 @@ def test_returning_early_compares_the_first_tuple_only() -> None:
 
 def test_a_shared_view_stays_as_it_was_for_others() -> None:
     shared = View(3, range(8))
-    one = PublishedView(shared.copy(), keeps_tombstones=True, returns_early=False)
-    other = PublishedView(shared.copy(), keeps_tombstones=True, returns_early=False)
+    one = PublishedMemberView(shared.copy(), keeps_tombstones=True, returns_early=False)
+    other = PublishedMemberView(shared.copy(), keeps_tombstones=True, returns_early=False)
     one.update(5, 3, False)
     assert 5 not in one.members()
     assert other.members() == list(range(8))

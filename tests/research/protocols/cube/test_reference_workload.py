@@ -15,10 +15,10 @@ from antiphon.fabrics.cube import FullCube
 from antiphon.fabrics.cube.broadcast import TreeBroadcast
 from antiphon.kernel import Environment, Process, mix64
 from antiphon.orders import CausalVectors, Order
-from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.actions import PublishAction
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import ConstantDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 
 GOLDEN_GAMMA = 0x9E3779B97F4A7C15
 
@@ -32,9 +32,9 @@ class ReferenceWorkload:
         self.orders: list[Order] = []
         self.processes: list[TreeBroadcast] = []
         nodes = 2**dimension
-        self.engine = Engine(nodes, Network(ConstantDelay(100)), self.build, seed=seed)
+        self.engine = Engine(nodes, NetworkModel(ConstantDelay(100)), self.build, seed=seed)
         for node in range(nodes):
-            self.engine.at((mix64(seed + (node + 1) * GOLDEN_GAMMA) >> 11) % 1001, Publish(node))
+            self.engine.at((mix64(seed + (node + 1) * GOLDEN_GAMMA) >> 11) % 1001, PublishAction(node))
         assert self.engine.run() == "finished"
 
     def build(self, environment: Environment) -> Process:

@@ -15,11 +15,11 @@ from antiphon.audit.oracle import judge
 from antiphon.fabrics.cube import FullCube, PartialCube, full_or_partial
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel import Environment, Message, ProtocolError, UsageError
-from antiphon.simulator.engine.actions import Publish, Subscribe, Unsubscribe
+from antiphon.simulator.engine.actions import PublishAction, SubscribeAction, UnsubscribeAction
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.explore.explorer import Operation, explore
 from antiphon.simulator.network.delays import ConstantDelay, NormalDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon.trace.store import MemoryTrace
 from antiphon_lab.protocols.cube.published_messages import Sub, Uns
 from antiphon_lab.protocols.cube.srpt import SingleRootPerTopic, SrptOptions, brokers
@@ -284,10 +284,13 @@ def test_in_the_simulator_with_churn_nothing_is_lost_to_members() -> None:
             process.begin_as_relay(0, view)
         return process
 
-    engine = Engine(32, Network(NormalDelay(100, 40)), build, recorder=trace.recorder)
+    engine = Engine(32, NetworkModel(NormalDelay(100, 40)), build, recorder=trace.recorder)
     for round_number in range(20):
-        engine.at(700 * round_number, Publish(2 * (round_number % 16)))
-        engine.at(700 * round_number, (Unsubscribe if round_number % 2 else Subscribe)(2 * (round_number // 2) + 1))
+        engine.at(700 * round_number, PublishAction(2 * (round_number % 16)))
+        engine.at(
+            700 * round_number,
+            (UnsubscribeAction if round_number % 2 else SubscribeAction)(2 * (round_number // 2) + 1),
+        )
     engine.run()
     findings = judge(trace.table(), 32)
     assert {kind: count for kind, count in findings.counts.items() if count} == {}
@@ -306,9 +309,9 @@ def test_memberships_are_charged_to_the_output_server() -> None:
         return process
 
     trace = MemoryTrace("everything")
-    engine = Engine(8, Network(ConstantDelay(100), charge_control=False), build, recorder=trace.recorder)
-    engine.at(0, Subscribe(7))
-    engine.at(103, Publish(0))
+    engine = Engine(8, NetworkModel(ConstantDelay(100), charge_control=False), build, recorder=trace.recorder)
+    engine.at(0, SubscribeAction(7))
+    engine.at(103, PublishAction(0))
     engine.run()
     sends = [row for row in trace.table().to_pylist() if row["event"] == "send" and row["node"] == 0]
     # The last copy of the subscription leaves at 105, and the publication has to wait for it.

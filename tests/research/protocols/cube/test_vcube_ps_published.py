@@ -11,13 +11,13 @@ from antiphon.fabrics.cube import FullCube, full_or_partial
 from antiphon.fabrics.cube.broadcast import TreeBroadcast
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel import Environment, Message, ProtocolError, UsageError
-from antiphon.simulator.engine.actions import Publish, Subscribe, Unsubscribe
+from antiphon.simulator.engine.actions import PublishAction, SubscribeAction, UnsubscribeAction
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import ConstantDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon.trace.store import MemoryTrace
 from antiphon_lab.protocols.cube.published_messages import NO_ENTRIES, Ack, Sub, Uns
-from antiphon_lab.protocols.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
+from antiphon_lab.protocols.cube.vcube_ps_published import PublishedVCubeOptions, PublishedVCubePs
 from tests.fabrics.cube.hand_driven import Table, barrier_of, bringing, members_named, over, published
 from tests.support import Notebook
 
@@ -246,7 +246,7 @@ def test_misuse_is_refused_with_a_reason() -> None:
 
 def test_an_acknowledgement_that_nobody_waits_for_changes_nothing() -> None:
     notebook = Notebook(1)
-    process = PublishedVCubePs(notebook, FullCube(1), PublishedOptions.minimal())
+    process = PublishedVCubePs(notebook, FullCube(1), PublishedVCubeOptions.minimal())
     before = process.state()
     process.receive(0, Ack(0, 5, 0, NO_ENTRIES))
     assert process.state() == before
@@ -254,7 +254,7 @@ def test_an_acknowledgement_that_nobody_waits_for_changes_nothing() -> None:
 
 
 def test_presets() -> None:
-    minimal, printed = PublishedOptions.minimal(), PublishedOptions.as_printed()
+    minimal, printed = PublishedVCubeOptions.minimal(), PublishedVCubeOptions.as_printed()
     assert minimal.single_sender and minimal.prunes_barriers and minimal.leaves_keep_payload
     assert not (printed.single_sender or printed.prunes_barriers or printed.leaves_keep_payload)
     assert printed.matches_acknowledgements, "without this nothing runs"
@@ -263,7 +263,7 @@ def test_presets() -> None:
 # In the simulator.
 
 
-def simulated(node_count: int, members: list[int], options: PublishedOptions) -> tuple[Engine, MemoryTrace]:
+def simulated(node_count: int, members: list[int], options: PublishedVCubeOptions) -> tuple[Engine, MemoryTrace]:
     """An engine with these members from the start, and its trace of everything."""
     cube = full_or_partial(node_count)
     view = View(cube.dimension, members)
@@ -275,18 +275,18 @@ def simulated(node_count: int, members: list[int], options: PublishedOptions) ->
             process.begin_as_member(0, view)
         return process
 
-    network = Network(ConstantDelay(100), charge_control=False)
+    network = NetworkModel(ConstantDelay(100), charge_control=False)
     return Engine(node_count, network, build, recorder=trace.recorder), trace
 
 
 @pytest.mark.parametrize(
-    "options", [PublishedOptions.minimal(), PublishedOptions.as_printed()], ids=["minimal", "printed"]
+    "options", [PublishedVCubeOptions.minimal(), PublishedVCubeOptions.as_printed()], ids=["minimal", "printed"]
 )
-def test_without_churn_everything_is_delivered_once_and_in_causal_order(options: PublishedOptions) -> None:
+def test_without_churn_everything_is_delivered_once_and_in_causal_order(options: PublishedVCubeOptions) -> None:
     members = list(range(0, 64, 3))
     engine, trace = simulated(64, members, options)
     for position, member in enumerate(members * 3):
-        engine.at(40 * position, Publish(member, b"x"))
+        engine.at(40 * position, PublishAction(member, b"x"))
     assert engine.run() == "finished"
     findings = judge(trace.table(), 64)
     assert findings.clean, findings
@@ -296,18 +296,18 @@ def test_without_churn_everything_is_delivered_once_and_in_causal_order(options:
 def test_publications_travel_like_a_broadcast_when_everybody_is_a_member() -> None:
     """With acknowledgements free of charge the copies of both protocols arrive at the same times."""
     node_count = 32
-    engine, trace = simulated(node_count, list(range(node_count)), PublishedOptions.minimal())
+    engine, trace = simulated(node_count, list(range(node_count)), PublishedVCubeOptions.minimal())
     rival_trace = MemoryTrace("everything")
     cube = full_or_partial(node_count)
     rival = Engine(
         node_count,
-        Network(ConstantDelay(100), charge_control=False),
+        NetworkModel(ConstantDelay(100), charge_control=False),
         lambda environment: TreeBroadcast(environment, cube),
         recorder=rival_trace.recorder,
     )
     for node in range(node_count):
         for each in (engine, rival):
-            each.at(7 * node % 100, Publish(node))
+            each.at(7 * node % 100, PublishAction(node))
             each.run(until=0)
     engine.run()
     rival.run()
@@ -325,11 +325,11 @@ def test_publications_travel_like_a_broadcast_when_everybody_is_a_member() -> No
 
 
 def test_the_trace_shows_when_subscriptions_take_effect() -> None:
-    engine, trace = simulated(8, [0, 5], PublishedOptions.minimal())
-    engine.at(0, Subscribe(3))
-    engine.at(2000, Publish(0))
-    engine.at(4000, Unsubscribe(3))
-    engine.at(4000, Publish(0))
+    engine, trace = simulated(8, [0, 5], PublishedVCubeOptions.minimal())
+    engine.at(0, SubscribeAction(3))
+    engine.at(2000, PublishAction(0))
+    engine.at(4000, UnsubscribeAction(3))
+    engine.at(4000, PublishAction(0))
     engine.run()
     rows = [(row["time"], row["event"], row["node"]) for row in trace.table().to_pylist() if row["node"] == 3]
     events = [

@@ -10,9 +10,9 @@ import pytest
 from antiphon.fabrics.gossip import BrisaOptions, HyParViewOptions
 from antiphon.fabrics.gossip.sampling.cyclon import CyclonOptions
 from antiphon.kernel import UsageError
-from antiphon.simulator.engine.actions import Crash, Restart
+from antiphon.simulator.engine.actions import CrashAction, RestartAction
 from antiphon.simulator.network.delays import ConstantDelay, NormalDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon_lab.protocols.gossip.plumtree import Announce, EagerTrees, PlumtreeOptions
 from antiphon_lab.protocols.gossip.simple_gossip import SimpleGossipOptions, needed_view, usual_fanout
 from antiphon_lab.protocols.gossip.simple_tree import RandomTree, SimpleTreeOptions
@@ -83,7 +83,7 @@ def test_plumtree_grafts_what_was_announced_and_did_not_come() -> None:
     world.engine.run(START + 2000)
     inner = Counter(int(parent) for each in trees for parent in each.structure(0).parents if parent not in (0, SOURCE))
     dead = inner.most_common(1)[0][0]
-    world.engine.at(START + 2001, Crash(dead))
+    world.engine.at(START + 2001, CrashAction(dead))
     world.engine.run()
     assert set(complete(world)) == {40}
     assert sum(int(each.grafts) for each in trees if isinstance(each, EagerTrees)) > 0
@@ -94,7 +94,7 @@ def test_plumtree_is_sensitive_to_delays_that_vary() -> None:
     grafts = {}
     for graft_after in (20, 1000):
         options = PlumtreeOptions(order="fifo", graft_after=graft_after)
-        world = World(NODES, options, Network(NormalDelay(50, 20))).publish(SOURCE, START, count=20)
+        world = World(NODES, options, NetworkModel(NormalDelay(50, 20))).publish(SOURCE, START, count=20)
         world.engine.run()
         trees = [world.brisa(node).group(0).trees for node in range(NODES)]
         grafts[graft_after] = sum(int(each.grafts) for each in trees if isinstance(each, EagerTrees))
@@ -218,7 +218,7 @@ def test_a_node_of_tag_that_loses_its_parent_finds_another_in_the_list() -> None
     world = World(NODES, TagOptions(batch=4), can_fail=True).publish(0, START, count=60)
     world.engine.run(START + 2000)
     for number, node in enumerate((5, 23, 31, 48)):
-        world.engine.at(START + 2001 + 2000 * number, Crash(node))
+        world.engine.at(START + 2001 + 2000 * number, CrashAction(node))
     world.engine.run()
     assert set(complete(world, 0)) == {60}
     alive = [node for node in range(1, NODES) if world.engine.nodes[node].process is not None]
@@ -239,7 +239,7 @@ def test_where_two_in_a_row_fail_the_list_is_broken_and_a_node_is_put_in_again()
         # Somebody whose parent is the last before it.
         at = next(at for at in range(20, NODES) if tag(world, by_rank[at]).parent == by_rank[at - 1])
         for node in by_rank[at - failing : at]:
-            world.engine.at(late + 2001, Crash(node))
+            world.engine.at(late + 2001, CrashAction(node))
         world.engine.run()
         assert set(complete(world, 0)) == {60}
         place = tag(world, by_rank[at])
@@ -259,10 +259,10 @@ def test_who_asks_twice_for_a_place_gets_one_and_who_comes_back_another() -> Non
 
 
 def test_a_node_of_tag_that_comes_back_joins_at_the_end() -> None:
-    world = World(16, TagOptions(batch=4), Network(ConstantDelay(10), detection=3000), can_fail=True)
+    world = World(16, TagOptions(batch=4), NetworkModel(ConstantDelay(10), detection=3000), can_fail=True)
     world.publish(0, START, count=60)
-    world.engine.at(START + 1000, Crash(5))
-    world.engine.at(START + 1100, Restart(5))
+    world.engine.at(START + 1000, CrashAction(5))
+    world.engine.at(START + 1100, RestartAction(5))
     world.engine.run()
     assert set(complete(world, 0)) == {60}
     assert tag(world, 5).rank == 16

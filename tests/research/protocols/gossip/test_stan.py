@@ -28,7 +28,7 @@ from antiphon_lab.protocols.gossip.stan_options import (
 )
 from antiphon_lab.protocols.gossip.stan_view import SUSPECTED_ROUNDS, AlignedView, Suspects
 from antiphon_lab.protocols.gossip.stan_weights import NODE_MASK, Ranking
-from antiphon_lab.universes.stan_links import Topics, aligned_views
+from antiphon_lab.universes.stan_links import TopicMembers, aligned_views
 from antiphon_lab.universes.universe import Universe, synthetic_universe, universe_of
 
 PERIOD = 1000
@@ -221,7 +221,7 @@ def views_of(world: StanWorld) -> dict[tuple[int, int], set[int]]:
 
 def fixed_point(universe: Universe, key: int) -> dict[tuple[int, int], set[int]]:
     owners, of = subscriptions_of(universe)
-    topics = Topics(universe.topic_offsets, universe.topic_processes, universe.processes)
+    topics = TopicMembers(universe.topic_offsets, universe.topic_processes, universe.processes)
     views = aligned_views(topics, owners, of, key)
     found: dict[tuple[int, int], set[int]] = {}
     for place, neighbour in zip(views.place.tolist(), views.neighbour.tolist(), strict=True):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 from antiphon.kernel.errors import UsageError
-from antiphon_lab.protocols.tree.ginger_messages import LostMessageRequest, PublishedOptions
+from antiphon_lab.protocols.tree.ginger_messages import LostMessageRequest, PublishedGingerOptions
 from antiphon_lab.scenarios.tree import PublishedTreeOptions, published_tree_builder
 from tests.fabrics.tree.schedules import PUBLISHED, REPAIRED, Schedule, experiment, load, said
 from tests.fabrics.tree.table import Table, either, over
@@ -98,6 +98,6 @@ def test_what_was_never_published_is_refused() -> None:
     with pytest.raises(UsageError, match="no order"):
         table.brokers[1].publish(b"", 0, 9)
     with pytest.raises(UsageError, match="single, direct, barrier"):
-        PublishedOptions(blocking="never")
+        PublishedGingerOptions(blocking="never")
     with pytest.raises(UsageError, match="none, fifo"):
-        PublishedOptions("best")
+        PublishedGingerOptions("best")

@@ -17,7 +17,7 @@ from antiphon_lab.protocols.tree.ginger_messages import (
     ParentBuffer,
     ParentRequest,
     ParentResponse,
-    PublishedOptions,
+    PublishedGingerOptions,
     RootElection,
     Subscribe,
     TotalAck,
@@ -31,7 +31,7 @@ from tests.fabrics.tree.table import Table, either, kind, over
 
 def empty(brokers: int = 8, **switches: Any) -> Table:
     """Brokers that do not know each other."""
-    options = PublishedOptions(**switches)
+    options = PublishedGingerOptions(**switches)
     return Table(brokers, lambda environment: PublishedBroker(environment, options))
 
 

@@ -15,30 +15,11 @@ from mypy_extensions import i64
 from antiphon.fabrics.cube.aggregation.dissemination import AggregatingDissemination, HoldingFollower
 from antiphon.fabrics.cube.aggregation.packets import PacketFormat, Parcel, Traffic
 from antiphon.fabrics.cube.delivery import Delivery
-from antiphon.fabrics.cube.membership import TopicMembership
-from antiphon.fabrics.cube.messages import (
-    Acknowledgement,
-    Answer,
-    Bequest,
-    Bundle,
-    LeafCopy,
-    Question,
-    Refusal,
-    Register,
-    Registered,
-    Unregister,
-    Unsubscribe,
-)
-from antiphon.fabrics.cube.nodes import CubeNodes
-from antiphon.fabrics.cube.operations import Operations
-from antiphon.fabrics.cube.process import CubeProcess, carries_lock, unknown
-from antiphon.fabrics.cube.surveys import Surveys
-from antiphon.fabrics.cube.topic import Options, TopicTable
+from antiphon.fabrics.cube.messages import LeafCopy
+from antiphon.fabrics.cube.process import CubeFoundation, CubeProcess, FaultFreeParts, carries_lock
+from antiphon.fabrics.cube.topic import Options
 from antiphon.fabrics.cube.topology import Cube
-from antiphon.fabrics.cube.total_order.lock_manager import LockManager
-from antiphon.fabrics.cube.total_order.messages import Closed, Granted, KeeperIs, KeyLock, Standing, ToKeeper
-from antiphon.fabrics.cube.total_order.ordering import WaveTotalOrder
-from antiphon.kernel.message import Message, Publication
+from antiphon.kernel.message import Message
 from antiphon.kernel.process import Environment
 
 
@@ -59,43 +40,15 @@ class AggregatingVCubePs(CubeProcess):
         traffic: Traffic | None = None,
         holds: bool = True,
     ) -> None:
-        topics = TopicTable(environment.identifier, options)
-        operations = Operations(environment, topics)
-        nodes = CubeNodes(environment, cube, topics)
-        delivery = Delivery(environment, operations)
+        base = CubeFoundation(environment, cube, options)
+        delivery = Delivery(environment, base.operations)
         self.dissemination: Final = AggregatingDissemination(
-            environment, topics, nodes, operations, delivery, form, traffic, holds
+            environment, base.topics, base.nodes, base.operations, delivery, form, traffic, holds
         )
-        self.lock_manager: Final = LockManager(environment, topics, nodes)
-        self.total_order: Final = WaveTotalOrder(
-            environment, topics, nodes, operations, self.dissemination, delivery, self.lock_manager
-        )
-        surveys = Surveys(environment, topics, nodes, self.total_order)
-        membership = TopicMembership(
-            environment,
-            topics,
-            nodes,
-            operations,
-            self.dissemination,
-            delivery,
-            self.total_order,
-            surveys,
-            HoldingFollower(self.dissemination),
-        )
+        parts = FaultFreeParts(base, delivery, self.dissemination, HoldingFollower(self.dissemination))
         super().__init__(
-            environment,
-            topics,
-            operations,
-            nodes,
-            self.dissemination,
-            self.lock_manager,
-            self.total_order,
-            surveys,
-            membership,
+            base, self.dissemination, parts.lock_manager, parts.total_order, parts.surveys, parts.membership
         )
-
-    def begin_as_newcomer(self) -> None:
-        self.lock_manager.begin_as_newcomer()
 
     @property
     def held_total(self) -> i64:
@@ -106,53 +59,25 @@ class AggregatingVCubePs(CubeProcess):
         """How many packets still have to go into some cluster."""
         return self.dissemination.held_back()
 
-    # Nodes that come and go.
-
-    def joined(self, node: i64) -> None:
-        self.nodes.include(node)
-        self.lock_manager.joined(node)
-
     def left(self, node: i64) -> None:
-        self.nodes.remove(node)
-        for topic in self.topics():
-            topic.view.forget(node)
-        self.lock_manager.left(node)
+        super().left(node)
         self.dissemination.node_left()
-
-    def leave(self) -> None:
-        self.nodes.leave()
-        self.lock_manager.resign()
 
     # What arrives.
 
     def receive(self, sender: i64, message: Message) -> None:
-        if isinstance(message, (Publication, Bundle, Acknowledgement, Parcel)):
+        if isinstance(message, Parcel):
             self.dissemination.receive(sender, message)
-        elif isinstance(message, (Question, Answer)):
-            self.surveys.receive(sender, message)
-        elif isinstance(message, (Unsubscribe, Register, Registered, Unregister)):
-            self.membership.receive(sender, message)
-        elif isinstance(message, (KeyLock, Closed, Granted)) or carries_lock(message):
-            self.total_order.receive(sender, message)
-        elif isinstance(message, (LeafCopy, Refusal)):
-            self._receive_copy(sender, message)
-        elif isinstance(message, (ToKeeper, KeeperIs, Standing)):
-            self.lock_manager.receive(sender, message)
-        elif isinstance(message, Bequest):
-            self.nodes.receive_bequest(message)
         else:
-            raise unknown(sender, message)
+            self.handle(sender, message)
         if self.options.total:
             self.operations.advance_opened()
-        self.dissemination.send_answers()
-
-    def _receive_copy(self, sender: i64, message: Message) -> None:
-        """A copy for this node alone, or one that came back: others may have waited for the former."""
-        self.dissemination.receive(sender, message)
-        if isinstance(message, LeafCopy):
+        if isinstance(message, LeafCopy) and not carries_lock(message):
+            # Others may have waited for it.
+            self.dissemination.after_leaf_copy(message)
             if self.options.total:
                 self.operations.advance_opened()
-            self.dissemination.after_leaf_copy(message)
+        self.dissemination.send_answers()
 
     def state(self) -> str:
-        return f"{super().state()} {self.total_order.text()} {self.lock_manager.text()} {self.dissemination.text()}"
+        return f"{super().state()} {self.dissemination.text()}"

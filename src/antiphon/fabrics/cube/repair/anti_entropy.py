@@ -49,6 +49,7 @@ from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, FaultOptions, Options, 
 from antiphon.fabrics.cube.total_order.repair import RepairedTotalOrder
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Message, publication_key
+from antiphon.kernel.pending_replies import PendingReplies
 from antiphon.kernel.process import NO_NODE, Environment
 
 QUIET_ROUNDS: Final[i64] = 3
@@ -356,7 +357,7 @@ class AntiEntropy(Follower):
         if is_new:
             self._restless.disturb(topic)
         unrest = self._restless.of(topic)
-        is_asked_with_all = unrest is not None and unrest.unanswered is not None and sender in unrest.unanswered
+        is_asked_with_all = unrest is not None and unrest.unanswered is not None and unrest.unanswered.waits_for(sender)
         # If nothing was new somebody else gives the same, and is quicker.
         if not message.is_last and (is_new or is_asked_with_all):
             self._compare(topic, sender, ASKS_ALL if is_asked_with_all else ASKS)
@@ -379,10 +380,10 @@ class AntiEntropy(Follower):
     def _ask_all(self, topic: Topic, unrest: Unrest) -> None:
         if unrest.unanswered is None or len(unrest.unanswered) == 0:
             # Also those who are no members any more.
-            unrest.unanswered = dict(self._presence.present)
+            unrest.unanswered = PendingReplies(self._presence.present)
             unrest.gone_when_asked = dict(unrest.gone)
             self._lacks_of(topic).ask()
-            for node in unrest.unanswered:
+            for node in unrest.unanswered.peers():
                 self._compare(topic, node, ASKS_ALL)
         # Else some take longer for their answer than a round, and the others have spoken. Nobody is asked twice: over a
         # connection the answer comes or the peer is lost, and a network that is slow would get slower with each round.
@@ -391,7 +392,7 @@ class AntiEntropy(Follower):
     def _not_answering(self, topic: Topic, peer: i64) -> None:
         """A peer has answered the question to all, or will not."""
         unrest = self._restless.of(topic)
-        if unrest is not None and unrest.unanswered is not None and unrest.unanswered.pop(peer, False):
+        if unrest is not None and unrest.unanswered is not None and unrest.unanswered.settle(peer):
             self._look_what_is_lost(topic)
 
     def _look_what_is_lost(self, topic: Topic) -> None:

@@ -33,45 +33,34 @@ class DirectSurveys(Surveys):
     ) -> None:
         super().__init__(environment, topics, nodes, total_order)
         self._presence: Final[Presence] = presence
-        # By own question, who has not answered it.
-        self._unanswered: dict[i64, dict[i64, bool]] = {}
 
     def ask_everybody(self, question: Question) -> None:
-        present = self._presence.present
-        survey = Survey(question, NO_NODE, len(present))
+        present = list(self._presence.present)
+        survey = Survey(question, NO_NODE, present)
         if len(present) == 0:
             self.finish(survey)
             return
-        key = survey_key(question)
-        self.surveys[key] = survey
-        self._unanswered[key] = dict(present)
+        self.surveys[survey_key(question)] = survey
         # Nobody is to pass it on.
         alone = question.narrowed_to(vec[i64]())
         for node in present:
             self.environment.send(node, alone)
 
     def receive_answer(self, sender: i64, answer: Answer) -> None:
-        key = survey_key(answer)
-        unanswered = self._unanswered.get(key)
+        survey = self.surveys.get(survey_key(answer))
         # A peer that was lost and found may still answer a question that does not wait for it any more.
-        if unanswered is None or isinstance(self.surveys[key].question, Synchronise) != answer.is_past:
-            return
-        if sender in unanswered:
-            self._not_waiting_for(key, unanswered, sender)
+        if (
+            survey is not None
+            and isinstance(survey.question, Synchronise) == answer.is_past
+            and survey.pending.waits_for(sender)
+        ):
             super().receive_answer(sender, answer)
 
     def lost(self, peer: i64) -> None:
         """A node will not answer any more."""
-        for key, unanswered in list(self._unanswered.items()):
-            if peer in unanswered:
-                self._not_waiting_for(key, unanswered, peer)
-                self.one_answered(key, self.surveys[key])
-
-    def _not_waiting_for(self, key: i64, unanswered: dict[i64, bool], peer: i64) -> None:
-        del unanswered[peer]
-        if len(unanswered) == 0:
-            del self._unanswered[key]
+        for key, survey in list(self.surveys.items()):
+            self.settle(key, survey, peer)
 
     def text(self) -> str:
-        unanswered = [(key, sorted(nodes)) for key, nodes in sorted(self._unanswered.items())]
+        unanswered = [(key, sorted(survey.pending.peers())) for key, survey in sorted(self.surveys.items())]
         return f"{super().text()} {unanswered}"

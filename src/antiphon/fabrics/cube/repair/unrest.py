@@ -7,6 +7,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.topic import Topic
+from antiphon.kernel.pending_replies import PendingReplies
 from antiphon.kernel.process import Environment
 
 COMPARING: Final[i64] = 1
@@ -27,7 +28,7 @@ class Unrest:
         # Who has not answered the question to all, and what those who answered have had and have not any more. What was
         # gone when the question was asked is given up when all have answered. Of what is said to be gone later, others
         # may have spoken before it was published.
-        self.unanswered: dict[i64, bool] | None = None
+        self.unanswered: PendingReplies | None = None
         self.gone: dict[i64, i64] = {}
         self.gone_when_asked: dict[i64, i64] = {}
 

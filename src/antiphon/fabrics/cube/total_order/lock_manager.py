@@ -23,8 +23,10 @@ from antiphon.fabrics.cube.topic import TopicTable
 from antiphon.fabrics.cube.total_order.messages import Claim, Granted, KeeperIs, Standing, ToKeeper
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import Message
+from antiphon.kernel.pending_replies import PendingReplies
 from antiphon.kernel.process import NO_NODE, Environment
-from antiphon.orders.claims import NOT_GRANTED, Claims, Wish
+from antiphon.orders.claims import Claims
+from antiphon.orders.lock_queue import NOT_GRANTED, LockRequest
 
 PLACE_BITS: Final = 40
 """Places of later epochs are above those of earlier ones."""
@@ -70,7 +72,7 @@ class LockManager:
         self.keeper: i64 = 0 if nodes.cube.contains(0) else min(nodes.cube.members(), default=self.me)
         self.epoch: i64 = 1
         # As a new keeper: who has not said what stands, what was said, and what came before it was time.
-        self.awaited: dict[i64, bool] = {}
+        self.awaited: Final = PendingReplies()
         self.standing: list[Standing] = []
         self.early: list[ToKeeper] = []
 
@@ -124,7 +126,7 @@ class LockManager:
         """Grant what may be granted after a claim or a release."""
         claims = self.claims_of(message.topic)
         if isinstance(message, Claim):
-            granted = claims.add(Wish(message.source, message.sequence, message.keys))
+            granted = claims.add(LockRequest(message.source, message.sequence, message.keys))
         else:
             granted = claims.release(message.source, message.sequence)
         self.grant(message.topic, granted)
@@ -137,7 +139,7 @@ class LockManager:
             self.claims[topic] = claims
         return claims
 
-    def grant(self, topic: i64, granted: list[Wish]) -> None:
+    def grant(self, topic: i64, granted: list[LockRequest]) -> None:
         """Tell those whose turn it is."""
         for wish in granted:
             grant = Granted(wish.source, wish.sequence, topic, self.epoch, wish.place, self.attempt_of(wish.source))
@@ -158,9 +160,8 @@ class LockManager:
 
     def left(self, node: i64) -> None:
         """A node is not there any more."""
-        if node in self.awaited:
-            # Who leaves has nothing unfinished.
-            del self.awaited[node]
+        # A node that leaves has nothing unfinished.
+        if self.awaited.settle(node):
             self.take_standing()
 
     def resign(self) -> None:
@@ -206,7 +207,7 @@ class LockManager:
     def begin_keeping(self) -> None:
         """Ask everybody what stands, and grant nothing before all have said it."""
         for node in self.nodes.others():
-            self.awaited[node] = True
+            self.awaited.ask(node)
             self.environment.send(node, self.who_keeps())
         self.receive_standing(self.own_standing())
 
@@ -214,7 +215,7 @@ class LockManager:
         """Somebody says what it has claimed."""
         if message.sequence == self.epoch and self.keeper == self.me:
             self.standing.append(message)
-            self.awaited.pop(message.source, None)
+            self.awaited.settle(message.source)
             self.take_standing()
 
     def take_standing(self) -> None:
@@ -238,13 +239,13 @@ class LockManager:
         """Everything as text, for those who compare states."""
         claims = [(name, kept.state()) for name, kept in sorted(self.claims.items())]
         early = [(message.source, message.sequence, message.topic, message.epoch) for message in self.early]
-        return f"{claims} {(self.keeper, self.epoch, sorted(self.awaited), len(self.standing), early)}"
+        return f"{claims} {(self.keeper, self.epoch, sorted(self.awaited.peers()), len(self.standing), early)}"
 
 
-def wishes_of(message: Standing) -> list[tuple[i64, Wish]]:
+def wishes_of(message: Standing) -> list[tuple[i64, LockRequest]]:
     """What somebody has claimed, each with its topic."""
     return [
-        (topic, Wish(message.source, sequence, keys, place))
+        (topic, LockRequest(message.source, sequence, keys, place))
         for (topic, sequence, place), keys in records_of(message.source, message.entries, 3)
     ]
 

@@ -38,7 +38,7 @@ from antiphon.fabrics.cube.total_order.lock_manager import LockManager
 from antiphon.fabrics.cube.total_order.messages import Claim, KeeperIs, Release, Standing, ToKeeper, VoterIs, Voters
 from antiphon.kernel.message import TOTAL, UNSPECIFIED, Message
 from antiphon.kernel.process import NO_NODE, Environment
-from antiphon.orders.claims import Wish
+from antiphon.orders.lock_queue import LockRequest
 
 EXCLUDING: Final[i64] = 2
 """The name of the timer."""
@@ -412,7 +412,7 @@ class QuorumLockManager(LockManager):
         ):
             self.decide(message)
 
-    def grant(self, topic: i64, granted: list[Wish]) -> None:
+    def grant(self, topic: i64, granted: list[LockRequest]) -> None:
         # Who cannot be reached says anew what it wants when it is back.
         super().grant(
             topic, [wish for wish in granted if wish.source == self.me or wish.source in self._presence.present]

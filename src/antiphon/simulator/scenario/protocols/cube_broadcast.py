@@ -1,4 +1,4 @@
-"""Broadcasts on the cube: how their processes are built from a scenario."""
+"""Builds the processes of broadcasts on the cube from a scenario."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ ORDERS: dict[str, Callable[[int], Order] | None] = {
     "fifo": Fifo,
     "causal": CausalVectors,
 }
-"""How a broadcast's order at a node is made from its number. Best effort has none: whatever arrives is delivered."""
+"""Makes the order of a broadcast at a node, by name. Best effort has none: every copy is delivered on arrival."""
 
 
 def prepare_broadcast(setting: Setting) -> Builder:
-    """Broadcasts over per-source trees."""
+    """Prepare broadcasts over one tree per source."""
     options = setting.options
 
     def build(environment: Environment) -> TreeBroadcast:
@@ -32,7 +32,7 @@ def prepare_broadcast(setting: Setting) -> Builder:
 
 
 def prepare_single_tree(setting: Setting) -> Builder:
-    """Broadcasts over one tree."""
+    """Prepare broadcasts over one tree for all sources."""
     options = setting.options
 
     def build(environment: Environment) -> SingleTreeBroadcast:

@@ -1,4 +1,4 @@
-"""Topics on the cube: how the processes of VCube-PS are built from a scenario."""
+"""Builds the processes of VCube-PS, topics on the cube, from a scenario."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from antiphon.simulator.scenario.protocols.protocol import Builder, Mistake, Set
 
 
 def prepare_vcube_ps(setting: Setting) -> Builder:
-    """Topics over trees of subscribers; those that are members from the start know all others that are."""
+    """Prepare topics over trees of subscribers; the members at the start know each other."""
     chosen: VCubePsOptions = setting.options
     options = Options(
         setting.order,
@@ -55,29 +55,29 @@ def prepare_vcube_ps(setting: Setting) -> Builder:
 
 
 def orders_of_vcube_ps(process: Process) -> list[Order]:
-    """The order of each topic that a node has ever heard of."""
+    """The order of each topic that a node knows."""
     assert isinstance(process, CubeProcess), "asked about VCube-PS"
     return [topic.order for topic in process.topics()]
 
 
 def prepare_lasting(setting: Setting) -> Builder:
-    """The same where nodes fail: everybody expects everybody, and hears who is not there."""
+    """Prepare the fault-tolerant form: every node expects all others, and is told which are down."""
     chosen: LastingOptions = setting.options
     options = Options(setting.order, chosen.window, True, chosen.bundle, False, True, setting.total)
     faults = FaultOptions(chosen.keep, chosen.compare, chosen.forget, chosen.exclude)
     dimension = dimension_for(setting.nodes)
     views = [View(dimension, [node for node in members if node not in setting.absent]) for members in setting.members]
-    everybody = [node for node in range(setting.nodes) if node not in setting.later_lives]
+    everybody = [node for node in range(setting.nodes) if node not in setting.later_incarnations]
     built: set[int] = set()
 
     def build(environment: Environment) -> LastingVCubePs:
         node = int(environment.identifier)
-        # As a live node, a later life of a node knows nobody at first, and nobody knows it.
-        known = [node] if node in setting.later_lives else everybody
+        # As with live nodes, a later incarnation and the others do not know each other at first.
+        known = [node] if node in setting.later_incarnations else everybody
         process = LastingVCubePs(environment, PartialCube(dimension, known), options, faults)
         process.begin_counting_at(environment.now())
         if node in built:
-            # What it was a member of stands in its log.
+            # Its log has its subscriptions.
             process.begin_as_newcomer()
             return process
         built.add(node)
@@ -94,12 +94,12 @@ def prepare_lasting(setting: Setting) -> Builder:
 
 
 def mistake_in_lasting(options: LastingOptions, _nodes: int) -> Mistake | None:
-    """More is kept than may be under way, and nobody forgets before it has compared."""
+    """Refuse a buffer smaller than the window, and a node that forgets before it compares."""
     if options.keep < options.window + options.bundle:
         least = options.window + options.bundle
-        return Mistake(("keep",), f"fewer are kept than may be under way; for example: keep = {least}")
+        return Mistake(("keep",), f"fewer publications are kept than may be in transit; for example: keep = {least}")
     if options.forget < options.compare:
         return Mistake(
-            ("forget",), f"nobody forgets before it has compared; for example: forget = {100 * options.compare}"
+            ("forget",), f"a node must compare before it forgets; for example: forget = {100 * options.compare}"
         )
     return None

@@ -1,4 +1,4 @@
-"""EpTO in scenarios: its options, the processes built from them, and configurations that cannot give agreement."""
+"""EpTO in scenarios: its options, its processes, and checks for configurations that cannot give agreement."""
 
 from __future__ import annotations
 
@@ -35,47 +35,47 @@ class EptoTableOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Options of EpTO."""
 
     fanout: Positive | None = None
-    """To how many others a ball is sent; without it ``2 e ln n / ln ln n``."""
+    """The number of receivers of a ball; by default ``2 e ln n / ln ln n``."""
     ttl: Positive | None = None
-    """How often an event is relayed; without it ``log2 n``, or more where messages are lost."""
+    """The number of relays of an event; by default ``log2 n``, or more where messages are lost."""
     period: Positive = 125
     """Ticks between two rounds."""
     drift: Annotated[float, Meta(ge=0, le=100, description="a share of the period", examples=[0.1])] = 0.1
-    """By how much of a period each round may come earlier or later."""
+    """The share of a period by which each round may come earlier or later."""
     clock: Literal["global", "logical"] = "global"
-    """Whether stamps are times or counts."""
+    """Whether timestamps are times or counts."""
     skew: NotNegative = 0
-    """By how many ticks clocks may be wrong, either way."""
+    """The most ticks by which clocks may be wrong, either way."""
     clock_drift: NotNegative = 0
-    """By how many millionths clocks may be too fast or too slow."""
+    """The most millionths by which clocks may be too fast or too slow."""
     granularity: Positive = 1
-    """Clocks show multiples of so many ticks."""
+    """Clocks show multiples of this many ticks."""
     ordering: Literal["keys", "strict", "printed-ties", "printed-barrier", "printed-comparison"] = "keys"
-    """By what events are compared; the last three break the order."""
+    """How events are compared; the last three break the order."""
     persists: Flag = True
-    """Whether an event stays in balls until it has been relayed often enough, although it does not come in again."""
+    """Whether an event stays in balls until it was relayed often enough, even if it does not arrive again."""
     digests: Flag = False
-    """Whether balls name events, and payloads travel once."""
+    """Whether balls carry names of events, and payloads travel once."""
     keep: Positive = 64
-    """For how many rounds payloads are kept for others."""
+    """The number of rounds for which payloads are kept for other nodes."""
     patience: Positive = 16
-    """For how many rounds a payload is waited for; after so many without news a node falls silent."""
+    """The number of rounds to wait for a payload; after so many rounds without news a node falls silent."""
     adapts: Flag = False
     """Whether period, fanout and ttl follow from measured delays and an estimated size."""
     sampling: Literal["everybody", "cyclon"] = "everybody"
-    """Whether nodes draw from all others, the failed ones too, or from views that they exchange."""
+    """Whether nodes draw from all others, including failed ones, or from views that they exchange."""
     view: Positive = 30
-    """How many others a view of Cyclon holds."""
+    """The size of a view of Cyclon."""
     exchanged: Positive = 8
-    """How many of them change hands at a time."""
+    """The number of view entries exchanged at a time."""
     agreement: Annotated[float, Meta(ge=0, lt=1, description="a probability below 1", examples=[0.99])] = (
         LEAST_AGREEMENT
     )
-    """How likely an event must be to reach everybody; options by which it is less likely are refused."""
+    """The least probability that an event reaches all nodes; options with a smaller one are refused."""
 
 
 def epto_options(chosen: EptoTableOptions, nodes: int, loss: float) -> EptoOptions:
-    """The options of all processes; a UsageError if events would not reach everybody."""
+    """The options of all processes; a UsageError if events would not reach all nodes."""
     return EptoOptions(
         nodes,
         chosen.fanout or 0,
@@ -95,7 +95,7 @@ def epto_options(chosen: EptoTableOptions, nodes: int, loss: float) -> EptoOptio
 
 
 def check_epto(chosen: EptoTableOptions, nodes: int, network: NetworkTable) -> None:
-    """Refuse, with a UsageError, what cannot give agreement on a network."""
+    """Refuse, with a UsageError, options that cannot give agreement on a network."""
     options = epto_options(chosen, nodes, network.loss)
     if chosen.sampling == "cyclon":
         CyclonOptions(chosen.view, chosen.exchanged)
@@ -103,12 +103,12 @@ def check_epto(chosen: EptoTableOptions, nodes: int, network: NetworkTable) -> N
 
 
 def check_topics(chosen: BrisaTableOptions, nodes: int, network: NetworkTable) -> None:
-    """The same for total order on topics; a seed makes no difference to it."""
+    """The same check for total order on topics; it does not depend on the seed."""
     check_pace(total_options(chosen, nodes, network.loss, 1).epto, network)
 
 
 def check_pace(options: EptoOptions, network: NetworkTable) -> None:
-    """Refuse a period in which nothing can have arrived."""
+    """Refuse a period that is shorter than the delays."""
     if options.agreement > 0 and options.nodes > 1:
         check_period(int(options.period), int(options.ttl), int(mean_ticks(network.delay)))
 
@@ -128,7 +128,7 @@ def mean_ticks(law: DelayLaw) -> float:
 
 
 def epto_builder(chosen: EptoTableOptions, nodes: int, loss: float, seed: int) -> Callable[[Environment], Process]:
-    """What builds the process at one node; who comes later than at the start is a newcomer."""
+    """A function that builds the process at one node; a process built after the start is a newcomer."""
     options = epto_options(chosen, nodes, loss)
     known = KnownNodes()
     for node in range(nodes):
@@ -144,20 +144,20 @@ def epto_builder(chosen: EptoTableOptions, nodes: int, loss: float, seed: int) -
 
 
 def clock_of(chosen: EptoTableOptions, environment: Environment, seed: int) -> Clock:
-    """The clock of one node; what is wrong with it is the same whenever it comes back."""
+    """The clock of one node; its error is the same after a restart."""
     if chosen.clock == "logical":
         return LogicalClock()
     errors = RandomStream(seed, CLOCK_STREAM, int(environment.identifier))
     offset = int(errors.between(-chosen.skew, chosen.skew))
     drift = int(errors.between(-chosen.clock_drift, chosen.clock_drift))
-    # Stamps are not negative: all clocks are ahead of the host's by the largest error.
+    # Timestamps must not be negative: all clocks are ahead of the host's by the largest error.
     return HostClock(environment, chosen.skew + offset, drift, chosen.granularity)
 
 
 def sampling_of(
     chosen: EptoTableOptions, environment: Environment, nodes: int, known: KnownNodes
 ) -> tuple[PeerSampling, list[int]]:
-    """The peer sampling service of one node, and whom it knows at first: a random view, as from a directory."""
+    """The peer sampling service of one node, and its initial peers: a random view, as from a directory."""
     connections, listener = Connections(environment), Neighbourhood()
     everybody = Everybody(environment, 0, connections, listener, known)
     if chosen.sampling == "everybody":
@@ -168,6 +168,6 @@ def sampling_of(
 
 
 def no_orders(process: Process) -> list[Order]:
-    """What waits does so in a component of its own."""
+    """No orders: EpTO holds waiting events in a component of its own."""
     assert isinstance(process, Epto), "asked about EpTO"
     return []

@@ -26,7 +26,7 @@ from antiphon.simulator.scenario.protocols.protocol import Builder, Mistake, Pro
 DEFAULT_CONTACTS = 3
 
 CLOCK_STREAM = 10
-"""Names the stream from which the errors of clocks are drawn."""
+"""The random stream for the errors of clocks."""
 
 
 def contacts_of(chosen: GroupTableOptions, nodes: int) -> list[int]:
@@ -97,7 +97,7 @@ MakeProcess = Callable[[Environment, Any], Brisa]
 
 
 def gossip_builder(setting: Setting, options: BrisaOptions, make: MakeProcess) -> Builder:
-    """Topics over emergent structures; the first contact founds the topics, once, and everybody else joins."""
+    """A function that builds the process at one node; the first contact founds the topics, and all others join."""
     topics_of: dict[int, list[int]] = {}
     for topic, members in enumerate(setting.members):
         for node in members:
@@ -121,7 +121,7 @@ def gossip_builder(setting: Setting, options: BrisaOptions, make: MakeProcess) -
 def gossip_protocol(
     options: type[GroupTableOptions], make_options: MakeOptions, make: MakeProcess, **differences: Any
 ) -> Protocol:
-    """A protocol of the gossip fabric: its options in scenarios, those of its processes, and the processes."""
+    """Describe a protocol of the gossip fabric by its scenario options, its process options, and its process."""
 
     def prepare(setting: Setting) -> Builder:
         return gossip_builder(setting, make_options(setting), make)

@@ -15,7 +15,7 @@ NodeNumber = Annotated[int, Meta(ge=0, lt=1 << 22, description="the number of a 
 
 
 class BroadcastOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Options of a broadcast over trees of their own for each source."""
+    """Options of a broadcast over one tree per source."""
 
     acknowledge: Flag = True
     """Whether a wave of acknowledgements goes up each tree."""
@@ -31,16 +31,16 @@ class SingleTreeOptions(BroadcastOptions, frozen=True, kw_only=True, forbid_unkn
 
 
 class WindowOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Options of protocols whose publishers have several publications on their way."""
+    """Options of protocols whose publishers may have several publications in transit."""
 
     window: Annotated[
         int, Meta(ge=1, le=1 << 31, description="a number of publications, 1 or more", examples=[DEFAULT_WINDOW])
     ] = DEFAULT_WINDOW
-    """How many of its own publications a node may have on their way at a time, per topic."""
+    """The most own publications that a node may have in transit at a time, per topic."""
     bundle: Annotated[
         int, Meta(ge=1, le=1 << 31, description="a number of publications, 1 or more", examples=[DEFAULT_BUNDLE])
     ] = DEFAULT_BUNDLE
-    """How many publications that had to queue may travel together."""
+    """The most queued publications that may travel together."""
 
 
 class VCubePsOptions(WindowOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -49,26 +49,28 @@ class VCubePsOptions(WindowOptions, frozen=True, kw_only=True, forbid_unknown_fi
     largest_first: Flag = True
     """Whether the child with the largest subtree is served first instead of last."""
     directory: Flag = False
-    """Whether newcomers ask the topic's home node for the members instead of asking everybody."""
+    """Whether newcomers ask the topic's home node for the members instead of asking all nodes."""
     aggregate: Flag = False
-    """Whether forwarders hold back what nobody below them could deliver yet, to send it together with what it lacks."""
+    """Whether forwarders delay a publication whose causal predecessors are still missing below them, and send them in
+    one packet.
+    """
 
 
 class LastingOptions(WindowOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Options of topics over trees of subscribers where nodes fail and come back."""
+    """Options of topics over trees of subscribers where nodes fail and restart."""
 
     keep: Annotated[int, Meta(ge=2, le=1 << 31, description="a number of publications", examples=[256])] = 256
-    """How many publications of each source a member keeps in memory for whoever lacks them."""
+    """The number of publications of each source that a member keeps in memory for other members."""
     compare: Annotated[int, Meta(ge=1, le=1 << 31, description="a number of ticks", examples=[1000])] = 1000
-    """Ticks between two times that members compare what they have, while something is wrong."""
+    """Ticks between two comparisons of received publications among members, while a fault is active."""
     forget: Annotated[int, Meta(ge=1, le=1 << 40, description="a number of ticks", examples=[1_000_000])] = 1_000_000
-    """Ticks after which a member that is away is not expected back."""
+    """Ticks after which a disconnected member is not expected back."""
     exclude: Annotated[int, Meta(ge=1, le=1 << 40, description="a number of ticks", examples=[2000])] = 2000
-    """Ticks after which total order goes on without a node that cannot be reached, where there is a majority."""
+    """Ticks after which total order continues without an unreachable node, where there is a majority."""
     log: Annotated[int, Meta(ge=0, le=1 << 31, description="a number of publications", examples=[1000])] = 0
-    """How many publications of a topic the log of each node holds, which outlives crashes; 0: no log."""
+    """The number of publications of a topic in the log of each node, which survives crashes; 0: no log."""
     sync: Annotated[int, Meta(ge=0, le=1 << 31, description="a number of ticks", examples=[50])] = 0
-    """Ticks until the disk of a node has what its process has written down for its next life."""
+    """Ticks until a record of a node's process for its next incarnation is on its disk."""
 
 
 Positive = Annotated[int, Meta(ge=1, le=1 << 31, description="a number, 1 or more", examples=[4])]
@@ -79,72 +81,74 @@ class GroupTableOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Options of all protocols of the gossip fabric."""
 
     contacts: Annotated[list[NodeNumber], Meta(description="a list of nodes", examples=[[0, 1]])] | None = None
-    """Nodes through which others join; without it the first three."""
+    """Nodes through which others join; by default the first three."""
     period: Positive = 1000
-    """Ticks between two messages about what there is."""
+    """Ticks between two messages that list the available publications."""
     patience: Positive = 8
-    """After so many periods without news a node falls silent."""
+    """The number of periods without news after which a node falls silent."""
     keep: Positive = 64
-    """How many publications of each source are kept for others in any case."""
+    """The number of publications of each source that are always kept for other nodes."""
     buffer: Positive = 1024
-    """How many of them are kept at most, while a neighbour lacks them."""
+    """The most of them to keep while a neighbour misses them."""
     join_window: NotNegative = 2000
     """Ticks over which the joins at the start are spread."""
 
 
 class FloodingOptions(GroupTableOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Options of flooding on HyParView: every link is used for everything."""
+    """Options of flooding on HyParView: every publication travels over every link."""
 
     active: NotNegative = 4
-    """How many links a node keeps up."""
+    """The number of links that a node maintains."""
     passive: NotNegative = 30
-    """How many other nodes it remembers, to replace links that fail."""
+    """The number of other nodes that it remembers, to replace failed links."""
     expansion: Annotated[float, Meta(ge=0, le=100, description="a factor, 1 or more", examples=[2])] = 2.0
-    """By which factor the links may outnumber ``active`` before one is dropped for a newcomer."""
+    """The factor by which the links may outnumber ``active`` before one is dropped for a newcomer."""
 
 
 class BrisaTableOptions(FloodingOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Options of BRISA."""
 
     parents: Positive = 1
-    """From how many others a node receives: 1 for trees, more for graphs."""
+    """The number of nodes from which a node receives: 1 for trees, more for graphs."""
     strategy: Literal["first-come", "delay", "age", "load", "bandwidth"] = "first-come"
-    """By what parents are chosen."""
+    """The rule by which parents are chosen."""
     trees: Positive = 1
-    """How many trees a publisher uses in turn."""
+    """The number of trees that a publisher uses in turn."""
     reuse_depth: NotNegative = 0
-    """How far from the root of somebody else's tree a publisher may be to use it instead of its own; 0 for never."""
+    """The largest distance from the root of another publisher's tree at which a publisher uses it instead of its own; 0
+    for never.
+    """
     bandwidths: Annotated[list[Positive], Meta(description="a list of numbers", examples=[[1, 10]])] = []
-    """The bandwidths of the nodes, one after the other and from the beginning again."""
+    """The bandwidths of the nodes in turn, repeated from the beginning."""
     deepest: Positive = 64
-    """No node is deeper in a graph."""
+    """The largest depth of a node in a graph."""
     published: Flag = False
     """Whether the rules are those of the thesis, with their races, for networks that lose nothing."""
     log: NotNegative = 0
-    """How many publications of a topic the log of a node holds, for others that lack them; 0 for no logs."""
+    """The number of publications of a topic in the log of a node, for nodes that miss them; 0 for no logs."""
     log_nodes: Annotated[list[NodeNumber], Meta(description="a list of nodes", examples=[[0, 1]])] = []
-    """Which nodes have logs; all if none are named."""
+    """The nodes with logs; all if the list is empty."""
     round_period: Positive = 125
     """Ticks between two rounds of total order, while there is something to order."""
     round_drift: Annotated[float, Meta(ge=0, le=100, description="a share of the period", examples=[0.1])] = 0.1
-    """By how much of its period each round may come earlier or later."""
+    """The share of its period by which each round may come earlier or later."""
     fanout: Positive | None = None
-    """To how many others a ball of names is sent; without it ``2 e ln n / ln ln n``, for all ``n`` nodes."""
+    """The number of receivers of a ball of names; by default ``2 e ln n / ln ln n``, for all ``n`` nodes."""
     ttl: Positive | None = None
-    """How often a name is relayed; without it ``log2 n``, or more where messages are lost."""
+    """The number of relays of a name; by default ``log2 n``, or more where messages are lost."""
     total_wait: NotNegative = 10_000
-    """For how many ticks at most a node that reaches no more than half of those whom it knows lets total order wait."""
+    """The most ticks for which a node delays total order while it reaches at most half of the nodes it knows."""
     clock: Literal["logical", "global"] = "logical"
-    """Whether total order is by counts or by times."""
+    """Whether total order follows counts or times."""
     skew: NotNegative = 0
-    """By how many ticks clocks may be wrong, either way."""
+    """The most ticks by which clocks may be wrong, either way."""
     granularity: Positive = 1
-    """Clocks show multiples of so many ticks."""
+    """Clocks show multiples of this many ticks."""
     adapts: Flag = False
     """Whether period, fanout and ttl of rounds follow from measured delays and the estimated size of the topic."""
     total_patience: Positive = 16
-    """For how many rounds a total publication is waited for whose name alone has come."""
+    """The number of rounds to wait for a total publication of which only the name has arrived."""
     agreement: Annotated[float, Meta(ge=0, lt=1, description="a probability below 1", examples=[0.99])] = (
         LEAST_AGREEMENT
     )
-    """How likely a name must be to reach everybody; options by which it is less likely are refused."""
+    """The least probability that a name reaches all nodes; options with a smaller one are refused."""

@@ -1,4 +1,4 @@
-"""What a protocol says about itself, so that scenarios can name it, and what the processes of a run share."""
+"""The description of a protocol, so that scenarios can name it, and the setting that the processes of a run share."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from antiphon.simulator.scenario.scenario import NetworkTable
 
 
 class Mistake(NamedTuple):
-    """What is wrong with an option, and where in the table."""
+    """An error in an option, and its place in the table."""
 
     place: tuple[str | int, ...]
     complaint: str
 
 
-class Waiting(typing.Protocol):
-    """What decides when publications are delivered, as far as a run asks: how many had to wait, and still do."""
+class WaitingCounts(typing.Protocol):
+    """The waiting publications of an order, as far as a run reports them: how many had to wait, and still do."""
 
     @property
     def held_total(self) -> i64: ...
@@ -34,25 +34,25 @@ class Waiting(typing.Protocol):
 
 @dataclass(frozen=True)
 class Setting:
-    """What all processes of a run have in common."""
+    """The values that all processes of a run share."""
 
     cube: Cube
     nodes: int
     order: str
     options: Any
     members: Sequence[Sequence[int]]
-    """Per topic, who is a member from the start; nothing for protocols without topics."""
+    """Per topic, the members at the start; empty for protocols without topics."""
     mixed: bool = False
     """Whether publications choose their own orders."""
     total: bool = False
     """Whether any of them is total, or about keys."""
     absent: Collection[int] = ()
-    """Who joins later."""
+    """The nodes that join later."""
     loss: float = 0.0
     """The probability that a message is lost."""
     seed: int = 1
-    later_lives: Collection[int] = ()
-    """Who joins with the disk of a node that crashed."""
+    later_incarnations: Collection[int] = ()
+    """The nodes that join with the disk of a crashed one."""
 
 
 Builder = Callable[[Environment], Process]
@@ -66,32 +66,36 @@ class Protocol:
     fabric: str
     options: type[msgspec.Struct]
     prepare: Callable[[Setting], Builder]
-    orders_of: Callable[[Process], Sequence[Waiting]]
-    """The orders at one node, to ask them what had to wait."""
+    orders_of: Callable[[Process], Sequence[WaitingCounts]]
+    """The orders at one node, which count waiting publications."""
     orders: tuple[str, ...]
-    """The orders that it can be run with."""
+    """The orders that the protocol supports."""
     node_options: tuple[str, ...] = ()
     """The options that name a node, which must exist."""
     mistake: Callable[[Any, int], Mistake | None] | None = None
-    """Finds what the types of the options cannot exclude in a system of so many nodes."""
+    """Finds errors in the options, for a number of nodes, that their types cannot exclude."""
     misfit: Callable[[Any, int, NetworkTable], Mistake | None] | None = None
-    """Finds options by which a system of so many nodes cannot have total order on a network."""
+    """Finds options with which a number of nodes cannot have total order on a network."""
     has_topics: bool = False
     mixes_orders: bool = False
     """Whether each publication can have an order of its own."""
     has_keys: bool = False
-    """Whether publications can be about keys, each of which has a total order of its own."""
+    """Whether publications can have keys, with a total order per key."""
     tolerates_faults: bool = True
-    """Whether it is defined what happens when copies are lost or doubled, or nodes fail."""
+    """Whether the protocol defines its behaviour when copies are lost or duplicated, or nodes fail."""
     needs_connections: bool = False
-    """Whether links must neither lose nor double nor reorder, as connections do, and nodes only crash or pause."""
+    """Whether links must neither lose nor duplicate nor reorder, as connections do, and nodes only crash or pause."""
     outlives_publishers: bool = False
-    """Whether what a node published that fails is known to all who stay, or to nobody."""
+    """Whether a publication of a failed node is delivered at all remaining nodes, or at none."""
     recovers: bool = False
-    """Whether nodes that stay get everything although copies are lost and others fail."""
+    """Whether remaining nodes receive everything although copies are lost and other nodes fail."""
     agrees_probably: bool = False
-    """Whether nodes get everything with high probability only, and order never breaks whatever fails."""
+    """Whether nodes receive everything only with high probability, while no fault breaks the order."""
+    needs_quorum: bool = False
+    """Whether it survives a partition, and a peer that was given up comes back, only with the option ``quorum``."""
+    parents_option: str | None = None
+    """The option that lists the parent of every node."""
     remembers: bool = False
-    """Whether a node that restarts goes on where it was, from its log."""
+    """Whether a restarted node continues from its log."""
     holes_in: str | None = None
-    """The order in which nodes may pass something over, and say so; weaker ones are complete."""
+    """The order in which nodes may pass over a publication, and report it; weaker orders are complete."""

@@ -1,8 +1,8 @@
-"""Which fabrics, protocols and orders a scenario can name.
+"""The fabrics, protocols and orders that a scenario can name.
 
-A protocol that is to be simulated is one entry of ``PROTOCOLS``: the fabric it belongs to, the options that it takes
-from the table ``[protocol-options]`` of a scenario, what it can and cannot do, and a function that prepares a run and
-answers with what builds its process at one node.
+Each simulated protocol is one entry of ``PROTOCOLS``: its fabric, the options that it takes from the table
+``[protocol-options]`` of a scenario, its capabilities, and a function that prepares a run and returns a builder of its
+process at one node.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol as Shape
 
 from antiphon.fabrics.gossip.process import Brisa
+from antiphon.fabrics.registry import FABRICS as REGISTERED
 from antiphon.fabrics.tree.topology import wrong_parents
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import ORDER_NAMES, TOTAL
@@ -46,30 +47,30 @@ from antiphon.simulator.scenario.scenario import NetworkTable
 
 
 class HasParents(Shape):
-    """Options of trees of brokers."""
+    """Options with a list of parents."""
 
     @property
     def parents(self) -> list[int] | None: ...
 
 
 def prepare_tree(setting: Setting) -> Builder:
-    """A tree of brokers."""
+    """Prepare a broker tree."""
     return tree_builder(setting.options, setting.nodes, setting.order, setting.members, absent=setting.absent)
 
 
 def mistake_in_tree(options: HasParents, nodes: int) -> Mistake | None:
-    """Parents form a tree."""
+    """Refuse parents that do not form a tree."""
     wrong = None if options.parents is None else wrong_parents(options.parents, nodes)
     return None if wrong is None else Mistake(("parents",), f"{wrong}; for example: parents = [-1, 0, 0]")
 
 
 def prepare_epto(setting: Setting) -> Builder:
-    """Total order by gossip."""
+    """Prepare EpTO."""
     return epto_builder(setting.options, setting.nodes, setting.loss, setting.seed)
 
 
 def misfit_of_epto(options: EptoTableOptions | BrisaTableOptions, nodes: int, network: NetworkTable) -> Mistake | None:
-    """Events reach everybody, and not after they were taken for stable."""
+    """Refuse options with which events do not reach all nodes, or reach them after they were considered stable."""
     try:
         if isinstance(options, EptoTableOptions):
             check_epto(options, nodes, network)
@@ -80,7 +81,7 @@ def misfit_of_epto(options: EptoTableOptions | BrisaTableOptions, nodes: int, ne
     return None
 
 
-FABRICS = ("cube", "gossip", "tree")
+FABRICS = tuple(sorted(REGISTERED))
 
 BROKER_TREE = Protocol(
     "tree",
@@ -95,6 +96,8 @@ BROKER_TREE = Protocol(
     needs_connections=True,
     outlives_publishers=True,
     recovers=True,
+    needs_quorum=True,
+    parents_option="parents",
 )
 
 OWN = {

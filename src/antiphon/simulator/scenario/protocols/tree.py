@@ -26,41 +26,45 @@ class TreeTableOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Options of the broker tree."""
 
     parents: Parents | None = None
-    """The parent of each node, -1 for the root; without it each node has ``fan_out`` children."""
+    """The parent of each node, -1 for the root; by default each node has ``fan_out`` children."""
     fan_out: Positive = 2
-    """How many children each node has where no parents are named."""
+    """The number of children of each node where no parents are given."""
     total_degree: Annotated[int, Meta(ge=2, le=1 << 31, description="a number, 2 or more", examples=[8])] = 8
-    """How many neighbours a broker takes before it refuses orphans, until nobody else takes them either."""
+    """The number of neighbours from which on a broker refuses orphans, until no other broker accepts them either."""
     max_hops: Annotated[int, Meta(ge=2, le=1 << 31, description="a number, 2 or more", examples=[3])] = 3
-    """How far a broker looks for a new parent before it asks anybody."""
+    """How many hops away a broker knows candidates for a new parent."""
     ancestors_first: Flag = False
-    """Whether those nearer to the root are asked before siblings, instead of the nearest first."""
+    """Whether brokers nearer to the root are asked before siblings, instead of the nearest first."""
     nearest_first: Flag = False
-    """Whether those are asked first who answer first, by measured round trips."""
+    """Whether brokers with the shortest measured round trips are asked first."""
     patience: Positive = 2000
-    """Ticks after which who does not answer counts as refusing."""
+    """Ticks after which a broker that does not answer counts as refusing."""
     collect: Positive = 5000
-    """Ticks between two times that the root finds out what all have got and need not be kept."""
+    """Ticks between two collections, in which the root learns which publications all brokers have."""
     strict_session: Flag = True
-    """Whether what a publisher publishes in order waits for its own total publications before it."""
+    """Whether ordered publications of a publisher wait for its earlier total publications."""
     quorum: Flag = False
-    """Whether who is lost may come back, so that total order needs a majority; else failures are crashes."""
+    """Whether a lost broker may come back, so that total order needs a majority; otherwise failures are crashes."""
     council: Annotated[int, Meta(ge=0, le=1 << 31, description="a number of ticks", examples=[20_000])] = 20_000
-    """Ticks after a change of the tree until those who are there become the council, which votes; 0: never."""
+    """Ticks after a change of the tree until the connected brokers become the council, which votes; 0: never."""
     absence: Positive = 1_000_000
-    """Ticks for which what those who are lost lack is kept for them."""
+    """Ticks for which missed publications are kept for lost brokers."""
     quorum_delivery: Flag = False
-    """Whether publications of every order wait for a majority, so that each total one has one past for all."""
+    """Whether publications of every order wait for a majority, so that each total one follows the same past at all
+    brokers.
+    """
     log: Annotated[int, Meta(ge=0, le=1 << 31, description="a number of publications", examples=[1000])] = 0
-    """How many publications of a topic the log of each broker holds, for those who were away for longer; 0: no log."""
+    """The number of publications of a topic in the log of each broker, for brokers that were disconnected for longer;
+    0: no log.
+    """
     disk: Flag = False
-    """Whether brokers have disks, with which they return after a crash as who they were; with a quorum only."""
+    """Whether brokers have disks with which they restart as themselves; only with a quorum."""
     sync: Annotated[int, Meta(ge=0, le=1 << 31, description="a number of ticks", examples=[50])] = 0
-    """Ticks until what a broker writes is on its disk."""
+    """Ticks until a broker's write is on its disk."""
 
 
 def overlay_of(options: TreeTableOptions, nodes: int, absent: Collection[int] = ()) -> Overlay:
-    """The tree that options describe, without those who join later."""
+    """The tree that options describe, without nodes that join later."""
     listed = options.parents or regular_parents(nodes, options.fan_out)
     parents = {node: parent for node, parent in enumerate(listed) if node not in absent}
     council = Council(1, [sorted(parents)]) if options.quorum else NOBODY
@@ -89,10 +93,9 @@ def tree_builder(
     make: Callable[[Environment, TreeOptions, Overlay], TreeBroker] | None = None,
     absent: Collection[int] = (),
 ) -> Callable[[Environment], Process]:
-    """What builds the broker at one node; those that are subscribers from the start are known to all.
+    """A function that builds the broker at one node; the subscribers at the start are known to all.
 
-    Who is ``absent`` at first asks its parent for a place when it joins. ``make`` is for experiments whose brokers note
-    more than others do.
+    An ``absent`` node asks its parent for a place when it joins. ``make`` serves experiments whose brokers record more.
     """
     options = TreeOptions(
         order,
@@ -132,6 +135,6 @@ def tree_builder(
 
 
 def no_orders(process: Process) -> list[Order]:
-    """Streams keep the order; nothing waits at its receiver."""
+    """No orders: streams keep the order, and nothing waits at its receiver."""
     assert isinstance(process, TreeBroker), "asked about the broker tree"
     return []

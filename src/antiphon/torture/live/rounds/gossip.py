@@ -1,8 +1,7 @@
 """Live torture of gossip: nodes are killed at random and replaced by new ones, while all publish and subscribe.
 
-A few nodes, drawn in each round, stay from the beginning to the end. Any other may be killed, the first of all above
-all, and so may those who came in the place of others. Whoever comes subscribes and publishes as well, and counts from
-then on.
+A few nodes, drawn in each round, stay from the beginning to the end. Any other node may be killed, the first one with
+preference, and so may replacements. A new node subscribes and publishes as well, and counts from then on.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ if TYPE_CHECKING:
 
 ORDERS = ("none", "fifo", "causal", "causal", "total", "total")
 REPLACED = 0.75
-"""How often somebody new comes in the place of one who was killed."""
+"""The share of killed nodes that are replaced by a new one."""
 
 LOOK_SECONDS = 0.25
 LOOKS = 4
-"""So often in a row the stable nodes must have delivered the same number of messages, with nothing left to do."""
+"""How often in a row the stable nodes must have delivered the same number of messages, with nothing left to do."""
 
 
 class GossipRound(Round):
@@ -56,10 +55,10 @@ class GossipRound(Round):
         return Plan(nodes, 0, None, directory / "traces", settings=QUIET, fabric="gossip")
 
     async def trouble(self) -> None:
-        """As many are killed as there are nodes at the start."""
+        """Kill as many nodes as there were at the start."""
         chance = self.chance
         members = self.cluster.members
-        # In every other round the founder is not spared.
+        # Every other round may kill the founder.
         self.stable = chance.sample(members[1:] if self.figures.rounds % 2 == 0 else members, SURVIVORS)
         left = self._nodes
         is_first = True
@@ -88,9 +87,9 @@ class GossipRound(Round):
         return client.publish(topic, value, order=chance.choice(ORDERS))
 
     async def agree(self, clients: list[Client], nodes: list[int]) -> None:
-        """Every stable node publishes last words and hears those of all; then all have delivered the same number.
+        """Every stable node publishes last words and receives those of all; then all have delivered the same number.
 
-        Those that have passed something over in total order say so, and may have delivered less.
+        Nodes that passed over a message in total order report it, and may have delivered less.
         """
         for topic in TOPICS:
             heard = [client.subscribe(topic) for client in clients]
@@ -105,7 +104,7 @@ class GossipRound(Round):
             found = [await client.status() for client in clients]
             counts = [[status["topics"][topic]["delivered_messages"] for topic in TOPICS] for status in found]
             holes = sum(status["topics"][topic]["lost_batches"] for status in found for topic in TOPICS)
-            # Who has passed something over has delivered less.
+            # A node that passed over a message has delivered less.
             is_same = holes > 0 or all(count == counts[0] for count in counts)
             is_done = is_same and not any(each["unfinished"] for each in found)
             looks = looks + 1 if is_done and counts == before else 0

@@ -1,8 +1,8 @@
-"""What clients saw in a round of live torture, and what is wrong with it; they write it down themselves.
+"""Judges what the clients of a round of live torture received, from their own records.
 
-A client goes on at another node when its own is killed. Whatever was accepted of any client is to be seen by all,
-once, in the order in which its publisher asked for it, and total messages about one key in the same order by all.
-Where a client was told that messages may be missing, nothing is expected of it.
+A client moves to another node when its own is killed. Every client must receive every accepted message of every client,
+once, in the order of its publisher, and all clients must receive total messages about one key in the same order. A
+client that was told that messages may be missing is not judged there.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ CLIENT_CHECKS = (LOST, TWICE, FIFO, TOTAL)
 
 
 def name_of(client: int, burst: int, number: int) -> bytes:
-    """A value that says whose message it is, and the how many-th."""
+    """A value that names the publisher of a message, and its number."""
     return b"%d %d %d" % (client, burst, number)
 
 
-class Listener:
-    """What one client has seen, and where messages may be missing for it."""
+class ClientRecord:
+    """The messages that one client received, and where messages may be missing for it."""
 
     def __init__(self) -> None:
         self.seen: Counter[bytes] = Counter()
@@ -49,12 +49,12 @@ class Listener:
             self._last[message.topic, client] = (burst, number)
 
     def lacks(self, accepted: Sequence[bytes]) -> list[bytes]:
-        """What has not come, though it was accepted."""
+        """Accepted messages that did not arrive."""
         return [] if self.gaps else [value for value in accepted if value not in self.seen]
 
 
-def judge_listeners(listeners: Sequence[Listener], accepted: Sequence[bytes]) -> dict[str, list[str]]:
-    """What is wrong, by kind: one line for each violation."""
+def judge_listeners(listeners: Sequence[ClientRecord], accepted: Sequence[bytes]) -> dict[str, list[str]]:
+    """The violations by kind, one line each."""
     found: dict[str, list[str]] = {check: [] for check in CLIENT_CHECKS}
     for number, listener in enumerate(listeners):
         who = f"client {number}, message"

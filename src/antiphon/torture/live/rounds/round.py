@@ -1,15 +1,15 @@
 """Rounds of live torture: clusters of real nodes that lose some of them for good, under load, and are audited.
 
-In each round a whole cluster is started and nodes are killed, while all of them publish and subscribe. A killed node
-leaves no trace; those of the others are judged together. What the dead published may be lost with them, but not for
-some only of those who were there from the beginning to the end: that is *agreement*.
+Each round starts a whole cluster and kills nodes, while all of them publish and subscribe. A killed node leaves no
+trace; those of the others are judged together. Publications of killed nodes may be lost, but not for only some of the
+nodes that were present from the beginning to the end: that is *agreement*.
 
-Brokers that were killed do not return: a tree loses most of its brokers and has to go on with the rest, or, where it
-has a quorum, as many as leave a majority (:mod:`antiphon.torture.live.rounds.tree`). Nodes of a gossip cluster are
-replaced by new ones (:mod:`antiphon.torture.live.rounds.gossip`).
+Killed brokers do not return: a tree loses most of its brokers and must continue with the rest or, with a quorum, loses
+only as many as leave a majority (:mod:`antiphon.torture.live.rounds.tree`). Nodes of a gossip cluster are replaced by
+new ones (:mod:`antiphon.torture.live.rounds.gossip`).
 
-The load comes from clients. Those of a tree go on at another broker when theirs is killed, and are judged too, by what
-they have written down themselves (:mod:`antiphon.torture.live.rounds.listeners`).
+Clients produce the load. Clients of a tree move to another broker when theirs is killed, and are judged by their own
+records too (:mod:`antiphon.torture.live.rounds.listeners`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import antiphon
 from antiphon.kernel.errors import PeerError
 from antiphon.node.local_cluster import Member, Plan, ProcessCluster
 from antiphon.torture.live.judging import Audit
-from antiphon.torture.live.rounds.listeners import CLIENT_CHECKS, Listener, judge_listeners, name_of
+from antiphon.torture.live.rounds.listeners import CLIENT_CHECKS, ClientRecord, judge_listeners, name_of
 from antiphon.trace.store import read_trace
 
 if TYPE_CHECKING:
@@ -35,30 +35,31 @@ if TYPE_CHECKING:
 CHECKS = ("completeness", "duplicates", "fifo", "causal", "total", "validity", "membership")
 TOPICS = ("bank", "news")
 PAUSE_SECONDS = 0.005
-"""How long a publisher pauses between two bursts, on average."""
+"""The average pause of a publisher between two bursts."""
 
 BURST_AT_MOST = 8
 SURVIVORS = 3
-"""A round ends when no more than so many brokers are left."""
+"""A round ends when so few brokers are left."""
 
 KILL_SECONDS = (0.3, 3.0)
-"""The least and the longest time between two kills."""
+"""The shortest and the longest time between two kills."""
 
 TOGETHER = 0.25
-"""How often two are killed at once."""
+"""The share of kills that take two nodes at once."""
 
 AGREEMENT = "agreement"
 LOOK_SECONDS = 0.05
 STUCK_SECONDS = 30.0
-"""Whose messages are not accepted, or who has not heard the last words of all survivors by then never will."""
+"""A client whose messages are not accepted by then, or that misses last words of a survivor by then, counts as stuck.
+"""
 
 QUIET = ["--log-level", "error"]
-"""What all nodes are told."""
+"""Settings of all nodes."""
 
 
 @dataclass
 class RoundFigures:
-    """What happened in all rounds."""
+    """The results of all rounds."""
 
     rounds: int = 0
     kills: int = 0
@@ -67,7 +68,7 @@ class RoundFigures:
     moves: int = 0
     gaps: int = 0
     holes: int = 0
-    """Batches that stable nodes have passed over in total order, and said so."""
+    """Batches that stable nodes passed over in total order, and reported."""
     accepted: int = 0
     messages: int = 0
     deliveries: int = 0
@@ -82,9 +83,9 @@ class RoundFigures:
 
 
 def judge(figures: RoundFigures, traces: Path, stable: list[str], audit: Audit, has_holes: bool = False) -> None:
-    """Audit the traces of those who survived, and compare those who were there all the time, by the names of files.
+    """Audit the traces of the survivors, and compare the stable nodes, given by the names of their files.
 
-    Where nodes have said that something is missing, not everybody has everything: what is total may be missing.
+    Where nodes have reported holes, total messages may be missing.
     """
     files = sorted(traces.glob("*.parquet"))
     count_disagreements(figures, [file for file in files if file.stem in stable], has_holes)
@@ -100,7 +101,7 @@ def judge(figures: RoundFigures, traces: Path, stable: list[str], audit: Audit, 
 
 
 def count_disagreements(figures: RoundFigures, files: list[Path], has_holes: bool) -> None:
-    """Compare what nodes delivered that were subscribed from before the first message to the end."""
+    """Compare the deliveries of nodes that were subscribed from before the first message to the end."""
     sets = []
     for file in files:
         rows = read_trace(file).select(["event", "topic", "source", "sequence", "order"]).to_pylist()
@@ -118,10 +119,10 @@ def count_disagreements(figures: RoundFigures, files: list[Path], has_holes: boo
 
 
 class Round:
-    """One cluster, from its start to the end of the last node."""
+    """One cluster, from its start to the end of its last node."""
 
     reconnect_seconds = 0.0
-    """How long clients look for another node when theirs is gone. Those that do are judged."""
+    """How long clients look for another node when theirs is gone. Clients that do are judged."""
 
     def __init__(
         self,
@@ -136,37 +137,37 @@ class Round:
         self._say = complain
         (directory / "traces").mkdir()
         self.cluster = ProcessCluster(self.plan(nodes, directory), self._complain, self._ended)
-        # Those that were there from the beginning to the end.
+        # Nodes that are present from the beginning to the end.
         self.stable: list[Member] = []
         self._load: list[asyncio.Task[None]] = []
         self._is_over = asyncio.Event()
-        self._listeners: list[Listener] = []
+        self._listeners: list[ClientRecord] = []
         self._accepted: list[bytes] = []
         self._are_judged = asyncio.Event()
         self._all_subscribed = asyncio.Event()
 
-    # What fabrics do differently.
+    # Differences between fabrics.
 
     def plan(self, nodes: int, directory: Path) -> Plan:
-        """What is started."""
+        """The cluster to start."""
         raise NotImplementedError
 
     async def trouble(self) -> None:
-        """Kill some, for as long as the round lasts, and say who is stable."""
+        """Kill nodes for as long as the round lasts, and name the stable ones."""
         raise NotImplementedError
 
     def publish_one(self, client: Client, topic: str, value: bytes, chance: random.Random) -> Any:
-        """Publish one message of any kind; the answer is to be awaited."""
+        """Publish one message of any kind; the result must be awaited."""
         raise NotImplementedError
 
     async def agree(self, clients: list[Client], nodes: list[int]) -> None:
-        """Let the stable nodes say last words, and wait until all of them have everything."""
+        """Let the stable nodes publish last words, and wait until all of them have everything."""
         raise NotImplementedError
 
-    # What they share.
+    # Shared by all fabrics.
 
     async def run(self) -> list[str]:
-        """Start, load, kill, wait for the survivors, stop; the names of the traces of those who were always there."""
+        """Start, load, kill, wait for the survivors, stop; returns the names of the traces of stable nodes."""
         figures = self.figures
         await self.cluster.start()
         try:
@@ -185,7 +186,7 @@ class Round:
                     await asyncio.gather(*self._load)
             except (TimeoutError, PeerError) as error:
                 figures.stuck += 1
-                figures.examples.append(f"round {figures.rounds}: survivors do not go on: {error!r}")
+                figures.examples.append(f"round {figures.rounds}: survivors do not continue: {error!r}")
         finally:
             for publishing in self._load:
                 publishing.cancel()
@@ -199,11 +200,11 @@ class Round:
         return [f"node-{member.index}" for member in self.stable]
 
     def standing(self) -> list[Member]:
-        """Those that nobody has killed; a process that was killed takes a moment to end."""
+        """Nodes that were not killed; a killed process takes a moment to end."""
         return [member for member in self.cluster.alive if not member.is_expected_to_end]
 
     def kill(self, member: Member) -> None:
-        """End one as a machine that loses power would."""
+        """Kill a node as a power failure of its machine would."""
         member.is_expected_to_end = True
         self.figures.kills += 1
         self.figures.founders_killed += 1 if member.about["node"] == 0 else 0
@@ -222,7 +223,7 @@ class Round:
                 await client.abandon()
 
     async def _publish(self, member: Member) -> None:
-        """Publish at one node, or at others when it is gone, until the round is over or nobody is found."""
+        """Publish at one node, or at others when it is gone, until the round is over or no node is found."""
         chance = random.Random(self.chance.getrandbits(62))
         connecting = antiphon.connect(
             member.address, reconnect_seconds=self.reconnect_seconds, on_reconnect=self._moved
@@ -238,7 +239,7 @@ class Round:
                     await asyncio.sleep(chance.expovariate(1 / PAUSE_SECONDS))
                 await self._are_judged.wait()
             finally:
-                # Where nothing goes on, nobody is to wait for what was not accepted.
+                # Where the cluster does not continue, no client waits for messages that were not accepted.
                 await client.abandon()
         except PeerError:
             if self.reconnect_seconds or not member.is_expected_to_end:
@@ -248,8 +249,8 @@ class Round:
         self.figures.moves += 1
 
     async def _subscribe(self, client: Client) -> None:
-        """Subscribe to everything, and wait until all have done so."""
-        listener = Listener()
+        """Subscribe to all topics, and wait until all clients have done so."""
+        listener = ClientRecord()
         subscriptions = [
             client.subscribe(topic, callback=listener.hear, when_missed=listener.gaps.append) for topic in TOPICS
         ]
@@ -272,7 +273,7 @@ class Round:
             self._accepted.append(value)
 
     async def _until_heard(self) -> None:
-        """Wait until every client that is judged has seen all that was accepted of any."""
+        """Wait until every judged client has received all accepted messages."""
         while self.reconnect_seconds and any(listener.lacks(self._accepted) for listener in self._listeners):
             await asyncio.sleep(LOOK_SECONDS)
 
@@ -292,13 +293,13 @@ class Round:
     def _ended(self, member: Member) -> None:
         self.figures.stuck += 1
         self.figures.examples.append(
-            f"round {self.figures.rounds}: node {member.about['node']} ended by itself with exit code "
+            f"round {self.figures.rounds}: node {member.about['node']} ended unexpectedly with exit code "
             f"{member.process.returncode}"
         )
 
 
 async def last_words(subscription: Subscription, count: int) -> list[bytes]:
-    """The last words of so many nodes, in the order in which they were heard."""
+    """The last words of so many nodes, in the order in which they arrived."""
     words: list[bytes] = []
     async for message in subscription:
         if message.value.startswith(b"last"):

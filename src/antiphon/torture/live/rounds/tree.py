@@ -28,10 +28,10 @@ ORDERS = ("none", "fifo", "causal", "total", "total")
 
 
 class TreeRound(Round):
-    """A tree of brokers. In every other round most of them are killed.
+    """A tree of brokers. Every other round kills most of them.
 
-    In the others the tree has a quorum: a minority of its founders is killed, and newcomers, who take their places, are
-    killed too.
+    In the other rounds the tree has a quorum: a minority of its founders is killed, and so are newcomers that take
+    their places.
     """
 
     reconnect_seconds = STUCK_SECONDS
@@ -61,7 +61,7 @@ class TreeRound(Round):
             standing = [member for member in self.standing() if member.about]
             mortal = [member for member in standing if member not in spared]
             if mortal:
-                # The first of them as often as anybody else: it is the root, or follows it.
+                # The first founder as often as any other: it is the root, or succeeds it.
                 self.kill(mortal[0] if chance.random() < TOGETHER else chance.choice(mortal))
             if len(standing) <= len(founders):
                 coming.append(asyncio.ensure_future(self.cluster.add(chance.choice(spared).address)))
@@ -76,7 +76,7 @@ class TreeRound(Round):
             count = 2 if chance.random() < TOGETHER and len(alive) > self._survivors + 1 else 1
             victims = chance.sample(alive, count)
             if is_first and self.figures.rounds % 4 < 2:
-                # The root is never spared for long.
+                # The root never survives for long.
                 victims[0] = alive[0]
             for victim in set(map(id, victims)):
                 self.kill(next(member for member in alive if id(member) == victim))
@@ -87,7 +87,7 @@ class TreeRound(Round):
         return client.publish(topic, value, order=chance.choice(ORDERS), keys=keys)
 
     async def agree(self, clients: list[Client], nodes: list[int]) -> None:
-        """Every survivor publishes last words about all keys and hears those of all, in one order."""
+        """Every survivor publishes last words about all keys and receives those of all, in one order."""
         for topic in TOPICS:
             heard = [client.subscribe(topic) for client in clients]
             await asyncio.gather(*(subscription.ready() for subscription in heard))
@@ -95,4 +95,4 @@ class TreeRound(Round):
                 await client.publish(topic, b"last %d on %b" % (node, topic.encode()), order="total", keys=KEYS)
             orders = await asyncio.gather(*(last_words(each, len(clients)) for each in heard))
             if any(order != orders[0] for order in orders):
-                raise PeerError(f"survivors heard last words in different orders: {orders}")
+                raise PeerError(f"survivors received last words in different orders: {orders}")

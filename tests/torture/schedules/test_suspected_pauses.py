@@ -14,8 +14,8 @@ from antiphon.simulator.scenario.file import parse_scenario
 from antiphon.simulator.scenario.promises import standing_still
 from antiphon.simulator.scenario.run import run_scenario
 from antiphon.simulator.scenario.scenario import CrashFault, PauseFault, RestartFault, Scenario
-from antiphon.torture.schedules.cube_beyond import BEYOND_STREAM, draw_alone, draw_beyond_schedule, draw_most_down
 from antiphon.torture.schedules.cube_busy import draw_cube_fault_schedule
+from antiphon.torture.schedules.cube_overflow import OVERFLOW_STREAM, draw_alone, draw_most_down, draw_overflow_schedule
 from antiphon.torture.schedules.gossip import draw_gossip_schedule
 from antiphon.torture.schedules.operations import CRASH, PART, PUBLISH
 from antiphon.torture.schedules.tree import draw_tree_schedule
@@ -38,7 +38,7 @@ def test_standstills_longer_and_shorter_than_detection_are_drawn(draw: Callable[
 def test_more_is_published_behind_a_cut_than_any_buffer_holds() -> None:
     most = 0
     for seed in range(20):
-        _, _, operations = draw_alone(RandomStream(seed, BEYOND_STREAM))
+        _, _, operations = draw_alone(RandomStream(seed, OVERFLOW_STREAM))
         (cut,) = (operation for operation in operations if operation.kind == PART)
         behind = [
             operation
@@ -52,7 +52,7 @@ def test_more_is_published_behind_a_cut_than_any_buffer_holds() -> None:
 
 def test_half_of_the_nodes_or_more_are_down_at_once_and_all_come_back() -> None:
     for seed in range(20):
-        nodes, _, operations = draw_most_down(RandomStream(seed, BEYOND_STREAM))
+        nodes, _, operations = draw_most_down(RandomStream(seed, OVERFLOW_STREAM))
         crashes = [operation for operation in operations if operation.kind == CRASH]
         assert nodes / 2 <= len(crashes) < nodes
         assert max(crash.at for crash in crashes) < min(crash.until for crash in crashes)
@@ -60,7 +60,7 @@ def test_half_of_the_nodes_or_more_are_down_at_once_and_all_come_back() -> None:
 
 @pytest.mark.parametrize("seed", [1, 5, 7])
 def test_nothing_is_lost_beyond_every_buffer(seed: int) -> None:
-    scenario = draw_beyond_schedule(seed, None, RandomStream(seed, BEYOND_STREAM))
+    scenario = draw_overflow_schedule(seed, None, RandomStream(seed, OVERFLOW_STREAM))
     crashes = [fault for fault in scenario.faults if isinstance(fault, CrashFault)]
     assert scenario.publications and len(crashes) >= sum(isinstance(fault, RestartFault) for fault in scenario.faults)
     result = run_scenario(scenario)
@@ -77,6 +77,6 @@ network = { in_order = true, notices_pauses = true }
 workload = { kind = "once", window = 1000 }
 """
     with pytest.raises(
-        ScenarioError, match=r"without a quorum nobody comes back; write: protocol-options\.quorum = true"
+        ScenarioError, match=r"without a quorum no lost node comes back; write: protocol-options\.quorum = true"
     ):
         parse_scenario(text, "a.toml")

@@ -1,7 +1,7 @@
-"""Crowds of subscribers as a live campaign knows them: it lets them come, kills some and waits until others are served.
+"""The campaign's side of crowds of subscribers: it starts them, kills some, and waits until others are served.
 
 Each crowd is two processes (:mod:`antiphon.torture.live.crowd`). One is killed, so its subscribers vanish; those of the
-other stay until they have got what is published when everything is healed, or end before.
+other stay until they have received messages that are published after healing, or end before.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import msgspec
 from antiphon.kernel.errors import PeerError
 from antiphon.runtime.clocks import monotonic_us
 from antiphon.torture.live.crowd import DROPPING_NAME, END_SECONDS, FIRST_IDENTITY, LIVES_AT_MOST, CrowdWork
-from antiphon.torture.live.loads import start_process
+from antiphon.torture.live.load_process import start_process
 
 CROWD: Final = 6
-"""How many subscribers are in one process: more than there are policies."""
+"""The number of subscribers in one process: more than there are policies."""
 
 
 class CrowdProcess:
-    """A crowd as the campaign knows it."""
+    """One process of a crowd."""
 
     def __init__(self, process: Process, work: CrowdWork) -> None:
         self._process = process
@@ -34,28 +34,28 @@ class CrowdProcess:
 
     @classmethod
     async def start(cls, work: CrowdWork) -> CrowdProcess:
-        """Start it; its subscribers come by and by."""
+        """Start the process; its subscribers connect one by one."""
         return cls(await start_process("antiphon.torture.live.crowd", work), work)
 
     async def ask(self, command: str, probe: int = 0) -> dict[str, Any]:
-        """Give a command, and wait for the answer."""
+        """Send a command, and wait for the answer."""
         assert self._process.stdin is not None and self._process.stdout is not None, "it was made with pipes"
         async with self._asking:
             self._process.stdin.write(msgspec.json.encode({"command": command, "probe": probe}) + b"\n")
             line = await self._process.stdout.readline()
         if not line:
-            raise PeerError("a process with subscribers has ended; see what it said")
+            raise PeerError("a process with subscribers has ended; see its output")
         return dict(msgspec.json.decode(line))
 
     async def vanish(self, now_us: int) -> None:
-        """Kill it: nobody says goodbye. What its subscribers had written down ends there."""
+        """Kill the process, so that its subscribers vanish without a goodbye; their journals end there."""
         self._process.kill()
         await self._process.wait()
         for path in Path(self._work.directory).glob(f"*/crowd-{self._work.name}-*.txt"):
             await asyncio.to_thread(end_journal, path, now_us, len(self._work.topics))
 
     async def end(self) -> None:
-        """Let all subscribers go, and end it."""
+        """End all subscribers, and then the process."""
         if self._process.returncode is None:
             with suppress(PeerError, OSError, TimeoutError):
                 async with asyncio.timeout(2 * END_SECONDS):
@@ -65,7 +65,7 @@ class CrowdProcess:
 
 
 def end_journal(path: Path, now_us: int, topics: int) -> None:
-    """End what somebody had written who was killed, perhaps in the middle of a line."""
+    """Complete the journal of a killed subscriber, which may end in the middle of a line."""
     lines = path.read_bytes().rpartition(b"\n")
     ends = "".join(f"end {now_us} {topic}\n" for topic in range(topics))
     path.write_bytes(b"".join(lines[:2]) + ends.encode())
@@ -85,7 +85,7 @@ class Crowds:
         (directory / DROPPING_NAME).mkdir()
 
     async def come(self, vanish_after_seconds: float) -> None:
-        """Let a crowd come, of which one half vanishes after some time; done when its first subscribers are there."""
+        """Start a crowd, one half of which vanishes later; returns when its first subscribers are connected."""
         for _ in range(2):
             self._here.append(await self._start())
         staying, vanishing = self._here[-2:]
@@ -102,13 +102,13 @@ class Crowds:
         return await CrowdProcess.start(work)
 
     async def settle(self) -> None:
-        """Those that are to vanish vanish, nobody comes any more, and nobody lags."""
+        """Let the doomed half vanish, start no more subscribers, and let none lag."""
         await asyncio.gather(*self._vanishing)
         self._vanishing.clear()
         await asyncio.gather(*(crowd.ask("settle") for crowd in self._here))
 
     async def are_served(self, probe: int) -> bool:
-        """Whether all that are there have got something of a round of probes since this one."""
+        """Whether all present subscribers have received a message of this round of probes or a later one."""
         answers = await asyncio.gather(*(crowd.ask("look", probe) for crowd in self._here))
         failures = [failure for answer in answers for failure in answer["failures"]]
         if failures:
@@ -116,7 +116,7 @@ class Crowds:
         return not any(answer["waiting"] for answer in answers)
 
     async def go(self) -> None:
-        """Let all go that are there; none of their processes is left."""
+        """End all present subscribers and their processes."""
         for vanishing in self._vanishing:
             vanishing.cancel()
         await asyncio.gather(*self._vanishing, return_exceptions=True)
@@ -126,7 +126,7 @@ class Crowds:
 
 
 async def let_vanish(crowd: CrowdProcess, after_seconds: float) -> None:
-    """Kill a process some time, and in any case."""
+    """Kill a process after some time, or earlier if cancelled."""
     try:
         await asyncio.sleep(after_seconds)
     finally:

@@ -1,13 +1,13 @@
-"""Random schedules for brokers that crash and return with their disks, half of the tree and more at once.
+"""Random schedules in which brokers crash and restart with their disks, half of the tree and more at once.
 
-Waves of crashes take half of the brokers, most or all of them. Each of these returns after a moment or after long, some
-while others are still falling. Disks are fast or slow, so that a crash takes away what was written and not synced. All
-orders are published meanwhile, about few keys, by brokers of which some are no subscribers. Parts of the network may be
-cut off beside that. In a third of these schedules one broker lives on, cut off, while all others crash and return: it
-knows what they had agreed on, and they have nothing but their disks to know it by.
+Waves of crashes take half of the brokers, most or all of them. Each restarts after a moment or after long, some while
+others still crash. Disks are fast or slow, so that a crash loses writes that were not synced. Brokers publish in all
+orders meanwhile, about few keys; some publishers are not subscribers. Partitions may happen too. In a third of these
+schedules one broker stays up, cut off, while all others crash and restart: it remembers what they had agreed on, and
+they must know it from their disks alone.
 
-At the end everybody is back for long, and everybody has the **last word**: it publishes in total order and in another
-one. A broker that still refuses total order then is counted as stuck.
+At the end all brokers have been up for long, and each has **last words**: it publishes in total order and in another
+one. A broker that still refuses total order then counts as stuck.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.scenario.scenario import Scenario, TopicsTable
 from antiphon.torture.schedules.operations import CRASH, PART, PUBLISH, Operation, draw_members, pick, with_operations
 
-RETURN_STREAM = 31
-"""Names the stream for these schedules, apart from the others, which are what they were without them."""
+RESTART_STREAM = 31
+"""The stream for these schedules. It is separate, so that adding them did not change others."""
 
 ONE_IN = 6
-"""So many schedules of the tree have one like this among them."""
+"""One in this many schedules of the tree is of this kind."""
 
 SILENCE_TICKS = 300_000
-"""After so long everybody has found everybody, whatever the times of waiting have grown to."""
+"""After so long all brokers have found each other, however long their retry times have grown."""
 
 
-def draw_return_schedule(scenario: Scenario, order: str | None, random: RandomStream) -> Scenario:
-    """A schedule in the tree of a scenario in which nothing happens yet."""
+def draw_restart_schedule(scenario: Scenario, order: str | None, random: RandomStream) -> Scenario:
+    """Draw a schedule for the tree of a scenario without operations."""
     nodes = scenario.nodes
     options = {
         **scenario.protocol_options,
@@ -68,14 +68,14 @@ def draw_return_schedule(scenario: Scenario, order: str | None, random: RandomSt
 def draw_publication(
     at: int, node: int, order: str | None, orders: tuple[str, ...], keys: int, random: RandomStream
 ) -> Operation:
-    """A publication about a key or two, in an order of its own unless one is given."""
+    """A publication about one or two keys, in the given order or in a drawn one."""
     chosen = pick(random, orders) if order not in ORDER_NAMES else order
     about = {int(random.below(keys)) for _ in range(pick(random, (1, 1, 2)))}
     return Operation(at, PUBLISH, node, 0, 0, chosen, tuple(sorted(about)))
 
 
 def draw_waves(nodes: int, end: int, random: RandomStream) -> list[Operation]:
-    """Half of the brokers and more crash at about the same time, and all of them come back."""
+    """Half of the brokers and more crash at about the same time, and all of them restart."""
     found: list[Operation] = []
     free = dict.fromkeys(range(nodes), 0)
     for _ in range(pick(random, (1, 1, 2, 3))):
@@ -93,9 +93,9 @@ def draw_waves(nodes: int, end: int, random: RandomStream) -> list[Operation]:
 
 
 def draw_lone_witness(nodes: int, end: int, random: RandomStream) -> list[Operation]:
-    """One broker, mostly the root, lives on and is cut off when all others crash; these return before it is found.
+    """One broker, mostly the root, stays up and is cut off when all others crash; they restart before it reconnects.
 
-    What they had agreed on is in the memory of the one, and must be on the disks of most others.
+    It remembers what they had agreed on; most of their disks must have it too.
     """
     witness = 0 if random.below(4) > 0 else int(random.below(nodes))
     moment = int(random.below(end))
@@ -114,7 +114,7 @@ def draw_lone_witness(nodes: int, end: int, random: RandomStream) -> list[Operat
 
 
 def draw_cut(nodes: int, end: int, random: RandomStream) -> Operation:
-    """Some are cut off from the others, for a while."""
+    """Some brokers are cut off from the others for a while."""
     group = tuple(node for node in range(nodes) if random.below(2) == 0)
     start = int(random.below(end))
     return Operation(start, PART, 0, 0, start + pick(random, (400, 3000, 20_000)), None, group[: nodes - 1] or (0,))

@@ -1,4 +1,4 @@
-"""The processes with applications as a live campaign knows them (:mod:`antiphon.torture.live.load`)."""
+"""The campaign's side of the processes that run applications (:mod:`antiphon.torture.live.load`)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 
 from antiphon.kernel.errors import PeerError
-from antiphon.torture.live.load import Work
+from antiphon.torture.live.load import LoadWork
 
 
 async def start_process(module: str, work: msgspec.Struct) -> Process:
-    """Start a process that runs a module; its first line says what its work is, commands and answers follow."""
+    """Start a process that runs a module. Its first input line describes its work; commands and answers follow."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", module, stdin=PIPE, stdout=PIPE, start_new_session=True
     )
@@ -35,8 +35,8 @@ class LoadProcess:
         self._reading = asyncio.ensure_future(self._read())
 
     @classmethod
-    async def start(cls, work: Work) -> LoadProcess:
-        """Start it; its applications may take a while to begin."""
+    async def start(cls, work: LoadWork) -> LoadProcess:
+        """Start the process; its applications may take a while to begin."""
         started = cls(await start_process("antiphon.torture.live.load", work), work.places)
         started._answers[0] = asyncio.get_running_loop().create_future()
         return started
@@ -46,7 +46,9 @@ class LoadProcess:
         await self._answers[0]
 
     async def ask(self, command: str, probe: int = 0, places: Sequence[int] = ()) -> dict[str, Any]:
-        """Give a command, to all applications or to those at some places; the answer, which has its figures."""
+        """Send a command to all applications, or to those at some places; returns the answer, which includes their
+        figures.
+        """
         self._last += 1
         number = self._last
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
@@ -68,10 +70,10 @@ class LoadProcess:
                 answer.set_result(said)
         for answer in self._answers.values():
             if not answer.done():
-                answer.set_exception(PeerError("a process with applications has ended; see what it said"))
+                answer.set_exception(PeerError("a process with applications has ended; see its output"))
 
     async def end(self) -> None:
-        """End it; it goes when nobody has commands for it any more."""
+        """End the process by closing its input."""
         assert self._process.stdin is not None, "it was made with a pipe"
         self._process.stdin.close()
         try:

@@ -1,11 +1,11 @@
-"""Cells of a sweep on disk: what one is, how it is run, and how one knows that it is finished.
+"""Cells of a sweep on disk: how one is stored and run, and how a finished one is recognised.
 
-A cell has a directory whose name spells its parameters the way Spark expects partitions::
+A cell has a directory whose name spells its parameters as a Spark partition::
 
     traces/experiment=order-and-size/nodes=64/scenario_order=causal/seed=1/trace.parquet
 
-The record says what came of the run and of which scenario, and how long the trace is. A cell with no record, with the
-record of another scenario, or with a trace of another length than its record says, is not finished and is run (again).
+The record has the result of the run, its scenario, and the length of the trace. A cell without a record, with the
+record of another scenario, or with a trace of another length than recorded, is not finished and is run again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from antiphon.pipeline.attempts import attempt_in
+from antiphon.pipeline.atomic_output import attempt_in
 from antiphon.simulator.scenario.run import Result, run_scenario
 from antiphon.simulator.scenario.scenario import Scenario
 
@@ -24,7 +24,7 @@ Scalar = str | int | float | bool
 TRACES = "traces"
 TRACE = "trace.parquet"
 RECORD = "_cell.json"
-"""Spark does not read what begins with an underscore."""
+"""Spark ignores files that begin with an underscore."""
 END_OF_PARQUET = b"PAR1"
 
 
@@ -35,15 +35,15 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     parameters: dict[str, Scalar]
     scenario: Scenario
     directory: str
-    """Where its trace is, below the directory of traces."""
+    """The directory of its trace, below the directory of traces."""
     digest: str
     """Changes whenever the run would."""
     work: int
     """An estimate, to begin with the largest."""
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a cell."""
+class CellRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a cell."""
 
     digest: str
     parameters: dict[str, Scalar]
@@ -51,23 +51,23 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     trace_bytes: int
 
 
-def read_record(cell: Cell, out: Path) -> Record | None:
-    """The record of a finished cell; none if it must be run."""
+def read_record(cell: Cell, out: Path) -> CellRecord | None:
+    """The record of a finished cell; None if it must be run."""
     directory = out / TRACES / cell.directory
     try:
-        record = msgspec.json.decode((directory / RECORD).read_bytes(), type=Record)
+        record = msgspec.json.decode((directory / RECORD).read_bytes(), type=CellRecord)
         if record.digest != cell.digest or (
             record.result.trace is not None and not is_whole(directory / TRACE, record.trace_bytes)
         ):
             return None
     except (OSError, msgspec.DecodeError):
-        # Whatever is wrong with it, running the cell again puts it right, or says why it cannot.
+        # Running the cell again repairs any damage, or reports why it cannot.
         return None
     return record
 
 
 def is_whole(trace: Path, expected_bytes: int) -> bool:
-    """Whether a Parquet file has the length it should have and an end."""
+    """Whether a Parquet file has the expected length and a footer."""
     with trace.open("rb") as file:
         if file.seek(0, os.SEEK_END) != expected_bytes or expected_bytes < len(END_OF_PARQUET):
             return False
@@ -75,8 +75,8 @@ def is_whole(trace: Path, expected_bytes: int) -> bool:
         return file.read() == END_OF_PARQUET
 
 
-def run_cell(cell: Cell, out: Path) -> Record:
-    """Run a cell and put its trace and its record into place; a finished cell is left alone."""
+def run_cell(cell: Cell, out: Path) -> CellRecord:
+    """Run a cell and put its trace and its record into place; do nothing if it is finished."""
     record = read_record(cell, out)
     if record is not None:
         return record
@@ -84,18 +84,18 @@ def run_cell(cell: Cell, out: Path) -> Record:
         return run_attempt(cell, out, attempt)
 
 
-def run_attempt(cell: Cell, out: Path, attempt: Path) -> Record:
-    """Run a cell apart, and move what it wrote into place."""
+def run_attempt(cell: Cell, out: Path, attempt: Path) -> CellRecord:
+    """Run a cell in its own directory, and move its files into place."""
     writes = cell.scenario.trace.level != "counts"
     result = run_scenario(cell.scenario, attempt / TRACE if writes else None)
     directory = out / TRACES / cell.directory
-    # An absolute path would say where the cell was run, not where it is.
+    # An absolute path would name the place of the run, not of the cell.
     result = msgspec.structs.replace(result, trace=f"{TRACES}/{cell.directory}/{TRACE}" if writes else None)
     size = (attempt / TRACE).stat().st_size if writes else 0
-    record = Record(digest=cell.digest, parameters=cell.parameters, result=result, trace_bytes=size)
+    record = CellRecord(digest=cell.digest, parameters=cell.parameters, result=result, trace_bytes=size)
     (attempt / RECORD).write_bytes(msgspec.json.encode(record))
     directory.mkdir(parents=True, exist_ok=True)
-    # The record of another scenario must not stand beside the new trace, not even for a moment.
+    # The record of another scenario must not be beside the new trace, not even for a moment.
     if read_record(cell, out) is None:
         (directory / RECORD).unlink(missing_ok=True)
     if writes:

@@ -1,12 +1,12 @@
 """Traces of availability: when hosts are up. Read from files, or drawn like that of Overnet.
 
 The thesis of M. Matos (section 3.3.6) replays a trace of Overnet by Bhagwan, Savage and Voelker (2003), which it does
-not include. :func:`overnet_like` draws one with the properties that their paper reports: hosts come and go about three
-times a day each, are up for a third to a half of the time, stay for times that scatter widely, and more of them are up
-in the evening. :func:`read_trace` takes a real one.
+not include. :func:`overnet_like` draws one with the properties that their paper reports: hosts join and leave about
+three times a day each, are up for a third to a half of the time, stay for times that vary widely, and more of them are
+up in the evening. :func:`read_trace` takes a real one.
 
 In a file each line is about a host: its name, then the seconds at which its sessions begin and end, in pairs. Several
-lines may be about one host. Separators are blanks, tabs, commas or semicolons; what follows ``#`` is a remark.
+lines may be about one host. Separators are blanks, tabs, commas or semicolons; text after ``#`` is a comment.
 """
 
 from __future__ import annotations
@@ -55,12 +55,14 @@ class Trace:
         ]
 
     def resampled(self, hosts: int, seed: int) -> Trace:
-        """So many hosts, drawn from these with repetition."""
+        """A number of hosts, drawn from these with repetition."""
         random = np.random.default_rng([TRACE_STREAM, seed])
         return Trace(tuple(self.sessions[place] for place in random.integers(0, self.hosts, hosts).tolist()))
 
     def changes(self, seconds_per_cycle: float, cycles: int) -> list[tuple[list[int], list[int]]]:
-        """For each cycle who is gone at its end, and who has come; who does both within a cycle does neither."""
+        """For each cycle the hosts that left by its end, and those that joined; a host that does both within a cycle
+        does neither.
+        """
         up = set(self.up_at(0.0))
         found = []
         for cycle in range(1, cycles + 1):

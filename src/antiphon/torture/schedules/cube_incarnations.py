@@ -1,9 +1,9 @@
 """Schedules for the cube in which nodes crash and return as live nodes do: with their disks, under new identifiers.
 
-One in six of the schedules with faults is of these. Everybody publishes all the time, in all orders, total order among
-them, also who has returned. One node, some, most or all crash at about the same time, once or several times: also the
-keeper, who has not written down everything yet, and those who are back for a moment only. Nobody fails for good, so in
-the end total order goes on, and everybody has the last word of everybody.
+One in six of the schedules with faults is of this kind. All nodes publish all the time, in all orders including total,
+also after their return. One node, some, most or all crash at about the same time, once or several times: also the lock
+manager, with unsynced records, and nodes that have just returned. No node fails for good, so total order continues in
+the end, and every node receives the last words of every other node.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from antiphon.torture.schedules.operations import (
     with_operations,
 )
 
-LIVES_STREAM: Final = 43
-"""Names the stream of random numbers, apart from others, so that other schedules are what they were without these."""
+INCARNATION_STREAM: Final = 43
+"""The stream of random numbers. It is separate, so that adding these schedules did not change others."""
 
 ONE_IN: Final = 6
 
 
-def draw_lives_schedule(seed: int, order: str | None, random: RandomStream) -> Scenario:
+def draw_incarnation_schedule(seed: int, order: str | None, random: RandomStream) -> Scenario:
     """The scenario of a seed."""
-    course = Course(int(random.between(2, 8)), pick(random, (1, 1, 2)), random)
+    course = IncarnationScript(int(random.between(2, 8)), pick(random, (1, 1, 2)), random)
     operations = course.draw()
     if order in (None, MIXED) and random.below(4) > 0:
         operations = [draw_order(operation, random) for operation in operations]
@@ -51,7 +51,7 @@ def draw_lives_schedule(seed: int, order: str | None, random: RandomStream) -> S
         protocol="vcube-ps-lasting",
         order=pick(random, ORDERS) if order in (None, MIXED) else order,
         nodes=course.nodes,
-        protocol_options=draw_options_of_lives(random),
+        protocol_options=draw_incarnation_options(random),
         network=network,
         topics=TopicsTable(count=course.topics, members=[list(range(course.founders)) for _ in range(course.topics)]),
         limits=LimitsTable(events=EVENT_LIMIT),
@@ -59,8 +59,8 @@ def draw_lives_schedule(seed: int, order: str | None, random: RandomStream) -> S
     return with_operations(scenario, operations)
 
 
-def draw_options_of_lives(random: RandomStream) -> dict[str, Any]:
-    """Windows, what is kept beside the log, and disks that are slow or are not."""
+def draw_incarnation_options(random: RandomStream) -> dict[str, Any]:
+    """Windows, the number of publications beside the log, and fast or slow disks."""
     window, bundle = pick(random, (1, 2, 8, 64)), pick(random, (1, 3))
     return {
         "window": window,
@@ -75,8 +75,8 @@ def draw_options_of_lives(random: RandomStream) -> dict[str, Any]:
 
 
 @final
-class Course:
-    """The nodes that are there, and what happens to them, one time after the other."""
+class IncarnationScript:
+    """The present nodes, and their operations, one moment after the other."""
 
     def __init__(self, founders: int, topics: int, random: RandomStream) -> None:
         self.founders: Final = founders
@@ -84,13 +84,13 @@ class Course:
         self.nodes: int = founders
         self._random: Final = random
         self._now: int = 0
-        # By voter the node that is its latest life, and when that can publish.
+        # By voter: the node that is its latest incarnation, and when that can publish.
         self._latest: Final[list[int]] = list(range(founders))
         self._ready: Final[list[int]] = [0] * founders
         self._operations: list[Operation] = []
 
     def draw(self) -> list[Operation]:
-        """Everybody publishes; some crash and return, up to four times."""
+        """All nodes publish; some crash and return, up to four times."""
         self._talk()
         for _ in range(pick(self._random, (1, 1, 2, 3, 4))):
             if self._random.below(4) == 0:
@@ -100,7 +100,7 @@ class Course:
         return self._operations
 
     def _talk(self) -> None:
-        """Publications of those who are there, or about to be."""
+        """Publications of nodes that are present, or about to be."""
         gap = pick(self._random, (2, 10, 40, 150))
         for _ in range(pick(self._random, (5, 15, 40))):
             self._now += int(self._random.below(2 * gap)) + 1
@@ -110,7 +110,7 @@ class Course:
                 self._operations.append(Operation(self._now, PUBLISH, self._latest[voter], topic))
 
     def _disturb(self) -> None:
-        """Somebody stands still, or the network falls apart, before others crash."""
+        """A node pauses, or the network splits, before others crash."""
         at = self._now + int(self._random.below(500))
         voter = int(self._random.below(self.founders))
         node, lasts = self._latest[voter], pick(self._random, (50, 1000, 6000))
@@ -122,7 +122,7 @@ class Course:
             self._operations.append(Operation(at, PART, 0, 0, at + lasts, None, group))
 
     def _crash_some(self) -> None:
-        """One, some, most or all crash at about the same time, while all publish, and return."""
+        """One, some, most or all nodes crash at about the same time, while all publish, and return."""
         order = sorted((int(self._random.below(1 << 16)), voter) for voter in range(self.founders))
         count = pick(self._random, (1, 1, (self.founders + 1) // 2, self.founders - 1, self.founders))
         apart, down = pick(self._random, (0, 0, 20, 300)), pick(self._random, (1, 60, 700, 3000, 10_000))
@@ -133,7 +133,7 @@ class Course:
             self._return(voter, at, at + down + int(self._random.below(spread)))
 
     def _return(self, voter: int, at: int, back: int) -> None:
-        """A node crashes, and comes back as another one."""
+        """A node crashes, and returns under another identifier."""
         former, node = self._latest[voter], self.nodes
         self.nodes += 1
         self._latest[voter] = node

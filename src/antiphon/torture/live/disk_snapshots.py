@@ -1,17 +1,16 @@
-"""What nodes that were killed had on their disks, before they were started again.
+"""Records the disk contents of killed nodes before they are restarted.
 
-A message that a node with durability ``disk`` has accepted is in its log, whatever happens to its process or, if it was
-synced, to its power. Others may give it back what it has lost as soon as it runs again; so its files are copied before
-that, and their content is written down: a file for each kill, whose lines are like those of journals
+A message that a node with durability ``disk`` has accepted must be in its log, even if the process is killed or, once
+synced, if the power fails. After a restart other nodes may send it what it lost, so its files are copied before that,
+and their contents are written down: one file per kill, with lines as in journals
 (:mod:`antiphon.torture.live.journal`).
 
 ===========  ============================  ============================================================================
-line         fields                        meaning
-===========  ============================  ============================================================================
-``kept``     door, microseconds            the node behind the door was killed; its disk was empty at that time before
-``has``      topic, identity, number       its log has that message of an application
-``refused``  the reason                    its log cannot be read
-===========  ============================  ============================================================================
+line         fields                        meaning ===========  ============================
+============================================================================ ``kept``     door, microseconds
+the node behind the door was killed; its disk was empty at that time before ``has``      topic, identity, number
+its log has that message of an application ``refused``  the reason                    its log cannot be read ===========
+============================  ============================================================================
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from antiphon.transport.codec import Codec
 READ_BYTES: Final = 1 << 20
 
 
-class Remains:
-    """Copies the files of nodes, and writes down what is in the copies, in a thread that nobody has to wait for."""
+class DiskSnapshots:
+    """Copies the files of nodes, and writes down the contents of the copies in a background thread."""
 
     def __init__(self, data: Path, directory: Path, topics: Sequence[str]) -> None:
         self._data = data
@@ -43,13 +42,13 @@ class Remains:
         directory.mkdir()
 
     def take(self, place: int, door: str, killed_us: int, since_us: int) -> None:
-        """Copy what a node has left, which may be started again then."""
+        """Copy the files of a killed node; it may be restarted afterwards."""
         path = self._directory / f"{len(self._readings)}-node-{place}"
         shutil.copytree(self._data / f"node-{place}", path)
         self._readings.append(self._thread.submit(self._write, path, door, killed_us, since_us))
 
     def close(self) -> None:
-        """Wait until everything is written."""
+        """Wait until all contents are written down."""
         self._thread.shutdown()
         for reading in self._readings:
             reading.result()
@@ -66,7 +65,7 @@ class Remains:
 
 
 def messages_in(directory: Path, topics: Sequence[str]) -> Iterator[tuple[int, int, int]]:
-    """The messages of applications in a log: the place of their topic, their identity and their number."""
+    """The messages of applications in a log: the index of their topic, their identity and their number."""
     codec = Codec()
     with DurableLog.open(directory) as log:
         for topic, name in enumerate(topics):

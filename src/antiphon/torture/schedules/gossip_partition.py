@@ -1,11 +1,12 @@
-"""Random schedules for the gossip fabric in which a publisher is cut off, and the last words of every schedule.
+"""Random schedules for the gossip fabric in which a publisher is cut off, and the last words of every gossip schedule.
 
-**Cut off.** A publisher and at most two companions are apart from all others, for a second or for minutes. It publishes
-more than nodes keep, and in some schedules more than their buffers hold. The others may publish too. What fits into a
-buffer comes to everybody when the network has healed. What does not is named as lost, and nothing is waited for.
+**Cut off.** A publisher and at most two other nodes are separated from the rest, for a second or for minutes. It
+publishes more than nodes keep, and in some schedules more than their buffers hold. The others may publish too. After
+the partition, publications that fit into a buffer reach all nodes. The others are reported as lost, and no node waits
+for them.
 
-**Last words.** Long after everything has healed every member publishes once more, those excepted that have failed or
-come late: a node that is deaf to somebody, or apart from the others, misses one of these.
+**Last words.** Long after everything has healed every member publishes once more, except members that failed or joined
+late. A node that does not hear another one, or is separated from the rest, misses one of these.
 """
 
 from __future__ import annotations
@@ -34,20 +35,20 @@ from antiphon.torture.schedules.operations import (
 )
 
 TALKING_BEGINS = 30_000
-"""By then everybody has found its place."""
+"""By then all nodes have joined the overlay."""
 
 CUT_TICKS = (1000, 3000, 10_000, 10_000, 60_000, 200_000)
-"""How long somebody is cut off: more or less than it takes to notice, to forget, and to give up."""
+"""The length of a partition: more or less than the time to notice it, to forget publications, and to give up."""
 
 MOST_PUBLISHED = 150
-"""So many publications at most during a cut."""
+"""The most publications during a partition."""
 
 LAST_WORDS = 16
-"""So many members have a last word, drawn if there are more."""
+"""The number of members with last words; they are drawn if there are more members."""
 
 
 def new_scenario(seed: int, order: str, nodes: int, network: NetworkTable, random: RandomStream) -> Scenario:
-    """BRISA with one topic for everybody, in which nothing happens yet."""
+    """BRISA with one topic for all nodes, without operations."""
     return Scenario(
         name=f"gossip torture {seed}",
         seed=seed,
@@ -63,7 +64,7 @@ def new_scenario(seed: int, order: str, nodes: int, network: NetworkTable, rando
 
 
 def draw_cut_off(seed: int, order: str | None, random: RandomStream) -> Scenario:
-    """A publisher and few companions are cut off, and it publishes more than anybody keeps."""
+    """A publisher and few others are cut off, and it publishes more than any node keeps."""
     nodes = int(random.between(3, 16))
     chosen = pick(random, ("none", "fifo", "causal", "causal")) if order in (None, MIXED) else order
     scenario = new_scenario(seed, chosen, nodes, draw_network(random), random)
@@ -71,19 +72,19 @@ def draw_cut_off(seed: int, order: str | None, random: RandomStream) -> Scenario
     buffer = pick(random, (keep, 2 * keep, 1024, 1024))
     options = {**scenario.protocol_options, "keep": keep, "buffer": buffer}
     if random.below(3) == 0:
-        # As they are by default, contacts included.
+        # The defaults, contacts included.
         options = {"keep": keep, "buffer": buffer}
     publisher = int(random.below(nodes))
     if random.below(3) == 0:
-        # Everybody has a log, or only the publisher has.
+        # All nodes have logs, or only the publisher.
         options = {**options, "log": 1024, "log_nodes": pick(random, ([], [publisher]))}
     strangers = [node for node in shuffled(nodes, random) if node != publisher]
-    # Somebody is left to be cut off from.
+    # At least one node stays on the other side.
     companions = {pick(random, strangers[1:]) for _ in range(pick(random, (0, 1, 1, 2)))}
     others = [node for node in strangers if node not in companions]
     lasts = pick(random, CUT_TICKS)
     healed = TALKING_BEGINS + lasts
-    # Some are heard of before the cut, and some after it.
+    # Some publish before the partition, and some after it.
     operations = [Operation(TALKING_BEGINS - 5000 + 100 * number, PUBLISH, publisher) for number in range(3)]
     operations.append(Operation(TALKING_BEGINS, PART, 0, 0, healed, None, tuple(sorted({publisher, *companions}))))
     count = min(MOST_PUBLISHED, pick(random, (keep + 1, 2 * keep + 1, buffer + 1, MOST_PUBLISHED)))
@@ -104,12 +105,12 @@ def shuffled(nodes: int, random: RandomStream) -> list[int]:
 
 
 def spoken(node: int, begun: int, ticks: int, random: RandomStream) -> Operation:
-    """A publication at some time in a span."""
+    """A publication at a random time in a span."""
     return Operation(begun + int(random.below(ticks)), PUBLISH, node)
 
 
 def with_last_words(scenario: Scenario, random: RandomStream) -> Scenario:
-    """The same, and long after the end of everything members publish once more."""
+    """The schedule with last words: long after all faults, members publish once more."""
     operations = operations_of(scenario)
     members = [set(nodes) for nodes in named_members(scenario)]
     for one in operations:
@@ -117,7 +118,7 @@ def with_last_words(scenario: Scenario, random: RandomStream) -> Scenario:
             members[one.topic].add(one.node)
         elif one.kind == UNSUBSCRIBE:
             members[one.topic].discard(one.node)
-    # What a node publishes that fails may be lost with it, and is owed to nobody.
+    # A publication of a failed node may be lost with it, so no node must deliver it.
     mortal = {one.node for one in operations if one.kind in (CRASH, LEAVE, JOIN)}
     said = [one for one in operations if one.kind == PUBLISH]
     healed = LONG_AFTER + max((max(one.at, one.until) for one in operations), default=0)

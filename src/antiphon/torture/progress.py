@@ -1,4 +1,4 @@
-"""The course of one campaign: where its seeds begin, how far it has come, and how it ended."""
+"""The progress of one campaign: its first seed, how far it is, and how it ended."""
 
 from __future__ import annotations
 
@@ -6,26 +6,30 @@ import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from antiphon.torture.campaign import Outcome, Tally
-from antiphon.torture.results import Failed, Journal, seeds_run
+from antiphon.torture.results import CampaignJournal, Failed, seeds_run
+from antiphon.torture.tally import Outcome, Tally
 
 LEAST_FRESH, MOST_FRESH = 10**9, 10**15
-"""Fresh seeds are drawn between these: far above those that people choose, and so many that none is drawn twice."""
+"""Fresh seeds are drawn from this range: far above seeds that people choose, and large enough that no seed is drawn
+twice.
+"""
 
 
 @dataclass
-class Course:
-    """How far a campaign has come, and how it ended."""
+class CampaignProgress:
+    """How far a campaign is, and how it ended."""
 
     tally: Tally
     how: str
     before: int = 0
-    """Seeds that an earlier command has run."""
+    """The number of seeds that an earlier command ran."""
     complaints: list[str] = field(default_factory=list)
 
 
 def fresh_seed(results: Path, seeds: int) -> int:
-    """A first seed far away from all that people choose, of seeds that are in no campaign of a file of results."""
+    """Draw a first seed, far above seeds that people choose, such that no campaign in the results file ran any of these
+    seeds.
+    """
     known = seeds_run(results)
     while True:
         first = LEAST_FRESH + secrets.randbelow(MOST_FRESH - LEAST_FRESH)
@@ -33,14 +37,14 @@ def fresh_seed(results: Path, seeds: int) -> int:
             return first
 
 
-def note_progress(journal: Journal, tally: Tally) -> None:
-    """Write down how far it has come."""
+def note_progress(journal: CampaignJournal, tally: Tally) -> None:
+    """Append the progress of a campaign to its journal."""
     fabrics = {name: (count.seeds, count.failed) for name, count in tally.fabrics.items()}
     journal.progress(tally.seeds, len(tally.failing), fabrics)
 
 
 def add_uncounted(tally: Tally, failures: list[Failed]) -> None:
-    """Add schedules that failed in portions which were not finished; the rest of such a portion is not counted."""
+    """Add failing schedules of unfinished portions to the tally. Other schedules of such a portion are not counted."""
     known = {outcome.seed for outcome in tally.failing}
     for one in failures:
         if one.seed not in known:

@@ -1,17 +1,18 @@
-"""Schedules for the cube beyond every buffer: more is published during a cut than anything but a log holds.
+"""Schedules for the cube that overflow every buffer: a partition lasts for more publications than anything but a log
+holds.
 
-One in twelve of the schedules with faults is of these. All nodes have logs, and keep in memory no more than they need.
+One in twelve of the schedules with faults is of this kind. All nodes have logs, and keep only the minimum in memory.
 
-* A publisher is **alone** on its side of a partition, or with few companions, and publishes far more than what is kept,
-  than a window, than is given at once and than a piece of a log holds. Some of the others publish meanwhile. Then the
-  partition heals; sometimes the publisher fails soon after, or stands still, and comes back.
-* Half of the nodes or **more** fail at once, or all but one, while somebody publishes. All of them come back with their
-  logs, one after the other or together, and everybody publishes again; in some of these those who did not fail publish
-  in total order, too, which goes on when enough of the others are back.
-* **Newcomers** are all between the members who have something and those who lack it: a publisher fails while it hands
-  out its last publication, who was to pass it on leaves, and everybody else joins.
+* A publisher is **alone** on its side of a partition, or with few others, and publishes far more than buffers, a
+  window, one answer and one piece of a log hold. Some of the other nodes publish meanwhile. Then the partition heals;
+  sometimes the publisher crashes soon after, or pauses, and comes back.
+* Half of the nodes or **more** fail at once, or all but one, while others publish. All of them restart with their logs,
+  one by one or together, and every node publishes again. In some of these schedules the nodes that did not fail also
+  publish in total order, which continues when enough of the others are back.
+* **New members** stand between all members that have a publication and those that miss it: a publisher fails while it
+  sends its last publication, the forwarder leaves, and all other nodes join.
 
-Nothing is lost in any of them, and everybody has the last word of everybody.
+No publication is lost in any of them, and every node receives the last words of every other node.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ from antiphon.torture.schedules.operations import (
     with_operations,
 )
 
-BEYOND_STREAM = 42
-"""Names the stream of random numbers, apart from others, so that other schedules are what they were without these."""
+OVERFLOW_STREAM = 42
+"""The stream of random numbers. It is separate, so that adding these schedules did not change others."""
 
 ONE_IN = 12
 
 
-def draw_beyond_schedule(seed: int, order: str | None, random: RandomStream) -> Scenario:
+def draw_overflow_schedule(seed: int, order: str | None, random: RandomStream) -> Scenario:
     """The scenario of a seed."""
     draw = pick(random, (draw_alone, draw_most_down, draw_newcomers_between))
     nodes, members, operations = draw(random)
@@ -70,9 +71,9 @@ def draw_beyond_schedule(seed: int, order: str | None, random: RandomStream) -> 
 
 
 def totals_of_survivors(operations: list[Operation], random: RandomStream) -> list[Operation]:
-    """The same with total publications of those who do not fail: refused while most are down, and accepted at the end.
+    """Make some publications of nodes that do not fail total: refused while most nodes are down, accepted at the end.
 
-    Who comes back publishes in other orders, as in all schedules of the cube: it has the numbers of its log.
+    Restarted nodes publish in other orders, as in all schedules of the cube: their logs have the numbers of those.
     """
     failing = {operation.node for operation in operations if operation.kind == CRASH}
     drawn = draw_totals(operations, random)
@@ -80,7 +81,7 @@ def totals_of_survivors(operations: list[Operation], random: RandomStream) -> li
 
 
 def draw_tight_options(random: RandomStream) -> dict[str, Any]:
-    """Logs, and beside them nothing that need not be kept."""
+    """Options with a log, and with the smallest possible buffers."""
     window, bundle = pick(random, (1, 2, 8, 64)), pick(random, (1, 3))
     return {
         "window": window,
@@ -94,7 +95,7 @@ def draw_tight_options(random: RandomStream) -> dict[str, Any]:
 
 
 def draw_alone(random: RandomStream) -> tuple[int, list[int], list[Operation]]:
-    """A publisher with few companions on its side."""
+    """A publisher with few other nodes on its side of a partition."""
     nodes = int(random.between(3, 9))
     publisher = int(random.below(nodes))
     companions = {int(random.below(nodes)) for _ in range(min(nodes - 2, pick(random, (0, 0, 1, 2))))}
@@ -116,7 +117,7 @@ def draw_alone(random: RandomStream) -> tuple[int, list[int], list[Operation]]:
 
 
 def draw_most_down(random: RandomStream) -> tuple[int, list[int], list[Operation]]:
-    """Half of the nodes or more are down at once, and all come back."""
+    """Half of the nodes or more are down at once, and all restart."""
     nodes = int(random.between(3, 9))
     order = [(int(random.below(1 << 16)), node) for node in range(nodes)]
     victims = [node for _, node in sorted(order)][: int(random.between((nodes + 1) // 2, nodes - 1))]
@@ -135,7 +136,7 @@ def draw_most_down(random: RandomStream) -> tuple[int, list[int], list[Operation
 
 
 def draw_newcomers_between(random: RandomStream) -> tuple[int, list[int], list[Operation]]:
-    """Few members; one fails while it publishes, one leaves, and many of the others join at that moment."""
+    """Few members: one fails while it publishes, one leaves, and many other nodes join at that moment."""
     nodes = int(random.between(8, 26))
     order = sorted((int(random.below(1 << 16)), node) for node in range(nodes))
     shuffled = [node for _, node in order]

@@ -1,9 +1,9 @@
-"""How a unit of work is run apart and becomes visible only when it is complete.
+"""Runs a unit of work so that its output becomes visible only when it is complete.
 
-A unit works in a directory of its own below ``_attempts`` and moves what it wrote into place at the end, its record
-last. Several attempts at one unit may run at the same time, of which all but one are thought to be dead: since all
-write the same, it does not matter who comes last. Nothing that happens in between, on this machine or another, can
-make half a unit look like a whole one.
+A unit writes into a directory of its own below ``_attempts`` and moves its files into place at the end, the record
+last. Several attempts at one unit may run at the same time, because an attempt that seems dead may still run: all of
+them write the same, so the last one to finish does no harm. No failure in between, on this machine or another, can make
+half a unit look complete.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ LOCK = "_lock"
 
 
 def write_failed(where: Path, error: OSError) -> PeerError:
-    """The complaint about a directory that does not take what is written to it."""
+    """The complaint about a directory that cannot be written to."""
     return PeerError(
         f"cannot write to {where}: {error.strerror or error}; free some space or choose another --out, and run again: "
-        "what is finished is kept"
+        "finished work is kept"
     )
 
 
 @contextmanager
 def attempt_in(out: Path, number: int) -> Iterator[Path]:
-    """A directory for one attempt at a unit, removed afterwards; what the disk does wrong is a sentence."""
+    """A directory for one attempt at a unit, removed afterwards; disk errors become one sentence."""
     try:
         attempts = out / ATTEMPTS
         attempts.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,7 @@ def attempt_in(out: Path, number: int) -> Iterator[Path]:
 
 
 def running_in(out: Path) -> set[int]:
-    """The numbers of units that somebody began; those who died are among them until the job ends."""
+    """The numbers of units with an attempt; dead attempts count until the job ends."""
     try:
         return {int(entry.name.partition("-")[0]) for entry in os.scandir(out / ATTEMPTS)}
     except OSError:
@@ -57,7 +57,7 @@ def running_in(out: Path) -> set[int]:
 
 @contextmanager
 def directory_held(out: Path) -> Iterator[None]:
-    """Keep other jobs out of a directory, and what dead ones left behind."""
+    """Lock a directory against other jobs, and remove what dead ones left behind."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         lock = (out / LOCK).open("w", encoding="ascii")

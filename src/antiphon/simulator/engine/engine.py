@@ -21,7 +21,7 @@ from antiphon.kernel.process import NO_NODE, Environment, LogReader, Process
 from antiphon.simulator.engine.calendar import STRIDE
 from antiphon.simulator.engine.connections import ConnectionModel
 from antiphon.simulator.engine.events import NEVER, Flight, Incarnation, LinkChange, Timer
-from antiphon.simulator.engine.node import ABSENT, DOWN, PAUSED, STATE_NAMES, UP, NodeHost, SimulatedNode
+from antiphon.simulator.engine.node import ABSENT, DOWN, PAUSED, STATE_NAMES, UP, NodeHost, SimulatedNode, publish_at
 from antiphon.simulator.engine.reachability import Reachability
 from antiphon.simulator.engine.transmission import Transmission
 from antiphon.simulator.network.network import Cut, NetworkModel
@@ -495,10 +495,3 @@ class NoticePause(Action):
 
     def run(self, engine: Engine) -> None:
         engine.notice_pause(self._node, self._since)
-
-
-def publish_at(process: Process, payload: bytes, topic: i64, order: i64, keys: list[int] | None) -> i64:
-    """Let a process publish; most fabrics have no keys."""
-    if keys is None:
-        return process.publish(payload, topic, order)
-    return process.publish_about(keys, payload, topic, order)

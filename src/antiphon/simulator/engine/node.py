@@ -287,3 +287,10 @@ class SimulatedNode(Environment):
         """Lose the memory: the process and its timers."""
         self.process = None
         self._timers = None
+
+
+def publish_at(process: Process, payload: bytes, topic: i64, order: i64, keys: list[int] | None) -> i64:
+    """Let a process publish; most fabrics have no keys."""
+    if keys is None:
+        return process.publish(payload, topic, order)
+    return process.publish_about(keys, payload, topic, order)

@@ -51,7 +51,7 @@ def draw_incarnation_schedule(seed: int, order: str | None, random: RandomStream
         protocol="vcube-ps-lasting",
         order=pick(random, ORDERS) if order in (None, MIXED) else order,
         nodes=course.nodes,
-        protocol_options=draw_incarnation_options(random),
+        protocol_options=draw_incarnation_options(network.detection, random),
         network=network,
         topics=TopicsTable(count=course.topics, members=[list(range(course.founders)) for _ in range(course.topics)]),
         limits=LimitsTable(events=EVENT_LIMIT),
@@ -59,8 +59,12 @@ def draw_incarnation_schedule(seed: int, order: str | None, random: RandomStream
     return with_operations(scenario, operations)
 
 
-def draw_incarnation_options(random: RandomStream) -> dict[str, Any]:
-    """Windows, the number of publications beside the log, and fast or slow disks."""
+def draw_incarnation_options(detection: int, random: RandomStream) -> dict[str, Any]:
+    """Windows, the number of publications beside the log, and fast or slow disks.
+
+    Total order waits longer for a node than two nodes take to find each other. Otherwise a returning node could begin
+    to order without the others, as if they were behind a partition.
+    """
     window, bundle = pick(random, (1, 2, 8, 64)), pick(random, (1, 3))
     return {
         "window": window,
@@ -68,7 +72,7 @@ def draw_incarnation_options(random: RandomStream) -> dict[str, Any]:
         "keep": window + bundle + pick(random, (0, 5, 200)),
         "compare": pick(random, (100, 500, 2000)),
         "forget": FORGET,
-        "exclude": EXCLUDE,
+        "exclude": EXCLUDE + detection,
         "log": LOG_ENTRIES,
         "sync": pick(random, (0, 3, 40, 600)),
     }

@@ -1,13 +1,13 @@
 """Random schedules for the broker tree in which everything happens at once, to few brokers.
 
-A schedule has one to four **moments**, and most of what happens lies within half a second of one of them: networks fall
-apart, again before they have healed, and some in one direction; brokers stand still, crash, join, subscribe,
-unsubscribe and publish. So a repair meets the next failure in every step, and what one broker has told another is lost
-at any place on its way. With few brokers most of them take part.
+A schedule has one to four **moments**, and most operations are within half a second of one of them: the network splits,
+again before it has healed, and sometimes in one direction; brokers pause, crash, join, subscribe, unsubscribe and
+publish. So every step of a repair meets the next failure, and a message between two brokers may be lost anywhere. With
+few brokers most of them take part.
 
-A third of these schedules has newcomers, and they are cut off and stand still like all others. In another third brokers
-that are away are given up at once and catch up from logs, or crash and return with their disks. The rest has founders
-only. No other schedule is as quick to find rules that hold only where nothing comes between.
+A third of these schedules has newcomers, which are cut off and pause like all others. In another third disconnected
+brokers are given up at once and catch up from logs, or crash and restart with their disks. The rest has founders only.
+No other schedule is as quick to find rules that hold only without interruption.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ from antiphon.torture.schedules.operations import (
 from antiphon.torture.schedules.tree_restarts import SILENCE_TICKS, draw_publication
 
 CROWDED_STREAM = 37
-"""Names the stream for these schedules, apart from the others."""
+"""The stream for these schedules, separate from others."""
 
 CROWDED_ONE_IN = 4
-"""So many schedules have one like this among them."""
+"""One in this many schedules is of this kind."""
 
 FIRST_CROWDED = 10**9
-"""Fresh seeds only: the schedules of lower seeds, by which planted bugs are found, are what they were."""
+"""The first seed with these schedules. Lower seeds, which find planted bugs, draw the same schedules as before."""
 
 MOST_FOUNDERS = 6
 
 LOG_ENTRIES = 1 << 20
-"""Nothing that a schedule publishes falls out of such a log."""
+"""No publication of a schedule is evicted from a log of this size."""
 
 FOUNDERS, NEWCOMERS, LOGS, DISKS = range(4)
-"""What is special about a schedule."""
+"""The variants of these schedules."""
 
 
 def draw_crowded_schedule(scenario: Scenario, order: str | None, random: RandomStream) -> Scenario:
-    """A schedule in the tree of a scenario in which nothing happens yet."""
+    """Draw a schedule for the tree of a scenario without operations."""
     return Crowd(scenario, order, random).draw()
 
 
 class Crowd:
-    """Draws what happens around a few moments."""
+    """Draws operations around a few moments."""
 
     def __init__(self, scenario: Scenario, order: str | None, random: RandomStream) -> None:
         self._random = random
@@ -101,7 +101,7 @@ class Crowd:
         return options
 
     def draw(self) -> Scenario:
-        """Everything that happens; what does not suit the state of a node is left out."""
+        """All operations; those that do not fit the state of a node are left out."""
         self._join()
         self._publish()
         if self._kind in (FOUNDERS, NEWCOMERS):
@@ -136,14 +136,14 @@ class Crowd:
         self._operations.append(draw_publication(at, node, self._order, orders, self._keys, self._random))
 
     def _subscribe(self) -> None:
-        """Somebody subscribes or unsubscribes, and may change its mind soon after."""
+        """A broker subscribes or unsubscribes, and may do the opposite soon after."""
         for _ in range(pick(self._random, (0, 2, 6))):
             node, at = self._anybody(), self._near()
             for after in (0, int(self._random.below(300)))[: pick(self._random, (1, 2))]:
                 self._operations.append(Operation(at + after, pick(self._random, (SUBSCRIBE, UNSUBSCRIBE)), node))
 
     def _part(self) -> None:
-        """Some are cut off from the others, newcomers among them."""
+        """Some brokers are cut off from the others, newcomers among them."""
         for _ in range(pick(self._random, (0, 1, 2, 3, 5))):
             group = [node for node in range(self._nodes) if self._random.below(2) == 0]
             at = self._near()
@@ -159,9 +159,10 @@ class Crowd:
             self._operations.append(Operation(at, PAUSE, self._anybody(), 0, at + lasts))
 
     def _crash(self) -> None:
-        """With disks all come back. Without, a majority of the founders lives, and all of whom newcomers know.
+        """Crashes. With disks all brokers restart. Without, a majority of the founders and all contacts of newcomers
+        stay up.
 
-        Where the council follows who is there nobody crashes for good: a small council could lose its majority.
+        Where the council follows partitions no broker crashes for good: a small council could lose its majority.
         """
         if self._kind == DISKS:
             for _ in range(pick(self._random, (1, 2, 4, 6))):
@@ -176,7 +177,7 @@ class Crowd:
                     self._operations.append(Operation(self._near(), CRASH, node))
 
     def _have_last_words(self) -> None:
-        """Long after all are back everybody publishes in total order and in another one."""
+        """Long after all brokers are back, each publishes in total order and in another one."""
         end = max(max(operation.at, operation.until) for operation in self._operations)
         for word in range(2 * self._nodes):
             at = end + SILENCE_TICKS + word * pick(self._random, (1, 100))

@@ -9,14 +9,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import Final, final
 
-from mypy_extensions import i64, mypyc_attr
+from mypy_extensions import i64
 
 ANY_GAPS: Final[i64] = 1 << 40
 """More gaps than anybody has memory for."""
 
 
 @final
-@mypyc_attr(serializable=True)
 class IntervalSet:
     """All integers up to ``complete``, and intervals beyond; no integer below 1 is ever missing.
 
@@ -29,6 +28,10 @@ class IntervalSet:
         self._most_gaps: Final[i64] = most_gaps
         # Where intervals beyond ``complete`` begin and end by turns, ascending; an end is the first integer outside.
         self._bounds: list[i64] = []
+
+    def __reduce__(self) -> tuple[object, tuple[int, int, list[int]]]:
+        # A compiled class that mypyc makes serializable would have no constructor for callers that are not compiled.
+        return restored, (int(self.complete), int(self._most_gaps), [int(bound) for bound in self._bounds])
 
     def has(self, number: i64) -> bool:
         """Whether an integer is in the set."""
@@ -166,3 +169,11 @@ class IntervalSet:
             for first, last in self.inside(self.complete + 1, self.highest())
             for number in range(first, last + 1)
         ]
+
+
+def restored(complete: i64, most_gaps: i64, bounds: list[int]) -> IntervalSet:
+    """A set that was sent from another process."""
+    found = IntervalSet(complete, most_gaps)
+    for place in range(0, len(bounds), 2):
+        found.add_range(bounds[place], bounds[place + 1] - 1)
+    return found

@@ -78,6 +78,6 @@ def test_tokens_are_not_shown(tmp_path: Path) -> None:
 
 
 def test_what_is_lost_ends_a_query_unless_it_was_said_otherwise() -> None:
-    with pytest.raises(DataLossError, match="gone; option failOnDataLoss=false goes on"):
+    with pytest.raises(DataLossError, match="gone; option failOnDataLoss=false reads the remaining data"):
         read_options(ROOM, is_stream=True).lost("gone")
     read_options({**ROOM, "failOnDataLoss": "False"}, is_stream=True).lost("gone")

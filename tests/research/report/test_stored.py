@@ -52,7 +52,7 @@ def test_results_of_experiments_that_are_gone_come_last(tmp_path: Path, results:
 @pytest.mark.parametrize("content", [b"", b"[1]", b"{}", b'{"experiments": [{}]}', b"\xff\xfe", b'{"name": "x"}'])
 def test_a_file_that_is_no_result_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "bad.json").write_bytes(content)
-    with pytest.raises(UsageError, match=r"bad.json is not what antiphon reproduce --json prints"):
+    with pytest.raises(UsageError, match=r"bad.json is not an output of antiphon reproduce --json"):
         load([tmp_path / "bad.json"])
 
 

@@ -75,7 +75,7 @@ def test_every_field_of_every_message_class_is_final() -> None:
     for definition in definitions:
         if definition.name in messages:
             fields.update({f"{definition.name}.{name}": annotation for name, annotation in fields_of(definition)})
-    assert {"Message.source", "Publication.payload", "Ordered.dependencies"} <= fields.keys()
+    assert {"Message.source", "Publication.payload", "Publication.dependencies"} <= fields.keys()
     assert {name: annotation for name, annotation in fields.items() if not annotation.startswith("Final")} == {}
 
 

@@ -28,6 +28,9 @@ MENDED = Path(__file__).parent / "mended"
         ("stale_answer", 25254),
         # Each waited for another one to become the root.
         ("two_orphans", 23518),
+        # A broker that was to give way to another root led again at once: nobody of the latest tree was left. No
+        # campaign found that before: it was the first mend of "two_orphans".
+        ("two_leaders", 315210),
         # It published, and got a total publication of long ago about the same key when it met the others again.
         ("ordered_long_ago", 106863),
         # Nobody had counted the newcomer, so nobody kept anything for it. No campaign found that before: the first mend

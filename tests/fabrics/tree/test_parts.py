@@ -163,7 +163,10 @@ def test_if_all_successors_are_gone_a_broker_leads_unless_it_is_a_newcomer() -> 
         view.parent = -1
         view.learn(later, later.council, 5)
         view.dead.update(range(10))
-        ParentSearch(Notebook(2), TreeOptions(quorum=True), view, told).begin()
+        search = ParentSearch(Notebook(2), TreeOptions(quorum=True), view, told)
+        search.begin()
+        assert told.events == [], "others are asked first"
+        search.patience_ends()
         assert (told.events, view.is_root) == (events, bool(events))
 
 

@@ -88,11 +88,7 @@ class ParentSearch:
             self.ask_next()
 
     def consider_succession(self) -> bool:
-        """Become the root if the first of the successors who lives is this broker, or below it; else watch that one.
-
-        All of them may be gone, while this broker has heard of their tree and was not in it. Then it leads those that
-        it reaches. If others do so too, they find each other by claims. A newcomer leads nobody: no root counts it yet.
-        """
+        """Become the root if the first of the successors who lives is this broker, or below it; else watch that one."""
         view = self._view
         mine = view.reached()
         if view.overlay.epoch == NO_EPOCH:
@@ -104,9 +100,16 @@ class ParentSearch:
             if broker not in view.dead:
                 self._environment.watch(broker)
                 return False
-        if view.was_counted:
-            self._become_root()
-        return view.was_counted
+        return False
+
+    def _must_lead(self) -> bool:
+        """Whether nobody else is to become the root, though nobody has granted this broker a place.
+
+        All successors may be gone, while this broker has only heard of their tree. Then it leads those that it reaches.
+        If others do so too, they find each other by claims. A newcomer leads nobody: no root counts it yet.
+        """
+        view = self._view
+        return view.was_counted and all(broker in view.dead for broker in view.overlay.parents)
 
     def _become_root(self) -> None:
         self._view.is_root = True
@@ -151,6 +154,8 @@ class ParentSearch:
         if not self._view.has_place:
             if self._candidates:
                 self.ask_next()
+            elif self._must_lead():
+                self._become_root()
             else:
                 self._is_forced = True
                 # Answers may take longer than expected, and asking again makes them no faster.

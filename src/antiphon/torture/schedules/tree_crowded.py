@@ -75,7 +75,8 @@ class Crowd:
         self._operations: list[Operation] = []
         founders = list(range(self._founders))
         are_all = self._kind == LOGS or random.below(2) == 0
-        members = founders if are_all else [node for node in founders if random.below(2) == 0]
+        members = founders if are_all else [node for node in founders if random.below(2) == 0] or founders
+        self._first: int = members[0]
         self._scenario = msgspec.structs.replace(
             scenario,
             nodes=self._nodes,
@@ -128,6 +129,8 @@ class Crowd:
             self._operations.append(Operation(at + int(self._random.below(500)), SUBSCRIBE, joiner))
 
     def _publish(self) -> None:
+        # Whatever happens, something is published.
+        self._say(0, self._first, self._orders)
         for _ in range(int(self._random.between(20, 60))):
             at = int(self._random.below(self._span + 2000)) if self._random.below(2) == 0 else self._near()
             self._say(at, self._anybody(), self._orders)

@@ -130,7 +130,7 @@ def test_what_clients_saw_is_judged() -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["torture", "--live", "--faults", "loss"], "a cube is not tortured by losing nodes for good"),
+        (["torture", "--live", "--faults", "loss"], "a cube does not support rounds that lose nodes for good"),
         (["torture", "--live", "--faults", "rain"], "there are no faults rain; choose from kill, power,"),
         (["torture", "--live", "--without-logs", "--faults", "crowd,kill"], "nodes without logs do not survive kill"),
     ],

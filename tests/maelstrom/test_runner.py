@@ -74,7 +74,7 @@ def test_a_node_that_ends_by_itself_or_speaks_nonsense_is_an_error() -> None:
     plan = RunPlan(node_count=1, time_limit_seconds=1)
     with pytest.raises(PeerError, match="n0 ended unexpectedly"):
         run(plan, [sys.executable, "-c", "pass"])
-    with pytest.raises(PeerError, match="n0: a line is no message"):
+    with pytest.raises(PeerError, match="n0: a line is not a message of Maelstrom"):
         run(plan, [sys.executable, "-c", "print('hello', flush=True); input(); input()"])
     with pytest.raises(UsageError, match="cannot run"):
         run(plan, ["/nowhere/node"])

@@ -89,4 +89,4 @@ def test_what_a_failing_publisher_promised_is_not_judged() -> None:
     text = LIVES.format(publisher=3).replace('kind = "crash"\nnode = 5', 'kind = "crash"\nnode = 3')
     text = text.replace('kind = "restart"\nnode = 5', 'kind = "restart"\nnode = 3')
     result = run_scenario(parse_scenario(text))
-    assert result.judgement.startswith("not judged: node 3 publishes, and what it publishes may be lost")
+    assert result.judgement.startswith("not judged: node 3 publishes and fails, and its publications may be lost")

@@ -64,7 +64,7 @@ def test_what_was_written_for_programs(command: Command) -> None:
     [
         ((), "there is nothing to report on; name a place, for example: antiphon report reproduced"),
         (("absent",), "there is no file or directory absent"),
-        (("broken.json",), "broken.json is not what antiphon reproduce --json prints"),
+        (("broken.json",), "broken.json is not an output of antiphon reproduce --json"),
         (("empty",), "there are no results to report on"),
     ],
 )

@@ -101,7 +101,7 @@ def test_what_cannot_be_read_back_is_a_failure_and_leaves_nothing(tmp_path: Path
 
 
 def test_a_function_must_say_what_it_measures(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"unannotated does not say what it measures; annotate what it returns"):
+    with pytest.raises(UsageError, match=r"unannotated has no result type; annotate its result"):
         run_measurement(one(unannotated), tmp_path)
 
 

@@ -157,7 +157,7 @@ def test_a_comparison_that_fails_is_that_experiments_failure(tmp_path: Path) -> 
     marks = tmp_path / "marks"
     wanted = wanted_of(replace(tosses("bad", marks), compare=broken), tosses("good", marks))
     failure, report = here(wanted, tmp_path / "out")
-    assert failure == Failure("bad", "what was measured cannot be compared: KeyError: 'planted'")
+    assert failure == Failure("bad", "the measurements cannot be compared: KeyError: 'planted'")
     assert isinstance(report, Report)
 
 

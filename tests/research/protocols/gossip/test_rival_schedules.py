@@ -58,7 +58,7 @@ def test_rivals_keep_what_they_promise(protocol: str, loss: float, promised: boo
 @pytest.mark.parametrize(
     ("protocol", "options", "complaint"),
     [
-        ("simple-gossip", "fanout = 0", "nobody ever hears a rumour"),
+        ("simple-gossip", "fanout = 0", "no rumour spreads"),
         ("simple-gossip", "view = 5", "choose a view of at least 8"),
         ("simple-gossip", "view = 12\nfanout = 13", "from a view of 12 no 13 nodes can be drawn"),
         ("tag", "capacity = 2\ndeepest = 3", "has room for 15 nodes, not for 24"),

@@ -274,14 +274,14 @@ def test_a_node_of_tag_that_comes_back_joins_at_the_end() -> None:
 @pytest.mark.parametrize(
     ("make", "complaint"),
     [
-        (lambda: gossip_options(0), "fanout of 0 nobody ever hears"),
+        (lambda: gossip_options(0), "fanout of 0 no rumour spreads"),
         (lambda: gossip_options(31), "from a view of 30 no 31 nodes can be drawn"),
         (lambda: gossip_options(5, batch=0), "answers with 0 publications mend nothing"),
         (lambda: gossip_options(5, patience=3), "a patience of at least 20"),
         (lambda: CyclonOptions(8, 4, 0), "an exchange every 0 periods"),
         (lambda: PlumtreeOptions(graft_after=0), "after 0 ticks nothing can have come"),
         (lambda: PlumtreeOptions(HyParViewOptions(active=2, expansion=1.0)), "chain or a ring"),
-        (lambda: SimpleTreeOptions(contacts=[0, 1]), "one node has to know who joined before whom, not 2"),
+        (lambda: SimpleTreeOptions(contacts=[0, 1]), "one node has to know the order of joins, not 2"),
         (lambda: TagOptions(contacts=[]), "one node has to know"),
         (lambda: TagOptions(capacity=0), "cannot work with capacity = 0"),
         (lambda: TagOptions(handshakes=-1), "cannot be negative"),

@@ -254,6 +254,32 @@ def test_both_sides_of_a_partition_go_on_and_exchange_what_they_missed(parted: t
     running(test)
 
 
+def test_without_logs_those_who_miss_more_than_is_kept_are_told_and_go_on() -> None:
+    """Nobody has what was said first while one was cut off; what came after it is not held for ever."""
+    count = 200
+
+    async def test() -> None:
+        async with behind_proxies(3, window=4) as (nodes, proxies):
+            *others, _ = await subscribed(nodes)
+            proxies[2].cut()
+            await until(lambda: not present(nodes[2]) and all(len(present(node)) == 1 for node in nodes[:2]))
+            for number in range(count):
+                await nodes[2].publish("room", b"%d" % number, order="causal")
+                # Each is a batch of its own.
+                await nodes[2].flush()
+            proxies[2].mend()
+            await until(lambda: all(len(present(node)) == 2 for node in nodes))
+            await nodes[2].publish("room", b"after", order="causal")
+            for subscription in others:
+                with pytest.raises(antiphon.MissedMessagesError):
+                    await take_values(subscription, 1)
+                values = await values_until(subscription, lambda values: values[-1] == b"after")
+                assert 2 <= len(values) < count
+                assert values[:-1] == [b"%d" % number for number in range(count + 1 - len(values), count)]
+
+    running(test)
+
+
 def test_who_is_taken_in_by_one_who_is_cut_off_finds_the_others_by_itself() -> None:
     """Nobody else would ever hear of it if the one who took it in did not come back."""
 

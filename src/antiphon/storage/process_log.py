@@ -78,9 +78,11 @@ class ProcessLog:
         return LogBackwards(self._store, self._codec, topic.name, topic.log_from, topic.passed_over_from)
 
     def was_logged(self, number: int, source: int, sequence: int) -> bool:
-        """Whether the log has ever held a publication."""
+        """Whether the log has ever held a publication; without a log this is not known."""
         topic = self._topics.get(number)
-        return topic is None or self._pasts is None or topic.logged.has(source, sequence)
+        if topic is None or self._pasts is None or self._store is None:
+            return True
+        return topic.logged.has(source, sequence)
 
     def recalled(self, number: int, source: int, sequence: int) -> Message | None:
         """A publication that was delivered here, from the log."""

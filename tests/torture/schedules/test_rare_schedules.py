@@ -72,3 +72,10 @@ def test_nothing_breaks(draw: Draw) -> None:
     for seed in range(1, 6):
         outcome = run_schedule(draw(seed))
         assert not outcome.violations, (seed, outcome.about)
+
+
+def test_in_every_other_gossip_schedule_neighbours_slow_publishers() -> None:
+    drawn = [SCHEDULES["gossip"](seed, None).protocol_options for seed in range(200)]
+    windows = [options["window"] for options in drawn if "window" in options]
+    assert 60 < len(windows) < 140 and set(windows) >= {1, 4, 64}
+    assert all(options.get("window", 0) <= options.get("buffer", 1024) for options in drawn)

@@ -218,10 +218,12 @@ class Brisa(Process):
             self.environment.set_timer(self.options.period, ~topic)
 
     def peer_lost(self, peer: i64) -> None:
+        self.connections.lost(peer)
         for group in self._groups.values():
             group.link_lost(peer)
 
     def peer_found(self, peer: i64) -> None:
+        self.connections.found(peer)
         for group in self._groups.values():
             group.peer_found(peer)
 

@@ -116,6 +116,23 @@ class Recovery:
                 self._fetch(sender, stream, number)
         return is_behind
 
+    def answer_slowed(self, sender: i64, report: Report) -> None:
+        """Say again how far this node is ready, if a neighbour still speaks of a source that may wait to hear it.
+
+        What was said of it may be lost, and neither of the two would ever speak again. Only a source, or a node that
+        is slowed itself, is answered; so no answer causes another.
+        """
+        patience = self._options.patience
+        position: i64 = 0
+        while position < len(report.floors):
+            source = report.numbers[2 * position]
+            is_slowed = report.floors[position] < report.numbers[2 * position + 1]
+            position += 1
+            stream = stream_of(self._streams, source)
+            if stream.quiet > patience and (is_slowed or sender == source):
+                stream.quiet = patience
+                self._quiescence.stir()
+
     def notice_gap(self, sender: i64, stream: Stream) -> None:
         """Something came after what is missing. When that happens again, what is missing is not just late."""
         stream.came_beyond += 1
@@ -187,11 +204,16 @@ class Recovery:
                 if self._is_hopeful(stream):
                     stream.quiet = 0
                     self._quiescence.quiet = 0
-            elif self._options.window > 0 and stream.floor < stream.received.complete:
-                # Somebody waits to hear that this node is ready for more.
+            elif self._options.window > 0 and self._is_slow_or_slowed(stream):
+                # A neighbour waits to hear that this node is ready for more; or this node waits to hear it.
                 stream.quiet = 0
                 self._quiescence.quiet = 0
             self.overflow += stream.collect(self._neighbours, keep, self._options.buffer)
+
+    def _is_slow_or_slowed(self, stream: Stream) -> bool:
+        """Whether this node is not ready to go on with a source; or is the source, and waits to hear of neighbours."""
+        is_slow = stream.floor < stream.received.complete
+        return is_slow or (stream.source == self._me and stream.is_slowed(self._neighbours))
 
     def _is_hopeful(self, stream: Stream) -> bool:
         """Whether what is missing may still come, so that this node must not fall silent."""
@@ -262,13 +284,11 @@ class Recovery:
         return 1 if own is None else own.settle(self._neighbours) + 1
 
     def unfinished(self) -> i64:
-        """How many sources something is missing of, and how many neighbours lack something that slows this node."""
+        """How many sources something is missing of, with this node itself if neighbours slow it down."""
         waiting: i64 = 0
         own = self._streams.get(self._me)
-        if own is not None and self._options.window > 0:
-            for peer in self._neighbours:
-                if own.has.get(peer, own.received.complete) < own.received.complete:
-                    waiting += 1
+        if own is not None and self._options.window > 0 and self._is_slow_or_slowed(own):
+            waiting += 1
         for stream in self._streams.values():
             if stream.is_missing():
                 waiting += 1

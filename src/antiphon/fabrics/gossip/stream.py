@@ -244,6 +244,15 @@ class Stream:
         self._settled = max(self._settled, lowest)
         return self._settled
 
+    def is_slowed(self, neighbours: list[i64]) -> bool:
+        """Whether a neighbour has not said that it is ready for more, or has said that it lacks something."""
+        complete = self.received.complete
+        if self.lowest_floor() < complete:
+            return True
+        if self.settle(neighbours) >= complete:
+            return False
+        return any(self.has.get(peer, complete) < complete for peer in neighbours)
+
     def pass_over(self, gone: i64, topic: i64) -> list[Missed]:
         """Count as received what is missing up to a number, since nobody has kept it; what stands for it."""
         passed: list[Missed] = []

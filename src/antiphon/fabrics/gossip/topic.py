@@ -259,6 +259,8 @@ class Group(Neighbourhood):
         self.trees.reported(sender, report)
         if self._options.rules.recovers:
             self._recovery.learn(sender, report, FETCH_AFTER)
+            if link is not None:
+                self._recovery.answer_slowed(sender, report)
 
     def _on_ball(self, sender: i64, ball: Ball) -> None:
         if self.delivery.is_synchronised:

@@ -36,6 +36,9 @@ RARE_STREAM = 25
 LAST_WORDS_STREAM = 26
 """The stream for the last words of all schedules, separate for the same reason."""
 
+WINDOW_STREAM = 60
+"""The stream for the windows of publishers, separate for the same reason."""
+
 APART, FORGETFUL, CUT_OFF = range(3)
 """The numbers of these kinds, out of eight equal chances."""
 
@@ -47,7 +50,17 @@ def draw_any_gossip_schedule(seed: int, order: str | None = None) -> Scenario:
     """The scenario of a seed: one in eight is of each of these kinds, unless the wanted order is another one than
     theirs.
     """
-    return with_last_words(draw_before_last_words(seed, order), RandomStream(seed, LAST_WORDS_STREAM))
+    scenario = with_window(draw_before_last_words(seed, order), RandomStream(seed, WINDOW_STREAM))
+    return with_last_words(scenario, RandomStream(seed, LAST_WORDS_STREAM))
+
+
+def with_window(scenario: Scenario, random: RandomStream) -> Scenario:
+    """Let neighbours slow publishers, as live nodes do, in every other schedule; at rest no publisher may be slowed."""
+    if random.below(2) == 0:
+        return scenario
+    options = scenario.protocol_options
+    window = min(pick(random, (1, 4, 64)), options.get("buffer", 1024))
+    return msgspec.structs.replace(scenario, protocol_options={**options, "window": window})
 
 
 def draw_before_last_words(seed: int, order: str | None) -> Scenario:

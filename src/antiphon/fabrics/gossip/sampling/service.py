@@ -47,12 +47,18 @@ class Connections:
     def __init__(self, environment: Environment) -> None:
         self._environment: Final[Environment] = environment
         self._wanted: Final[dict[i64, i64]] = {}
+        # Links that are broken and still wanted.
+        self._broken: Final[set[i64]] = set()
 
     def hold(self, peer: i64) -> None:
-        """One more service wants the link."""
+        """One more service wants the link. If it is broken that is said again: this service has not heard of it."""
         count = self._wanted.get(peer, 0)
         self._wanted[peer] = count + 1
-        if count == 0:
+        if peer in self._broken:
+            self._broken.remove(peer)
+            self._environment.unwatch(peer)
+            self._environment.watch(peer)
+        elif count == 0:
             self._environment.watch(peer)
 
     def release(self, peer: i64) -> None:
@@ -62,7 +68,17 @@ class Connections:
             self._wanted[peer] = count - 1
         else:
             del self._wanted[peer]
+            self._broken.discard(peer)
             self._environment.unwatch(peer)
+
+    def lost(self, peer: i64) -> None:
+        """The link is broken."""
+        if peer in self._wanted:
+            self._broken.add(peer)
+
+    def found(self, peer: i64) -> None:
+        """The link is there again."""
+        self._broken.discard(peer)
 
     def count(self) -> i64:
         """How many different links are wanted."""

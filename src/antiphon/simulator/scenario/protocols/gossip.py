@@ -87,6 +87,7 @@ def brisa_options(
         bandwidths=own.bandwidths,
         deepest=own.deepest,
         rules=published_rules() if own.published else Rules(),
+        window=own.window,
         total=total,
         longest_wait=own.total_wait,
     )

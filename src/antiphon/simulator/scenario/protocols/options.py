@@ -122,6 +122,8 @@ class BrisaTableOptions(FloodingOptions, frozen=True, kw_only=True, forbid_unkno
     """The bandwidths of the nodes in turn, repeated from the beginning."""
     deepest: Positive = 64
     """The largest depth of a node in a graph."""
+    window: NotNegative = 0
+    """How far a publisher may be ahead of what its neighbours are ready for; 0 for any distance."""
     published: Flag = False
     """Whether the rules are those of the thesis, with their races, for networks that lose nothing."""
     log: NotNegative = 0

@@ -61,7 +61,7 @@ def test_a_schedule_that_breaks_causal_order_is_found_and_told() -> None:
     assert found.violation is not None
     assert found.violation.startswith("causal: 1, such as publication 1 of node 1 on topic 0 at node 2")
     assert found.schedule[0] == "node 1: publish 0"
-    assert found.schedule[-1].startswith("1->2 Ordered")
+    assert found.schedule[-1].startswith("1->2 Publication")
 
 
 def test_a_loss_is_found_at_the_end_of_a_schedule() -> None:
@@ -77,11 +77,12 @@ def test_a_limit_ends_the_exploration_and_says_so() -> None:
 
 
 def test_a_message_is_described_with_all_that_it_carries_but_its_clock() -> None:
-    assert describe(Publication(1, 2, 99, b"x", 3)) == "Publication order=-1 payload=b'x' sequence=2 source=1 topic=3"
+    described = "Publication dependencies=[] order=-1 payload=b'x' sequence=2 source=1 topic=3"
+    assert describe(Publication(1, 2, 99, b"x", 3)) == described
 
 
 def test_a_schedule_can_be_told_step_by_step() -> None:
     assert narrate(lambda: System(Flooding, [[("publish", 0)], [], []]), [-1, 1]) == (
         "node 0: publish 0",
-        "0->2 Ordered order=-1 payload=b'' sequence=1 source=0 topic=0",
+        "0->2 Publication dependencies=[] order=-1 payload=b'' sequence=1 source=0 topic=0",
     )

@@ -37,8 +37,8 @@ ORDER_NAMES: Final = ("none", "fifo", "causal", "total")
 NO_KEYS: Final = vec[i64]()
 
 BARRIER_KEY: Final[i64] = 1 << 62
-"""Keys of applications are smaller. A total publication about one key from here on is a barrier: its host only waits for
-its place in the order, and later publications of the same source do not wait for it."""
+"""Keys of applications are smaller. A total publication about one key from here on is a barrier: its host waits for its
+place in the order, and later publications of the same source do not wait for it."""
 
 
 def publication_key(source: i64, sequence: i64) -> i64:

@@ -2,8 +2,8 @@
 
 Without order a publication waits for its keys to be open; in fifo, causal or total order also for what the same
 publisher published before. A total publication in front has to be completed first, unless the next is total too,
-sessions are not strict, or the one in front is a barrier. Once in the stream nothing waits any more. Where everything needs a quorum
-(``quorum_delivery``) it all takes the way of total publications, in the order in which it was published.
+sessions are not strict, or the one in front is a barrier. Once in the stream nothing waits any more. Where everything
+needs a quorum (``quorum_delivery``) it all takes the way of total publications, in the order in which it was published.
 """
 
 from __future__ import annotations

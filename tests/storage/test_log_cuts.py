@@ -124,7 +124,7 @@ def test_appending_trimming_releasing_and_a_full_disk_cut_anywhere(
         promised = [at_commit for copies, at_commit in committed if copies <= number]
         for name, end in promised[-1].items() if promised else ():
             assert ends[name] >= end, f"topic {name!r} ends at {ends[name]} though {end} was committed"
-        for name, end in stored.facts.items():
-            offset = int(end)
+        for name, value in stored.facts.items():
+            offset = int(value)
             topic = "journal" if name == "journal begins" else name.removeprefix("end of ")
             assert offset <= ends[topic], f"{name} is {offset}, but the topic ends at {ends[topic]}"

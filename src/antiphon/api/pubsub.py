@@ -57,8 +57,8 @@ class PubSub(Publisher):
         Iterate over the subscription, or give a ``callback``, which is called with each message. ``await
         subscription.ready()`` returns when every message that is published from then on will arrive.
 
-        ``start`` is ``"latest"``, ``"earliest"``, an offset or a ``datetime`` with a time zone; all but the first need a
-        node with a log. ``policy`` says what happens when the program falls behind by more than ``limit`` messages:
+        ``start`` is ``"latest"``, ``"earliest"``, an offset or a ``datetime`` with a time zone; all but the first need
+        a node with a log. ``policy`` says what happens when the program falls behind by more than ``limit`` messages:
         ``"block"``, ``"drop_oldest"``, ``"drop_newest"`` or ``"disconnect"``.
 
         If messages are missing, because no node has kept them, ``when_missed`` is called with the name of the topic.

@@ -456,12 +456,12 @@ def connect(
 ) -> Starting[Client]:
     """Connect to a node: ``async with antiphon.connect("127.0.0.1:7400") as client``.
 
-    Several addresses, as a list or with commas, are tried in this order. When its node goes the client looks for
-    another one for ``reconnect_seconds``, among these and all of which its nodes have told it, and goes on there;
+    Several addresses, as a list or with commas, are tried in this order. If its node fails, the client looks for
+    another one for ``reconnect_seconds``, among these addresses and all that its nodes have told it, and goes on there;
     ``on_reconnect`` is then called with the address. With 0 it does not look.
 
-    ``tls`` are the files for nodes that want TLS, ``{"authority": "authority.pem"}``, with ``certificate`` and ``key``
-    if the client has any; ``token`` says who it is, if the node has given out tokens.
+    ``tls`` names the files for nodes that want TLS, ``{"authority": "authority.pem"}``, ``certificate`` and ``key``
+    among them if the client has any. ``token`` identifies the client to nodes that have given out tokens.
     """
     files = tls if tls is None or isinstance(tls, Tls) else tls_from(tls)
 

@@ -374,7 +374,10 @@ class ClientSession:
         self._comes_from_elsewhere()
         try:
             self._check_publishing(message.topic)
-            self._crossings[message.topic] = await self._services.sessions.follow(self.client, message)
+            crossing = await self._services.sessions.follow(self.client, message)
+            self._crossings[message.topic] = crossing
+            if crossing.failure is not None:
+                raise crossing.failure
         except AntiphonError as failure:
             error, is_denied, kind = str(failure), isinstance(failure, DeniedError), kind_of(failure)
         self.send(FollowResponse(message.number, message.topic, error, is_denied, kind))

@@ -82,6 +82,7 @@ class Node(PubSub):
         self._outgoing_context = None if self.tls is None else self.tls.client_context()
         self.rights = Rights(settings.rights)
         self.address = ""
+        """Where others find this node: the address for ``join`` and ``antiphon.connect``."""
         self._lifecycle = Lifecycle()
         self._tasks = Tasks()
         self.disk = Disk()
@@ -442,7 +443,7 @@ class Node(PubSub):
 def start(settings: Settings | None = None, **values: Any) -> Starting[Node]:
     """Start a node in this program: ``async with antiphon.start(join=["127.0.0.1:7400"]) as node``.
 
-    The arguments are the settings of :class:`antiphon.node.settings.Settings`.
+    The arguments are the settings of a node, by name: ``listen``, ``join``, ``data``, ``fabric`` and all others.
     """
     chosen = settings.checked() if settings is not None else settings_from(values, "antiphon.start")
 

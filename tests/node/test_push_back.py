@@ -489,11 +489,11 @@ def test_heartbeats_are_exchanged_where_something_waits() -> None:
     vigil = Vigil(1.0, 0.0)
     started: list[bool] = []
     together.when_waiting = lambda: started.append(True)
-    assert not together.are_waiting
+    assert not together.are_waiting()
     backlogs[0].add(100)
     backlogs[1].await_word()
     backlogs[2].await_word()
-    assert together.are_waiting and len(started) == 3
+    assert together.are_waiting() and len(started) == 3
     given_up = []
     for look in range(1, 12):
         lines[2].heard += 1
@@ -505,7 +505,7 @@ def test_heartbeats_are_exchanged_where_something_waits() -> None:
     backlogs[0].remove(100)
     backlogs[1].end()
     backlogs[2].word_came()
-    assert not together.are_waiting
+    assert not together.are_waiting()
 
 
 @pytest.mark.parametrize("name", ["window_bytes", "pending_bytes", "backlog_bytes"])

@@ -70,7 +70,7 @@ class Gateway:
         for client in backlogs.poll(self._loop.time(), self._vigil):
             client.give_up()
         self._services.sender.settle()
-        if backlogs.are_waiting:
+        if backlogs.are_waiting():
             self._listen_for_clients()
 
     def close(self) -> None:

@@ -68,7 +68,6 @@ class Backlogs:
         self._last += 1
         return self._last
 
-    @property
     def are_waiting(self) -> bool:
         """Whether some client waits for this node, or this node for some client."""
         return bool(self._awaited or self._unread)

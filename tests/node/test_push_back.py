@@ -18,8 +18,8 @@ from antiphon.api.batch import Batch
 from antiphon.api.batch_codec import Columns, encode_columns
 from antiphon.api.topic_state import UnderWay
 from antiphon.membership.heartbeats import Vigil
-from antiphon.node import client_relay as relay
 from antiphon.node import status
+from antiphon.node.gateway import client_relay as relay
 from antiphon.node.loop import NodeLoop
 from antiphon.node.settings import settings_from
 from antiphon.sessions import backlog

@@ -23,8 +23,8 @@ from antiphon.api.topic_state import LiveTopic
 from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError, UsageError
 from antiphon.membership.messages import Control
 from antiphon.node.acl import Holder, Rights
-from antiphon.node.client_relay import RemoteSubscription
-from antiphon.node.client_requests import ClientRequests, RequestServices
+from antiphon.node.gateway.client_relay import RemoteSubscription
+from antiphon.node.gateway.client_requests import ClientRequests, RequestServices
 from antiphon.node.loop import NodeLoop
 from antiphon.node.subscriptions import Subscriptions
 from antiphon.runtime.errors import DeniedError, kind_of

@@ -9,7 +9,7 @@ from antiphon.api.topic_names import client_number
 from antiphon.kernel.errors import ProtocolError
 from antiphon.membership.heartbeats import Vigil
 from antiphon.membership.messages import Hello
-from antiphon.node.client_session import ClientServices, ClientSession
+from antiphon.node.gateway.client_session import ClientServices, ClientSession
 from antiphon.transport.incoming import FrameClient, IncomingConnection
 from antiphon.transport.links import FrameWriter
 from antiphon.transport.tls import Identity, instance_of

@@ -188,6 +188,7 @@ class ClientPublishing(Generic[B]):
         turns = self._turns.setdefault(message.topic, Turns()) if crossing is None else crossing.turns
         accepted: Promise[None] | None = None
         failure: AntiphonError | None = None
+        has_waited = False
         yield from turns.enter()
         try:
             is_known = self._is_known(message) if crossing is None else (yield from crossing.has_come(message.serial))
@@ -196,14 +197,19 @@ class ClientPublishing(Generic[B]):
             else:
                 self._port.check_publishing(message.topic)
                 while (room := self._port.until_room(message.topic)) is not None:
+                    has_waited = True
                     yield from wait(room)
                 order = message.order if crossing is None else crossing.order_of(message.order)
                 accepted = self._port.hand_over(message, order)
         except AntiphonError as error:
             failure, is_known = error, False
         finally:
-            turns.leave()
             self._waiting -= 1
+            if has_waited:
+                # Others who wait for the same room have their turn in between.
+                self._end.host.after(0, turns.leave)
+            else:
+                turns.leave()
         if failure is not None or accepted is None:
             self._backlog.remove(len(message.payload))
             self._port.respond(message, failure, is_known)

@@ -27,7 +27,6 @@ from antiphon.kernel.message import Message as ProtocolMessage
 from antiphon.kernel.process import Process
 from antiphon.membership.membership import Membership
 from antiphon.node.settings import Settings
-from antiphon.node.tree_settings import TreeTable
 from antiphon.node.write_scheduler import CREDIT_FRAMES, Flusher
 from antiphon.runtime.clocks import monotonic_us, wall_clock_us
 from antiphon.runtime.logging import logger
@@ -79,8 +78,8 @@ class NodeLoop:
         self._pending_bytes = settings.pending_bytes
         self._loop = asyncio.get_running_loop()
         fabric = FABRICS[settings.fabric]
-        is_strict = not isinstance(settings.tree, TreeTable) or settings.tree.strict_session
-        self.topics = TopicTable(TotalOrder(fabric.may_pass_over, is_strict))
+        self.traits = fabric.implementation().traits(settings.table)
+        self.topics = TopicTable(TotalOrder(fabric.may_pass_over, self.traits.is_strict))
         self._by_number = self.topics.by_number
         self.writers = Writers()
         self.process: Process | None = None

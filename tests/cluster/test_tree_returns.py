@@ -96,6 +96,35 @@ def test_half_of_a_tree_and_more_returns_and_everything_works_again(tmp_path: Pa
     running(test)
 
 
+def test_without_a_majority_a_client_that_changed_its_broker_loses_nothing_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its new broker cannot catch up with what it saw. It and the broker's other clients go on all the same."""
+    monkeypatch.setattr("antiphon.sessions.client_sessions.KNOWN_SECONDS", 2.0)
+    # The client does not hear that the other brokers have its message; and on this topic there are no others.
+    monkeypatch.setattr("antiphon.client.publishing.HandingIn.safe", lambda *_: None)
+
+    async def test() -> None:
+        async with AsyncExitStack() as stack:
+            brokers = Tree(stack, tmp_path, 2, 2)
+            nodes = await brokers.start()
+            client = await stack.enter_async_context(antiphon.connect(brokers.killed[0]))
+            await client.publish("room", b"accepted")
+            await brokers.kill()
+            heard = await nodes[0].subscribe("room").ready(), await nodes[1].subscribe("room").ready()
+            await until(lambda: client.reconnects == 1)
+            new = next(node for node in nodes if node.address == client.address)
+            async with asyncio.timeout(1.5):
+                # The barrier of the client may be under way here; it cannot get its place.
+                await new.publish("room", b"meanwhile", order="causal")
+            await client.publish("room", b"later", order="causal")
+            for subscription in heard:
+                assert await take_values(subscription, 3) == [b"meanwhile", b"accepted", b"later"]
+            await client.abandon()
+
+    running(test)
+
+
 def test_a_broker_that_lost_its_log_is_somebody_new(tmp_path: Path) -> None:
     async def test() -> None:
         async with AsyncExitStack() as stack:

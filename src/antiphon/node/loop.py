@@ -146,8 +146,8 @@ class NodeLoop:
         store = self.store
         return store is not None and store.pending_bytes >= self._pending_bytes
 
-    def publish_segment(self, topic: LiveTopic, segment: Segment) -> None:
-        """Hand a batch to the process, whether there is room or not."""
+    def publish_segment(self, topic: LiveTopic, segment: Segment) -> int:
+        """Hand a batch to the process, whether there is room or not; gives its number."""
         payload = encode_columns(segment.columns, segment.author)
         process = self.process
         assert process is not None, "a node that is in the cluster has a process"
@@ -177,6 +177,7 @@ class NodeLoop:
             else:
                 self._undelivered[topic.number, int(number)] = segment.receipt
         self.settle()
+        return int(number)
 
     def _accept(self, receipt: asyncio.Future[None]) -> None:
         """A batch has been delivered here: it is accepted when it is on disk."""

@@ -1,7 +1,7 @@
 """Plants bugs in copies of the whole product and lets live campaigns with crowds of subscribers look for them.
 
-python -m tests.teeth.live_hunting                # all of them, as a table; minutes
-python -m tests.teeth.live_hunting --only dropped
+python -m tests.mutation.live_hunt                # all of them, as a table; minutes
+python -m tests.mutation.live_hunt --only dropped
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.teeth.bugs import Bug
-from tests.teeth.hunting import SOURCES, put_in
-from tests.teeth.planted_live import LIVE
+from tests.mutation.hunt import SOURCES, put_in
+from tests.mutation.live_mutants import LIVE
+from tests.mutation.mutant import Mutant
 
 SECONDS = 25.0
 """For so long crowds come; one that has begun is waited for."""
@@ -26,14 +26,14 @@ SECONDS = 25.0
 PATIENCE_SECONDS = 600
 
 
-def live_hunt(bug: Bug | None, seed: int, seconds: float = SECONDS, fabric: str = "cube") -> dict[str, int]:
+def live_hunt(mutant: Mutant | None, seed: int, seconds: float = SECONDS, fabric: str = "cube") -> dict[str, int]:
     """Run a live campaign against a bug, or against none: how often each promise was broken."""
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / "antiphon"
         shutil.copytree(SOURCES, package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-        if bug is not None:
-            put_in(bug, package)
-        options = (fabric if bug is None else bug.fabric).split()
+        if mutant is not None:
+            put_in(mutant, package)
+        options = (fabric if mutant is None else mutant.fabric).split()
         command = [sys.executable, "-m", "antiphon", "torture", "--live", "--json", "--fabric", *options]
         command += ["--faults", "crowd", "--nodes", "4", "--seconds", str(seconds), "--seed", str(seed)]
         done = subprocess.run(
@@ -59,12 +59,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     missed = 0
     print("| bug | module | campaign | as |\n|---|---|---|---|", flush=True)
-    for bug in LIVE:
-        if chosen.only in f"{bug.name} {bug.module}":
-            broken = live_hunt(bug, chosen.seed)
+    for mutant in LIVE:
+        if chosen.only in f"{mutant.name} {mutant.module}":
+            broken = live_hunt(mutant, chosen.seed)
             missed += not broken
             kinds = ", ".join(f"{name} {count}" for name, count in broken.items()) or "nothing"
-            print(f"| {bug.name} | `{bug.module.removesuffix('.py')}` | {bug.fabric} | {kinds} |", flush=True)
+            print(f"| {mutant.name} | `{mutant.module.removesuffix('.py')}` | {mutant.fabric} | {kinds} |", flush=True)
     return 1 if missed else 0
 
 

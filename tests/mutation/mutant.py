@@ -1,4 +1,4 @@
-"""What a planted bug is."""
+"""A mutant: the product with one planted bug."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Bug:
-    """A bug: ``old`` becomes ``new`` in a module; campaigns of a fabric, perhaps in one order, are to find it."""
+class Mutant:
+    """One change of one module: ``old`` becomes ``new``. Campaigns of ``fabric``, perhaps in one ``order``, find it."""
 
     name: str
     fabric: str

@@ -1,35 +1,35 @@
-"""Bugs in what only live nodes have: subscriptions that lag, and what clients are told. See ``planted.py``."""
+"""Bugs in what only live nodes have: subscriptions that lag, and what clients are told. See ``mutants.py``."""
 
 from __future__ import annotations
 
-from tests.teeth.bugs import Bug
+from tests.mutation.mutant import Mutant
 
 WITH_LOGS = "cube"
 WITHOUT_LOGS = "cube --without-logs"
 
 LIVE = (
-    Bug(
+    Mutant(
         "what a subscription drops is not counted",
         WITH_LOGS,
         "api/subscription.py",
         "        self.dropped += batch.count\n",
         "        pass\n",
     ),
-    Bug(
+    Mutant(
         "clients are not told of what is dropped",
         WITH_LOGS,
-        "node/client_relay.py",
+        "node/gateway/client_relay.py",
         "            if self.subscription.dropped_batches:\n",
         "            if self.subscription.dropped_batches is None:\n",
     ),
-    Bug(
+    Mutant(
         "a slow subscription goes on in the log behind the batch that did not fit",
         WITH_LOGS,
         "api/subscription.py",
         "            self._read_from(topic, batch.first_offset)\n            return False\n",
         "            self._read_from(topic, batch.end_offset)\n            return False\n",
     ),
-    Bug(
+    Mutant(
         "publishers wait for a subscription that has ended",
         WITHOUT_LOGS,
         "api/topic_state.py",
@@ -37,4 +37,4 @@ LIVE = (
         "        self._sinks.pop(sink, None)\n        return False\n",
     ),
 )
-"""Crowds of live campaigns find these (``tests.teeth.live_hunting``); the fabric has the options of the campaign."""
+"""Crowds of live campaigns find these (``tests.mutation.live_hunt``); the fabric has the options of the campaign."""

@@ -1,12 +1,12 @@
-"""Bugs in what carries the cube through faults, and in what is read back from logs; see ``planted.py``."""
+"""Bugs in what carries the cube through faults, and in what is read back from logs; see ``mutants.py``."""
 
 from __future__ import annotations
 
-from tests.teeth.bugs import Bug
+from tests.mutation.mutant import Mutant
 
 
-def faults(name: str, module: str, old: str, new: str, order: str | None = None) -> Bug:
-    return Bug(name, "cube-faults", f"fabrics/cube/{module}.py", old, new, order)
+def faults(name: str, module: str, old: str, new: str, order: str | None = None) -> Mutant:
+    return Mutant(name, "cube-faults", f"fabrics/cube/{module}.py", old, new, order)
 
 
 REROUTING = (
@@ -205,9 +205,9 @@ KEEPING = (
     ),
 )
 
-FAULTS: tuple[Bug, ...] = (*REROUTING, *LASTING, *KEEPING)
+FAULTS: tuple[Mutant, ...] = (*REROUTING, *LASTING, *KEEPING)
 
-HARMLESS_FAULTS: tuple[Bug, ...] = (
+HARMLESS_FAULTS: tuple[Mutant, ...] = (
     faults(
         "what a node said before it left is not given to those it finds",
         "fault_tolerant",

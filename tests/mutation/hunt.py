@@ -3,8 +3,8 @@
 A copy of the sources in a folder of its own has one bug and runs uncompiled in a process of its own: so nothing in the
 product knows of bugs, and compiled modules do not hide them.
 
-    python -m tests.teeth.hunting --seeds 200                # all of them, as a table
-    python -m tests.teeth.hunting --only council --seeds 50  # those whose names hold a word
+    python -m tests.mutation.hunt --seeds 200                # all of them, as a table
+    python -m tests.mutation.hunt --only council --seeds 50  # those whose names hold a word
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.teeth.bugs import Bug
-from tests.teeth.planted import BUGS, HARMLESS
+from tests.mutation.mutant import Mutant
+from tests.mutation.mutants import HARMLESS, MUTANTS
 
 ROOT = Path(__file__).parent.parent.parent
 SOURCES = ROOT / "src" / "antiphon"
@@ -42,7 +42,7 @@ class Catch:
     example: str
 
 
-def plant(bug: Bug | None, folder: Path) -> Path:
+def plant(mutant: Mutant | None, folder: Path) -> Path:
     """A copy of the product with a bug, or with none; the answer is where it can be imported from."""
     package = folder / "antiphon"
     package.mkdir()
@@ -50,32 +50,37 @@ def plant(bug: Bug | None, folder: Path) -> Path:
         shutil.copy(SOURCES / name, package)
     for name in COPIED:
         shutil.copytree(SOURCES / name, package / name, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-    if bug is not None:
-        put_in(bug, package)
+    if mutant is not None:
+        put_in(mutant, package)
     return folder
 
 
-def put_in(bug: Bug, package: Path) -> None:
+def put_in(mutant: Mutant, package: Path) -> None:
     """Put a bug into a copy of the product."""
-    path = package / bug.module
+    path = package / mutant.module
     source = path.read_text(encoding="utf-8")
-    count = source.count(bug.old)
+    count = source.count(mutant.old)
     assert count == 1, (
-        f"{bug.name!r} cannot be planted: its place is {count} times in {bug.module}; "
-        f"look at how the module has changed, and change tests/teeth/planted.py"
+        f"{mutant.name!r} cannot be planted: its place is {count} times in {mutant.module}; "
+        f"look at how the module has changed, and change tests/mutation/mutants.py"
     )
-    path.write_text(source.replace(bug.old, bug.new), encoding="utf-8")
+    path.write_text(source.replace(mutant.old, mutant.new), encoding="utf-8")
 
 
 def hunt(
-    bug: Bug | None, first_seed: int, seeds: int, stops: bool = False, fabric: str = "cube", order: str | None = None
+    mutant: Mutant | None,
+    first_seed: int,
+    seeds: int,
+    stops: bool = False,
+    fabric: str = "cube",
+    order: str | None = None,
 ) -> Catch:
     """Run a campaign against a bug, until the first schedule fails if it ``stops``; against none if there is none."""
     with tempfile.TemporaryDirectory() as folder:
-        place = plant(bug, Path(folder))
+        place = plant(mutant, Path(folder))
         asked = {
-            "fabric": fabric if bug is None else bug.fabric,
-            "order": order if bug is None else bug.order,
+            "fabric": fabric if mutant is None else mutant.fabric,
+            "order": order if mutant is None else mutant.order,
             "first_seed": first_seed,
             "seeds": seeds,
             "stops": stops,
@@ -94,13 +99,13 @@ def hunt(
     return Catch(found["seeds"], tuple(found["failing"]), tuple(found["kinds"]), found["example"])
 
 
-def row(bug: Bug, catch: Catch) -> str:
+def row(mutant: Mutant, catch: Catch) -> str:
     """A line of the table."""
-    where = bug.module.removesuffix(".py")
-    how = bug.fabric if bug.order is None else f"{bug.fabric}, {bug.order}"
+    where = mutant.module.removesuffix(".py")
+    how = mutant.fabric if mutant.order is None else f"{mutant.fabric}, {mutant.order}"
     first = str(catch.failing[0]) if catch.failing else "none"
     found = f"{len(catch.failing)} of {catch.seeds}"
-    return f"| {bug.name} | `{where}` | {how} | {found} | {first} | {', '.join(catch.kinds)} |"
+    return f"| {mutant.name} | `{where}` | {how} | {found} | {first} | {', '.join(catch.kinds)} |"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -114,11 +119,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     missed = 0
     print("| bug | module | campaign | found by | first seed | as |\n|---|---|---|---|---|---|", flush=True)
-    for bug in HARMLESS if chosen.harmless else BUGS:
-        if chosen.only in f"{bug.name} {bug.module} {bug.fabric}":
-            catch = hunt(bug, chosen.seed, chosen.seeds, chosen.stop)
+    for mutant in HARMLESS if chosen.harmless else MUTANTS:
+        if chosen.only in f"{mutant.name} {mutant.module} {mutant.fabric}":
+            catch = hunt(mutant, chosen.seed, chosen.seeds, chosen.stop)
             missed += not catch.failing
-            print(row(bug, catch), flush=True)
+            print(row(mutant, catch), flush=True)
     return 1 if missed else 0
 
 

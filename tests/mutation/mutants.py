@@ -7,28 +7,28 @@ no harm, and one that removes it is noticed: the bug can then be planted no more
 
 from __future__ import annotations
 
-from tests.teeth.bugs import Bug
-from tests.teeth.planted_faults import FAULTS, HARMLESS_FAULTS
+from tests.mutation.fault_mutants import FAULTS, HARMLESS_FAULTS
+from tests.mutation.mutant import Mutant
 
 
-def cube(name: str, module: str, old: str, new: str, order: str | None = None) -> Bug:
-    return Bug(name, "cube", f"fabrics/cube/{module}.py", old, new, order)
+def cube(name: str, module: str, old: str, new: str, order: str | None = None) -> Mutant:
+    return Mutant(name, "cube", f"fabrics/cube/{module}.py", old, new, order)
 
 
-def orders(name: str, module: str, old: str, new: str, order: str | None = None) -> Bug:
-    return Bug(name, "cube", f"orders/{module}.py", old, new, order)
+def orders(name: str, module: str, old: str, new: str, order: str | None = None) -> Mutant:
+    return Mutant(name, "cube", f"orders/{module}.py", old, new, order)
 
 
-def tree(name: str, module: str, old: str, new: str, order: str | None = None) -> Bug:
-    return Bug(name, "tree", f"fabrics/tree/{module}.py", old, new, order)
+def tree(name: str, module: str, old: str, new: str, order: str | None = None) -> Mutant:
+    return Mutant(name, "tree", f"fabrics/tree/{module}.py", old, new, order)
 
 
-def gossip(name: str, module: str, old: str, new: str, order: str | None = None) -> Bug:
-    return Bug(name, "gossip", f"fabrics/gossip/{module}.py", old, new, order)
+def gossip(name: str, module: str, old: str, new: str, order: str | None = None) -> Mutant:
+    return Mutant(name, "gossip", f"fabrics/gossip/{module}.py", old, new, order)
 
 
-def epto(name: str, module: str, old: str, new: str) -> Bug:
-    return Bug(name, "epto", f"fabrics/gossip/epto/{module}.py", old, new)
+def epto(name: str, module: str, old: str, new: str) -> Mutant:
+    return Mutant(name, "epto", f"fabrics/gossip/epto/{module}.py", old, new)
 
 
 CUBE = (
@@ -328,7 +328,7 @@ TREE = (
 )
 
 GOSSIP = (
-    Bug(
+    Mutant(
         "what was received beyond a gap is forgotten when the gap is closed",
         "gossip",
         "kernel/interval_set.py",
@@ -460,10 +460,10 @@ RETURNS = (
     ),
 )
 
-BUGS: tuple[Bug, ...] = (*CUBE, *FAULTS, *ORDERS, *TREE, *RETURNS, *GOSSIP, *EPTO)
+MUTANTS: tuple[Mutant, ...] = (*CUBE, *FAULTS, *ORDERS, *TREE, *RETURNS, *GOSSIP, *EPTO)
 """Those that campaigns find."""
 
-HARMLESS: tuple[Bug, ...] = (
+HARMLESS: tuple[Mutant, ...] = (
     tree(
         "a round goes on though those below a lost child were not asked",
         "stability",

@@ -37,6 +37,8 @@ from antiphon.transport.client_messages import (
     Delivery,
     DismissResponse,
     FollowResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
     LogsResponse,
     MarksResponse,
     MessagesMissed,
@@ -163,6 +165,21 @@ class Client(PubSub):
         # Where clients have names, the node knows better than the client under which number its messages are published.
         self._author = int(status.get("author", self._author))
         self._whereabouts.learn(peer["address"] for peer in status.get("peers", []))
+        # Nodes of earlier versions know no heartbeats, and do not say after how long somebody is lost.
+        if "lost_seconds" in status:
+            connection.watch(float(status["lost_seconds"]))
+
+    def request_heartbeat(self) -> None:
+        """Ask the node for a sign of life."""
+        self.send(HeartbeatRequest())
+        self.write()
+
+    def node_silent(self, connection: ClientConnection) -> None:
+        """The process of the node stands still: what it has not answered is handed in at another node."""
+        if connection is self._connection and self._failure is None:
+            # Closed, it would wait until the node reads what was sent to it.
+            connection.abort()
+            self._look_elsewhere("the node is silent")
 
     def _check_node(self, transport: asyncio.BaseTransport, host: str) -> None:
         """Say nothing secret to anybody but a node."""
@@ -204,6 +221,8 @@ class Client(PubSub):
         lost = self.address
         if is_leaving:
             self._former, self._connection = self._connection, None
+            if self._former is not None:
+                self._former.unwatch()
         self._let_go()
         if self._reconnect_seconds <= 0:
             self._fail(ClosedError(f"the connection to the node at {lost} has ended; connect again, here or elsewhere"))
@@ -360,6 +379,8 @@ class Client(PubSub):
             self._requests.status_came(message)
         elif isinstance(message, (LogsResponse, RangeResponse, MarksResponse, ProducerResponse, DismissResponse)):
             self._requests.answered(message)
+        elif isinstance(message, HeartbeatRequest):
+            self.send(HeartbeatResponse())
         elif isinstance(message, Refused):
             reason = f"the node at {connection.address} refused: {message.reason}"
             error = error_from(reason, message.is_denied)
@@ -367,7 +388,7 @@ class Client(PubSub):
                 self._fail(error)
             else:
                 set_exception(self._opening, error)
-        else:
+        elif not isinstance(message, HeartbeatResponse):
             raise ProtocolError(f"the node at {connection.address} sent a {type(message).__name__} to a client")
 
     def request(self, make: Callable[[int], Control]) -> asyncio.Future[Any]:

@@ -27,8 +27,9 @@ from antiphon.kernel.message import TOTAL
 from antiphon.kernel.process import Process
 from antiphon.membership.messages import Hello
 from antiphon.node.acl import Rights
-from antiphon.node.client_session import ClientServices
-from antiphon.node.gateway import Gateway
+from antiphon.node.gateway.client_requests import RequestServices
+from antiphon.node.gateway.client_session import ClientServices
+from antiphon.node.gateway.gateway import Gateway
 from antiphon.node.loop import ORDER_NUMBERS, NodeLoop
 from antiphon.node.members import Foundation, ProcessMaker
 from antiphon.node.settings import Settings, settings_from
@@ -175,17 +176,15 @@ class Node(PubSub):
             members.subscriptions,
             members.sessions,
             members.standings,
-            self.log_desk,
-            members.cluster,
+            RequestServices(self.status, self.log_desk, members.cluster),
             disk,
-            self.status,
             lifecycle,
             settings,
             self.rights,
             self.clients,
             self.backlogs,
         )
-        self._gateway = Gateway(services, self.tls is not None)
+        self._gateway = Gateway(services, self.tls is not None, settings.lost_seconds)
         self._is_composed = True
 
     # Stopping.

@@ -110,6 +110,7 @@ class NodeStatus:
             "node": self._core.identifier,
             "address": self._address,
             "fabric": self._settings.fabric,
+            "lost_seconds": self._settings.lost_seconds,
             "peers": peers,
         }
 

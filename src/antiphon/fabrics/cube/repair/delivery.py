@@ -129,7 +129,10 @@ class RepairedDelivery(Delivery):
             if publication.order == TOTAL:
                 lock_unannounced(topic, publication)
                 self._agenda.advance_later(topic)
-            if not mixed(topic).counts(key):
+            order = mixed(topic)
+            if order.counts(key):
+                self._retransmission.keep_copy(topic, publication, order.past(publication.source))
+            else:
                 self._retransmission.keep(topic, publication)
             self.deliver_all(topic, topic.order.arrived(publication))
         if publication.source not in self._presence.present and publication.source != self._me:

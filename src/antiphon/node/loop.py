@@ -117,7 +117,7 @@ class NodeLoop:
         assert disk.store is not None and disk.commit is not None, "only a disk with a log is opened"
         self.store, self.commit, self._disk_first = disk.store, disk.commit, disk.first
         self.topics.logged_end = disk.store.latest
-        self.log.open(disk.store, disk.commit)
+        self.log.open(disk.store, disk.commit, disk.journal is not None)
         self.writers.load(disk.store)
 
     # Topics and publications.
@@ -408,6 +408,7 @@ class NodeLoop:
         if self.trace is not None:
             self.trace.subscribed(self.identifier, topic)
         topic.recent.begin(monotonic_us())
+        self.log.take_last_shown(topic)
         if self.pasts is None:
             topic.log_from = topic.end_offset
         else:

@@ -18,7 +18,7 @@ LIVE = (
     Mutant(
         "clients are not told of what is dropped",
         WITH_LOGS,
-        "node/client_relay.py",
+        "node/gateway/client_relay.py",
         "            if self.subscription.dropped_batches:\n",
         "            if self.subscription.dropped_batches is None:\n",
     ),

@@ -190,6 +190,21 @@ def test_how_much_is_under_way_and_kept_is_bounded() -> None:
     assert len(kept.give_up("room")) == KEPT_AT_MOST and not kept.has_to_repeat("room") and len(kept) == 0
 
 
+def test_what_was_accepted_is_handed_in_again_where_the_rest_is_given_up() -> None:
+    kept = KeptBatches()
+    for number in range(4):
+        kept.add(kept_of(number, "room", number + 1))
+    for number in (0, 2):
+        found = kept.answered(number)
+        assert found is not None
+        kept.accepted(found)
+    kept.connection_lost()
+    assert [each.serial for each in kept.give_up_unaccepted("room")] == [2, 4]
+    again = [kept.next_again("room"), kept.next_again("room"), kept.next_again("room")]
+    assert [each.serial for each in again if each is not None] == [1, 3] and len(kept) == 2
+    assert kept.give_up_unaccepted("hall") == [] and not kept.has_to_repeat("hall")
+
+
 def test_a_client_goes_first_to_others_that_its_node_knew() -> None:
     whereabouts = Whereabouts("a:1,b:1")
     assert whereabouts.first() == ["a:1", "b:1"]

@@ -447,8 +447,8 @@ def test_nobody_waits_for_what_came_before_its_node_was_a_member(fabric: str) ->
                 node = following
             past = client._subscriptions.past_of("room")
             assert list(past.values()) == [1] and past.keys() != {client_number(client._instance)}
-            # It would fail if something had not come.
-            await node.sessions.follow(1, FollowRequest(1, "room", past))
+            crossing = await node.sessions.follow(1, FollowRequest(1, "room", past))
+            assert crossing.failure is None
             await client.publish("room", b"answer")
             assert await take_values(heard, 1) == await take_values(own, 1) == [b"answer"]
             assert own.gaps == 0

@@ -163,6 +163,8 @@ HOSTS: tuple[membership.Control, ...] = (
     client.NodeAddresses(["host:1"], True),
     client.TopicStarted(91, "room", {92: [93]}),
     client.BatchesDropped(94, "room", 95, {96: [97]}),
+    client.HeartbeatRequest(),
+    client.HeartbeatResponse(),
     client.LogsRequest(98, ["room"], (99, 100)),
     client.LogsRequest(98),
     client.LogsResponse(101, 102, -1, [client.LogRange("room", 103, 104, [105])], ["hall"], ["host:1"], "error", True),

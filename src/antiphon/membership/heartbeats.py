@@ -33,8 +33,8 @@ class Silent(NamedTuple):
 class Vigil:
     """How long each of the others has been silent, as one node sees it."""
 
-    def __init__(self, lost_seconds: float, now: float) -> None:
-        self.look_seconds: Final = min(lost_seconds / LOOKS, LOOK_SECONDS_AT_MOST)
+    def __init__(self, lost_seconds: float, now: float, looks: int = LOOKS) -> None:
+        self.look_seconds: Final = min(lost_seconds, LOOK_SECONDS_AT_MOST * LOOKS) / looks
         self._lost_seconds: Final = lost_seconds
         self._question_seconds: Final = lost_seconds / QUESTIONS
         self._looked_at = now

@@ -116,7 +116,7 @@ class NodeLoop:
         assert disk.store is not None and disk.commit is not None, "only a disk with a log is opened"
         self.store, self.commit, self._disk_first = disk.store, disk.commit, disk.first
         self.topics.logged_end = disk.store.latest
-        self.log.open(disk.store, disk.commit)
+        self.log.open(disk.store, disk.commit, disk.journal is not None)
         self.writers.load(disk.store)
 
     # Topics and publications.
@@ -145,8 +145,8 @@ class NodeLoop:
         store = self.store
         return store is not None and store.pending_bytes >= self._pending_bytes
 
-    def publish_segment(self, topic: LiveTopic, segment: Segment) -> None:
-        """Hand a batch to the process, whether there is room or not."""
+    def publish_segment(self, topic: LiveTopic, segment: Segment) -> int:
+        """Hand a batch to the process, whether there is room or not; gives its number."""
         payload = encode_columns(segment.columns, segment.author)
         process = self.process
         assert process is not None, "a node that is in the cluster has a process"
@@ -176,6 +176,7 @@ class NodeLoop:
             else:
                 self._undelivered[topic.number, int(number)] = segment.receipt
         self.settle()
+        return int(number)
 
     def _accept(self, receipt: asyncio.Future[None]) -> None:
         """A batch has been delivered here: it is accepted when it is on disk."""
@@ -406,6 +407,7 @@ class NodeLoop:
         if self.trace is not None:
             self.trace.subscribed(self.identifier, topic)
         topic.recent.begin(monotonic_us())
+        self.log.take_last_shown(topic)
         if self.pasts is None:
             topic.log_from = topic.end_offset
         else:

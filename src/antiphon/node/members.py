@@ -192,6 +192,9 @@ class Members:
             # As for messages: better no node than a wrong one.
             self.fail(error)
             return
+        # In gossip nobody else says that a neighbour is lost, and its answers would be awaited.
+        self.sessions.peer_gone(identifier)
+        self.standings.peer_gone(identifier)
         self._core.settle_everywhere()
 
     def link_found(self, identifier: int) -> None:

@@ -27,8 +27,9 @@ from antiphon.kernel.message import TOTAL
 from antiphon.kernel.process import Process
 from antiphon.membership.messages import Hello
 from antiphon.node.acl import Rights
-from antiphon.node.client_session import ClientServices
-from antiphon.node.gateway import Gateway
+from antiphon.node.gateway.client_requests import RequestServices
+from antiphon.node.gateway.client_session import ClientServices
+from antiphon.node.gateway.gateway import Gateway
 from antiphon.node.loop import ORDER_NUMBERS, NodeLoop
 from antiphon.node.members import Foundation, ProcessMaker
 from antiphon.node.settings import Settings, settings_from
@@ -79,6 +80,7 @@ class Node(PubSub):
         self._outgoing_context = None if self.tls is None else self.tls.client_context()
         self.rights = Rights(settings.rights)
         self.address = ""
+        """Where others find this node: the address for ``join`` and ``antiphon.connect``."""
         self._lifecycle = Lifecycle()
         self._tasks = Tasks()
         self.disk = Disk()
@@ -172,17 +174,15 @@ class Node(PubSub):
             members.subscriptions,
             members.sessions,
             members.standings,
-            self.log_desk,
-            members.cluster,
+            RequestServices(self.status, self.log_desk, members.cluster),
             disk,
-            self.status,
             lifecycle,
             settings,
             self.rights,
             self.clients,
             self.backlogs,
         )
-        self._gateway = Gateway(services, self.tls is not None)
+        self._gateway = Gateway(services, self.tls is not None, settings.lost_seconds)
         self._is_composed = True
 
     # Stopping.
@@ -441,7 +441,7 @@ class Node(PubSub):
 def start(settings: Settings | None = None, **values: Any) -> Starting[Node]:
     """Start a node in this program: ``async with antiphon.start(join=["127.0.0.1:7400"]) as node``.
 
-    The arguments are the settings of :class:`antiphon.node.settings.Settings`.
+    The arguments are the settings of a node, by name: ``listen``, ``join``, ``data``, ``fabric`` and all others.
     """
     chosen = settings.checked() if settings is not None else settings_from(values, "antiphon.start")
 

@@ -112,6 +112,7 @@ class NodeStatus:
             "address": self._address,
             "fabric": self._settings.fabric,
             "mixes_keys": FABRICS[self._settings.fabric].mixes_keys,
+            "lost_seconds": self._settings.lost_seconds,
             "peers": peers,
         }
 

@@ -43,7 +43,7 @@ from antiphon.api.replay_buffer import Resumption
 from antiphon.api.topic_state import LiveTopic, TopicTable
 from antiphon.fabrics.cube.repair.retransmit_buffer import Possession
 from antiphon.kernel.errors import PeerError, ProtocolError
-from antiphon.kernel.message import ORDER_NAMES, TOTAL
+from antiphon.kernel.message import BARRIER_KEY, ORDER_NAMES, TOTAL
 from antiphon.kernel.process import Process
 from antiphon.membership.messages import Control
 from antiphon.runtime.clocks import monotonic_us, wall_clock_us
@@ -68,8 +68,6 @@ PAST_SECONDS: Final = 5.0
 
 AWAY_SECONDS: Final = 2.0
 """How long a node that leaves waits for its clients to go."""
-
-KEY_BITS: Final = 62
 
 SLACK_US: Final = 100_000
 """How long a question may have been on its way that says how long ago something was."""
@@ -123,8 +121,8 @@ class ProcessLoop(Protocol):
     def topics(self) -> TopicTable:
         """The topics of the node."""
 
-    def publish_segment(self, topic: LiveTopic, segment: Segment) -> None:
-        """Hand a batch to the process, whether there is room or not."""
+    def publish_segment(self, topic: LiveTopic, segment: Segment) -> int:
+        """Hand a batch to the process, whether there is room or not; gives its number."""
 
     def settle(self) -> None:
         """Bring the outside up to date with the process."""
@@ -236,33 +234,46 @@ class Sessions:
     # What a client follows.
 
     async def follow(self, client: int, message: FollowRequest) -> Crossing:
-        """Catch up with what a client has seen, and ask others what they have delivered of its batches."""
+        """Catch up with what a client has seen, and ask others what they have delivered of its batches.
+
+        If this node cannot catch up, the crossing says why. It serves the batches that were accepted elsewhere: they
+        are handed in again all the same, because accepted messages are not lost.
+        """
         topic = self._topics.topic(message.topic)
         was_member = topic.is_member()
         self._publish_on(message.topic)
         assert topic.joined is not None, "who publishes on a topic is about to be a member"
         await asyncio.shield(topic.joined)
+        failure: PeerError | None = None
+        try:
+            await self._catch_up(topic, message.past, was_member)
+        except PeerError as error:
+            failure = error
+        answers = await self._questions.ask(lambda number: DedupRequest(number, topic.name, client))
+        known = [numbers_from(answer.ranges) for answer in answers if isinstance(answer, DedupResponse)]
+        return Crossing(
+            NodeTraits(self._node.identifier, self._publishes_again), topic, client, known, self._counts_past, failure
+        )
+
+    async def _catch_up(self, topic: LiveTopic, past: dict[int, int], was_member: bool) -> None:
+        """Wait until this node has delivered what a client has seen elsewhere."""
         if self._has_barriers:
             await self._barrier(topic)
         elif self._counts_past:
             if topic.learned is not None:
                 await asyncio.shield(topic.learned)
-            await self._until_delivered(topic, message.past)
+            await self._until_delivered(topic, past)
         elif was_member:
             # A newcomer begins behind whatever the members had delivered.
-            await self._until_delivered(topic, message.past)
-        answers = await self._questions.ask(lambda number: DedupRequest(number, topic.name, client))
-        known = [numbers_from(answer.ranges) for answer in answers if isinstance(answer, DedupResponse)]
-        return Crossing(
-            NodeTraits(self._node.identifier, self._publishes_again), topic, client, known, self._counts_past
-        )
+            await self._until_delivered(topic, past)
 
-    async def _barrier(self, topic: LiveTopic) -> None:
-        """Publish an empty batch about a key of its own, and wait until it has its place.
+    async def _barrier(self, topic: LiveTopic) -> int:
+        """Publish an empty batch about a key of its own, and wait until it has its place; gives its number.
 
-        Without a majority it has none. A majority that is lost may be back soon, and is waited for, but not for ever.
+        Without a majority it has none. The node waits for a lost majority, but not for ever.
         """
         passed: asyncio.Future[None] | None = None
+        number = 0
         refused_at: float | None = None
         while passed is None or not passed.done():
             now = self._loop.time()
@@ -272,8 +283,8 @@ class Sessions:
                 if passed is None:
                     passed = self._loop.create_future()
                     nothing = Columns(0, wall_clock_us(), [])
-                    key = secrets.randbits(KEY_BITS)
-                    self._node.publish_segment(topic, Segment("total", (key,), nothing, 0, passed))
+                    key = BARRIER_KEY + secrets.randbelow(BARRIER_KEY)
+                    number = self._node.publish_segment(topic, Segment("total", (key,), nothing, 0, passed))
             elif refused_at is None:
                 refused_at = now
             elif now - refused_at >= KNOWN_SECONDS:
@@ -286,6 +297,7 @@ class Sessions:
             else:
                 await asyncio.wait([passed], timeout=LOOK_SECONDS)
         passed.result()
+        return number
 
     async def _until_delivered(self, topic: LiveTopic, past: dict[int, int]) -> None:
         until = self._loop.time() + KNOWN_SECONDS
@@ -364,11 +376,10 @@ class Sessions:
         barrier, past = 0, list[int]()
         if self._has_barriers:
             try:
-                await self._barrier(topic)
+                barrier = await self._barrier(topic)
             except NoMajorityError:
-                # Nobody can say what the client lacks; it is told that something may be missing.
+                # No node can say what the client lacks; the client is told that something may be missing.
                 return
-            barrier = topic.seen.highest(self._node.identifier)
         else:
             past = self._past(topic)
         age_us = monotonic_us() - resumption.since_us
@@ -422,7 +433,8 @@ class Sessions:
 
     def _has_come(self, sender: int, message: ReplayRequest, topic: LiveTopic) -> bool:
         """Whether this node has delivered what another one waits for."""
-        return topic.seen.highest(sender) >= message.barrier and self._is_past(topic, message.past)
+        has_barrier = message.barrier == 0 or topic.seen.has(sender, message.barrier)
+        return has_barrier and self._is_past(topic, message.past)
 
     def _is_past(self, topic: LiveTopic, past: list[int]) -> bool:
         """Whether all that counts as past somewhere else on a cube does here."""

@@ -41,12 +41,20 @@ class Crossing:
     """What a client from elsewhere publishes here on one topic.
 
     ``known`` is what others had delivered of its batches when it came. On a tree a broker does not know what was past
-    when it became a member, and may never deliver that; so ``is_waited_for`` says whether it is waited for.
+    when it became a member, and may never deliver that; so ``is_waited_for`` says whether it is waited for. ``failure``
+    says why the node could not catch up with what the client has seen.
     """
 
     def __init__(
-        self, node: NodeTraits, topic: LiveTopic, client: int, known: Sequence[IntervalSet], is_waited_for: bool
+        self,
+        node: NodeTraits,
+        topic: LiveTopic,
+        client: int,
+        known: Sequence[IntervalSet],
+        is_waited_for: bool,
+        failure: PeerError | None = None,
     ) -> None:
+        self.failure = failure
         self._node = node
         self._loop = asyncio.get_running_loop()
         self._topic = topic

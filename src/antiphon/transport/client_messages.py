@@ -215,6 +215,17 @@ class BatchesDropped(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CON
     batches: SeenOnTopic
 
 
+class HeartbeatRequest(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 17):
+    """The sender has heard nothing for a while; the process at the other end answers at once if it runs.
+
+    A client sends one when it connects. A node sends heartbeats only to clients that did: others do not know them.
+    """
+
+
+class HeartbeatResponse(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 18):
+    """The sender's process runs. A node that does not read from a client at the moment says so without a request."""
+
+
 FIRST_LOG_CONTROL: Final = FIRST_CLIENT_CONTROL + 20
 
 
@@ -358,6 +369,6 @@ class DismissResponse(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CO
 CLIENT_CONTROLS: Final = (
     PublishRequest, PublishResponse, SubscribeRequest, SubscriptionReady, SubscriptionEnded, Delivery,
     MessagesConsumed, UnsubscribeRequest, StatusRequest, StatusResponse, FollowRequest, FollowResponse, SafeUpTo,
-    MessagesMissed, NodeAddresses, TopicStarted, BatchesDropped, *LOG_REQUESTS, *LOG_RESPONSES, ProducerRequest,
-    ProducerResponse, DismissRequest, DismissResponse,
+    MessagesMissed, NodeAddresses, TopicStarted, BatchesDropped, HeartbeatRequest, HeartbeatResponse, *LOG_REQUESTS,
+    *LOG_RESPONSES, ProducerRequest, ProducerResponse, DismissRequest, DismissResponse,
 )  # fmt: skip

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from antiphon.api.batch_codec import NO_AUTHOR, Author, Columns, decode_columns
 from antiphon.api.lifecycle import Lifecycle
@@ -21,14 +21,12 @@ from antiphon.api.subscription import Start
 from antiphon.api.topic_names import checked_name, checked_pattern
 from antiphon.api.topic_state import LiveTopic
 from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError, UsageError
-from antiphon.membership.membership import Membership
 from antiphon.membership.messages import Control
 from antiphon.node.acl import Holder, Rights
-from antiphon.node.client_relay import RemoteSubscription
+from antiphon.node.gateway.client_relay import RemoteSubscription
+from antiphon.node.gateway.client_requests import ClientRequests, RequestServices
 from antiphon.node.loop import NodeLoop
-from antiphon.node.status import NodeStatus
 from antiphon.node.subscriptions import Subscriptions
-from antiphon.runtime.clocks import monotonic_us
 from antiphon.runtime.errors import DeniedError, kind_of
 from antiphon.runtime.logging import logger
 from antiphon.runtime.tasks import Tasks
@@ -38,23 +36,19 @@ from antiphon.sessions.producer_state import Standings
 from antiphon.sessions.resume import Crossing
 from antiphon.sessions.writers import Writers, lane_number, writer_number
 from antiphon.storage.disk import Disk
-from antiphon.storage.log_server import LogDesk
 from antiphon.transport.client_messages import (
     LOG_REQUESTS,
     DismissRequest,
-    DismissResponse,
     FollowRequest,
     FollowResponse,
-    LogsRequest,
-    MarksRequest,
+    HeartbeatRequest,
+    HeartbeatResponse,
     MessagesConsumed,
     ProducerRequest,
     ProducerResponse,
     PublishRequest,
     PublishResponse,
-    RangeRequest,
     StatusRequest,
-    StatusResponse,
     SubscribeRequest,
     SubscriptionEnded,
     UnsubscribeRequest,
@@ -62,12 +56,6 @@ from antiphon.transport.client_messages import (
 from antiphon.transport.incoming import FrameClient, IncomingConnection
 from antiphon.transport.links import FrameWriter
 from antiphon.transport.schema import BATCH_BYTES_AT_MOST
-
-QUESTIONS_AT_MOST: Final = 64
-"""How often a client may ask how the node is before it has been answered."""
-
-LOG_QUESTIONS_AT_MOST: Final = 16
-"""How much a client may ask about the log before it has been answered."""
 
 log = logger("gateway")
 
@@ -108,10 +96,8 @@ class ClientServices:
     subscriptions: Subscriptions
     sessions: Sessions
     standings: Standings
-    log_desk: LogDesk
-    cluster: Membership
+    requests: RequestServices
     disk: Disk
-    status: NodeStatus
     lifecycle: Lifecycle
     limits: GatewayLimits
     rights: Rights
@@ -131,18 +117,18 @@ class ClientSession:
         connection: IncomingConnection,
     ) -> None:
         self.client = client
-        self._holder = holder
+        self.holder = holder
         self._connection = connection
         # Where it may publish, as far as it has tried; and where it has, or has tried to.
         self._may_publish: set[str] = set()
         self._published: set[str] = set()
-        self.backlog = Backlog(services.backlogs, connection)
+        self.backlog = Backlog(services.backlogs, connection, self)
+        # Whether it is of a version that knows heartbeats.
+        self._has_heartbeats = False
         # What has begun, and waits for something.
         self._in_progress = 0
         # On each topic, whose turn it is to hand a batch to the node.
         self._turns: dict[str, asyncio.Lock] = {}
-        self._questions: list[StatusRequest] = []
-        self._log_questions = 0
         self.may_write = asyncio.Event()
         self.may_write.set()
         self.is_sent_away = False
@@ -155,6 +141,7 @@ class ClientSession:
         self._crossings: dict[str, Crossing] = {}
         self._subscriptions: dict[int, RemoteSubscription] = {}
         self._tasks = Tasks()
+        self._requests = ClientRequests(self, services.requests, self._tasks)
         services.clients.add(self)
         services.sessions.on_connect(self)
 
@@ -174,11 +161,19 @@ class ClientSession:
             found = self._subscriptions.pop(message.number, None)
             if found is not None:
                 found.subscription.end()
-        elif isinstance(message, (FollowRequest, ProducerRequest)):
+        else:
+            self._on_request(message)
+
+    def _on_request(self, message: object) -> None:
+        """Handle what clients send less often than batches."""
+        if isinstance(message, (FollowRequest, ProducerRequest)):
             self._into_backlog(partial(self._ask_others, message), 0)
         elif isinstance(message, (StatusRequest, DismissRequest, *LOG_REQUESTS)):
-            self._asked(message)
-        else:
+            self._requests.on_message(message)
+        elif isinstance(message, HeartbeatRequest):
+            self._has_heartbeats = True
+            self.send_heartbeat()
+        elif not isinstance(message, HeartbeatResponse):
             raise ProtocolError(f"a client sent a {type(message).__name__}, which clients do not send")
 
     def send(self, control: Control) -> None:
@@ -187,9 +182,37 @@ class ClientSession:
 
     def writing_paused(self) -> None:
         self.may_write.clear()
+        self.backlog.await_word()
 
     def writing_resumed(self) -> None:
         self.may_write.set()
+        self.backlog.word_came()
+
+    # Heartbeats.
+
+    def bytes_heard(self) -> int:
+        """What the client has said; where nothing is read from it because it does not read, what it has read."""
+        if self.may_write.is_set():
+            return self._connection.bytes_received
+        return self._writer.bytes_sent + self._writer.queued_bytes - self._writer.unwritten_bytes()
+
+    def request_heartbeat(self) -> None:
+        """Ask the client for a sign of life."""
+        self._send_if_read(HeartbeatRequest())
+
+    def send_heartbeat(self) -> None:
+        """Tell the client that this node runs."""
+        self._send_if_read(HeartbeatResponse())
+
+    def _send_if_read(self, heartbeat: Control) -> None:
+        """Send a heartbeat to a client that knows them, and not behind so much that it would only make that more."""
+        if self._has_heartbeats and self.may_write.is_set():
+            self.send(heartbeat)
+
+    def give_up(self) -> None:
+        """The client stands still and holds others up."""
+        log.warning("a client was silent and is given up", client=self.holder.name or self._connection.where_from)
+        self._connection.abort()
 
     def _into_backlog(self, work: Callable[[], Coroutine[Any, Any, None]], size: int) -> None:
         """Do something that may take a while; if there is too much of that, nothing more is read."""
@@ -204,72 +227,13 @@ class ClientSession:
             self._in_progress -= 1
             self.backlog.remove(size)
 
-    def _asked(self, message: StatusRequest | DismissRequest | LogsRequest | RangeRequest | MarksRequest) -> None:
-        """Answer when this turn is over: questions that come faster than answers are no honest ones."""
-        if isinstance(message, DismissRequest):
-            self._dismiss(message)
-            return
-        if not isinstance(message, StatusRequest):
-            self._asked_about_log(message)
-            return
-        if len(self._questions) >= QUESTIONS_AT_MOST:
-            raise ProtocolError(f"a client asked {QUESTIONS_AT_MOST} times how the node is and waited for no answer")
-        if not self._questions:
-            asyncio.get_running_loop().call_soon(self._answer)
-        self._questions.append(message)
-
-    def _answer(self) -> None:
-        questions, self._questions = self._questions, []
-        for message in questions:
-            self._tell_status(message)
-        self._sender.settle()
-
-    def _tell_status(self, message: StatusRequest) -> None:
-        denied = ""
-        if message.wants_all and not self._holder.rights.admin:
-            denied = f"client {self._holder.name!r} may not look into nodes; have admin = true added to its rights"
-        status = self._services.status
-        figures = status.figures() if message.wants_all and not denied else status.whereabouts()
-        about = {**figures, "author": self.client}
-        self.send(StatusResponse(message.number, about, monotonic_us(), denied))
-
-    def _dismiss(self, message: DismissRequest) -> None:
-        """An operator says that brokers are gone for good."""
-        if not self._holder.rights.admin:
-            denied = f"client {self._holder.name!r} may not change the tree; have admin = true added to its rights"
-            self.send(DismissResponse(message.number, denied, True))
-            return
-        self.send(DismissResponse(message.number, self._services.cluster.dismiss(message.brokers)))
-        self._sender.settle()
-
-    def _asked_about_log(self, message: LogsRequest | RangeRequest | MarksRequest) -> None:
-        if self._log_questions >= LOG_QUESTIONS_AT_MOST:
-            raise ProtocolError(f"a client asked {LOG_QUESTIONS_AT_MOST} times about the log and waited for no answer")
-        self._log_questions += 1
-        self._tasks.spawn(self._answer_about_log(message))
-
-    async def _answer_about_log(self, message: LogsRequest | RangeRequest | MarksRequest) -> None:
-        try:
-            # A client that does not take answers gets no more of them.
-            await self.may_write.wait()
-            desk = self._services.log_desk
-            if isinstance(message, LogsRequest):
-                self.send(await desk.logs(self._holder, message))
-            elif isinstance(message, MarksRequest):
-                self.send(await desk.marks(self._holder, message))
-            else:
-                self.send(await desk.range(self._holder, message))
-        finally:
-            self._log_questions -= 1
-        self._sender.settle()
-
     # Rights.
 
     def _check_publishing(self, topic: str) -> None:
         if topic in self._may_publish:
             return
-        if not self._holder.rights.may_publish(checked_name(topic)):
-            raise DeniedError(f"client {self._holder.name!r} may not publish on {topic!r}; have it added to its rights")
+        if not self.holder.rights.may_publish(checked_name(topic)):
+            raise DeniedError(f"client {self.holder.name!r} may not publish on {topic!r}; have it added to its rights")
         if topic not in self._published:
             self._check_topics(topic, len(self._published), "publish on so many topics")
             self._published.add(topic)
@@ -284,17 +248,17 @@ class ClientSession:
             raise PeerError(f"this node has {len(self._services.topics)} topics, as many as it may (maximum_topics)")
 
     def _check_subscribing(self, pattern: str) -> None:
-        if not self._holder.rights.may_subscribe(checked_pattern(pattern)):
+        if not self.holder.rights.may_subscribe(checked_pattern(pattern)):
             raise DeniedError(
-                f"client {self._holder.name!r} may not subscribe to {pattern!r}; have it added to its rights"
+                f"client {self.holder.name!r} may not subscribe to {pattern!r}; have it added to its rights"
             )
 
     def rights_changed(self) -> None:
-        renewed = self._services.rights.renewed(self._holder)
+        renewed = self._services.rights.renewed(self.holder)
         if renewed is None:
             self._connection.refuse(DeniedError("the rights have changed: this client is not let in any more"))
             return
-        self._holder = renewed
+        self.holder = renewed
         self._may_publish.clear()
         for remote in self._subscriptions.values():
             try:
@@ -410,7 +374,10 @@ class ClientSession:
         self._comes_from_elsewhere()
         try:
             self._check_publishing(message.topic)
-            self._crossings[message.topic] = await self._services.sessions.follow(self.client, message)
+            crossing = await self._services.sessions.follow(self.client, message)
+            self._crossings[message.topic] = crossing
+            if crossing.failure is not None:
+                raise crossing.failure
         except AntiphonError as failure:
             error, is_denied, kind = str(failure), isinstance(failure, DeniedError), kind_of(failure)
         self.send(FollowResponse(message.number, message.topic, error, is_denied, kind))
@@ -423,7 +390,7 @@ class ClientSession:
             return Author(self.client, message.serial) if message.serial else NO_AUTHOR
         if message.serial == 0 or message.order == "none":
             raise UsageError("a writer numbers its batches and publishes in order: use fifo, causal or total")
-        holder = self._holder.name
+        holder = self.holder.name
         client, writer = lane_number(holder, lane.writer, lane.lane), writer_number(holder, lane.writer)
         author = Author(client, message.serial, writer, lane.lane, lane.digest, lane.previous)
         self._services.writers.check(message.topic, author)
@@ -431,7 +398,7 @@ class ClientSession:
 
     async def _tell_standings(self, message: ProducerRequest) -> None:
         """How far a writer has come; names belong to their holders, so nobody asks for the writers of others."""
-        writer = writer_number(self._holder.name, message.writer)
+        writer = writer_number(self.holder.name, message.writer)
         nodes = await self._services.standings.ask(writer, message.lane, message.topics)
         self.send(ProducerResponse(message.number, nodes))
         self._sender.settle()
@@ -464,7 +431,7 @@ class ClientSession:
         except AntiphonError as error:
             self.send(SubscriptionEnded(message.number, str(error), 0, isinstance(error, DeniedError)))
             return
-        subscription.owner = f"client {self._holder.name or self._connection.where_from}"
+        subscription.owner = f"client {self.holder.name or self._connection.where_from}"
         subscription.reads_messages = False
         subscription.marks_beginnings = start == "latest"
         subscription.dropped_batches = {}

@@ -1,4 +1,4 @@
-"""The gateway of a node: which clients are let in, and what happens when their rights change."""
+"""The gateway of a node: which clients are let in, and what happens when their rights change or they stand still."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Final
 
 from antiphon.api.topic_names import client_number
 from antiphon.kernel.errors import ProtocolError
+from antiphon.membership.heartbeats import Vigil
 from antiphon.membership.messages import Hello
-from antiphon.node.client_session import ClientServices, ClientSession
+from antiphon.node.gateway.client_session import ClientServices, ClientSession
 from antiphon.transport.incoming import FrameClient, IncomingConnection
 from antiphon.transport.links import FrameWriter
 from antiphon.transport.tls import Identity, instance_of
@@ -20,12 +21,16 @@ RIGHTS_SECONDS: Final = 1.0
 class Gateway:
     """The clients of one node: who is let in, and what they may do."""
 
-    def __init__(self, services: ClientServices, has_tls: bool) -> None:
+    def __init__(self, services: ClientServices, has_tls: bool, lost_seconds: float) -> None:
         self._services = services
         self._rights = services.rights
         self._clients = services.clients
         self._has_tls = has_tls
         self._looking: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._vigil = Vigil(lost_seconds, self._loop.time())
+        self._listening: asyncio.TimerHandle | None = None
+        services.backlogs.when_waiting = self._listen_for_clients
 
     def client_connected(
         self, writer: FrameWriter, hello: Hello, identity: Identity | None, connection: IncomingConnection
@@ -54,7 +59,23 @@ class Gateway:
         for client in tuple(self._clients):
             client.rights_changed()
 
+    def _listen_for_clients(self) -> None:
+        """Exchange heartbeats with clients for as long as one of them waits, or is waited for."""
+        if self._listening is None:
+            self._listening = self._loop.call_later(self._vigil.look_seconds, self._poll_clients)
+
+    def _poll_clients(self) -> None:
+        self._listening = None
+        backlogs = self._services.backlogs
+        for client in backlogs.poll(self._loop.time(), self._vigil):
+            client.give_up()
+        self._services.sender.settle()
+        if backlogs.are_waiting():
+            self._listen_for_clients()
+
     def close(self) -> None:
-        """Look at the rights no more."""
-        if self._looking is not None:
-            self._looking.cancel()
+        """Look at nothing any more."""
+        self._services.backlogs.when_waiting = bool
+        for timer in (self._looking, self._listening):
+            if timer is not None:
+                timer.cancel()

@@ -128,6 +128,33 @@ def test_what_only_a_log_holds_after_all_brokers_were_killed_comes_to_clients_on
     running(test)
 
 
+def test_what_only_the_log_of_a_returned_broker_holds_comes_to_all_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its publisher hands it in again at that broker, which is killed before any other broker hears of it."""
+    monkeypatch.setattr("antiphon.client.publishing.HandingIn.safe", lambda *_: None)
+    monkeypatch.setattr("antiphon.client.server_pool.Whereabouts.learn", lambda *_: None)
+
+    async def test() -> None:
+        async with AsyncExitStack() as stack:
+            brokers = Tree(stack, tmp_path, 1, 2)
+            nodes = await brokers.start()
+            publisher = await stack.enter_async_context(antiphon.connect(brokers.killed[0], reconnect_seconds=30))
+            await publisher.publish("room", b"question")
+            await brokers.kill()
+            heard = await subscribed(nodes)
+            await brokers.bring_back()
+            for subscription in heard:
+                assert await take_values(subscription, 1) == [b"question"]
+            await publisher.publish("room", b"thanks")
+            everything = await publisher.subscribe("room", start="earliest").ready()
+            found = [(message.offset, message.value) for message in await take_exactly(everything, 2)]
+            assert found == [(0, b"question"), (1, b"thanks")]
+            await publisher.abandon()
+
+    running(test)
+
+
 def test_without_a_majority_a_client_that_changed_its_broker_loses_nothing_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

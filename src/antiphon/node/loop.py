@@ -311,6 +311,7 @@ class NodeLoop:
                 topic.seen.add(batch.author, batch.number, only_grows=True)
         else:
             is_new = topic.seen.add(batch.author, batch.number)
+            is_new = is_new and not topic.logged_before.has(batch.author, batch.number)
         if batch.count == 0 or (batch.client != 0 and not is_new):
             self._pass_over(topic, batch, publication)
             return

@@ -84,7 +84,8 @@ class ProcessLog:
         """Remember the batches that an earlier life of this node has delivered last, as if it had shown them now.
 
         After all nodes were killed, a message may be in the log of one node and at no client. A client that comes to
-        this node gets it from here, and a batch that its client hands in again is recognised.
+        this node gets it from here. On a tree its publisher may hand it in again: then it is published, because other
+        brokers do not get it from this log, but it is not logged twice.
         """
         store = self._store
         is_void = self._pasts is not None and self._pasts.is_void
@@ -99,7 +100,7 @@ class ProcessLog:
             )
             topic.recent.add(entry.appended_at_us - age_us, batch)
             if batch.client != 0:
-                topic.seen.add(batch.author, batch.number, batch.is_written)
+                topic.logged_before.add(batch.author, batch.number, batch.is_written)
 
     def read_back(self, number: int) -> LogReader | None:
         """Reads what the log holds of a topic."""

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from antiphon.node.gateway.session_host import check_batches
 
 import antiphon
 from antiphon import Node, PeerError
@@ -21,6 +20,7 @@ from antiphon.kernel.errors import ProtocolError
 from antiphon.membership.messages import PROTOCOL_VERSION, Hello
 from antiphon.node.gateway import client_session
 from antiphon.node.gateway.client_relay import Ahead
+from antiphon.node.gateway.session_host import check_batches
 from antiphon.node.loop import NodeLoop
 from antiphon.runtime.logging import LineFormatter
 from antiphon.sessions import backlog, client_messages

@@ -59,7 +59,8 @@ NO_SPARK = frozenset({"pyspark"})
 RULES = {
     "kernel": Rule(inside("kernel"), only=PURE),
     "orders": Rule(inside("kernel", "orders"), only=PURE),
-    "fabrics": Rule(inside("kernel", "orders", "fabrics"), only=PURE),
+    # Its options are data descriptions, which hosts check.
+    "fabrics": Rule(inside("kernel", "orders", "fabrics"), only=PURE | {"msgspec"}),
     # Its messages are data descriptions, which hosts encode and check.
     "membership": Rule(inside(*PROTOCOLS), only=PURE | {"msgspec"}),
     "trace": Rule(

@@ -18,7 +18,7 @@ from antiphon.api import subscription
 from antiphon.api.batch_codec import Author, Columns, check_payload, encode_columns
 from antiphon.kernel.errors import ProtocolError
 from antiphon.membership.messages import PROTOCOL_VERSION, Hello
-from antiphon.node import client_session
+from antiphon.node.gateway import client_session
 from antiphon.node.gateway.client_relay import Ahead
 from antiphon.node.loop import NodeLoop
 from antiphon.runtime.logging import LineFormatter

@@ -36,6 +36,7 @@ from tests.node.support import (
     tree,
     until,
 )
+from tests.node.test_push_back import BadDisk
 
 Nodes = AbstractAsyncContextManager[list[Node]]
 ALL_ORDERS = ("none", "fifo", "causal", "total")
@@ -423,6 +424,37 @@ def test_on_a_cube_nobody_answers_for_what_it_has_not_delivered_itself() -> None
                 await asked.publish("room", b"third")
                 assert await values_until(own, b"third") == [b"second", b"third"]
                 assert client.address == following.address and own.gaps == 0
+
+    running(test)
+
+
+def test_on_a_cube_what_others_have_seen_is_not_taken_for_what_the_new_node_shows(tmp_path: Path) -> None:
+    """No other node was a member for as long as the client was subscribed, and the publisher's disk is slow.
+
+    So the new node learns first which batches the publisher has seen, and then which ones it has shown.
+    """
+
+    async def test() -> None:
+        async with cluster(2) as (former, following), AsyncExitStack() as stack:
+            start = antiphon.start(data=str(tmp_path / "data"), join=[former.address])
+            publisher = await stack.enter_async_context(start)
+            client = await stack.enter_async_context(antiphon.connect(former.address))
+            own = await client.subscribe("room").ready()
+            await asyncio.sleep(LONGER_SECONDS)
+            await publisher.publish("room", b"first")
+            assert await take_values(own, 1) == [b"first"]
+            publisher.host.links[former.identifier].flush = lambda: None  # type: ignore[method-assign]
+            disk = BadDisk(publisher.store)
+            disk.seconds_per_commit = LONGER_SECONDS
+            second = publisher.publish("room", b"second")
+            client._whereabouts.learn([following.address])
+            crash(former)
+            await until(lambda: client.reconnects == 1)
+            await second
+            disk.seconds_per_commit = 0.0
+            await publisher.publish("room", b"third")
+            assert await values_until(own, b"third") == [b"second", b"third"]
+            assert client.address == following.address and own.gaps == 0
 
     running(test)
 

@@ -86,6 +86,8 @@ class LiveTopic:
         self.hurried_until = 0.0
         # What was delivered, so that nothing is delivered twice, and the last of what was shown.
         self.seen = SeenOfAll()
+        # The last batches of clients that an earlier life of this node has logged.
+        self.logged_before = SeenOfAll()
         # Where the log has what was delivered last, by the keys of publications; only where others may ask for it.
         self.recorded: dict[int, int] = {}
         # What the log has ever held; only where a node comes back with its log.

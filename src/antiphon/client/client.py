@@ -161,7 +161,8 @@ class Client(PubSub):
             self._let_go()
             raise
         self.address = address
-        self.mixes_keys = status.get("fabric") != "tree"
+        # A node of an earlier version does not say it; batches about one key suit every fabric.
+        self.mixes_keys = bool(status.get("mixes_keys", False))
         # Where clients have names, the node knows better than the client under which number its messages are published.
         self._author = int(status.get("author", self._author))
         self._whereabouts.learn(peer["address"] for peer in status.get("peers", []))

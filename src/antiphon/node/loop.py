@@ -27,7 +27,6 @@ from antiphon.kernel.message import Message as ProtocolMessage
 from antiphon.kernel.process import Process
 from antiphon.membership.membership import Membership
 from antiphon.node.settings import Settings
-from antiphon.node.tree_settings import TreeTable
 from antiphon.node.write_scheduler import CREDIT_FRAMES, Flusher
 from antiphon.runtime.clocks import monotonic_us, wall_clock_us
 from antiphon.runtime.logging import logger
@@ -79,8 +78,8 @@ class NodeLoop:
         self._pending_bytes = settings.pending_bytes
         self._loop = asyncio.get_running_loop()
         fabric = FABRICS[settings.fabric]
-        is_strict = not isinstance(settings.tree, TreeTable) or settings.tree.strict_session
-        self.topics = TopicTable(TotalOrder(fabric.may_pass_over, is_strict))
+        self.traits = fabric.implementation().traits(settings.table)
+        self.topics = TopicTable(TotalOrder(fabric.may_pass_over, self.traits.is_strict))
         self._by_number = self.topics.by_number
         self.writers = Writers()
         self.process: Process | None = None
@@ -117,7 +116,7 @@ class NodeLoop:
         assert disk.store is not None and disk.commit is not None, "only a disk with a log is opened"
         self.store, self.commit, self._disk_first = disk.store, disk.commit, disk.first
         self.topics.logged_end = disk.store.latest
-        self.log.open(disk.store, disk.commit)
+        self.log.open(disk.store, disk.commit, disk.journal is not None)
         self.writers.load(disk.store)
 
     # Topics and publications.
@@ -312,6 +311,7 @@ class NodeLoop:
                 topic.seen.add(batch.author, batch.number, only_grows=True)
         else:
             is_new = topic.seen.add(batch.author, batch.number)
+            is_new = is_new and not topic.logged_before.has(batch.author, batch.number)
         if batch.count == 0 or (batch.client != 0 and not is_new):
             self._pass_over(topic, batch, publication)
             return
@@ -408,6 +408,7 @@ class NodeLoop:
         if self.trace is not None:
             self.trace.subscribed(self.identifier, topic)
         topic.recent.begin(monotonic_us())
+        self.log.take_last_shown(topic)
         if self.pasts is None:
             topic.log_from = topic.end_offset
         else:

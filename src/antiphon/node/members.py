@@ -20,8 +20,8 @@ from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.process import Process
 from antiphon.membership.host import Place
 from antiphon.membership.messages import Control
+from antiphon.membership.policies import new_membership
 from antiphon.node.environment import LiveEnvironment
-from antiphon.node.fabrics import new_membership, new_process
 from antiphon.node.loop import NodeLoop
 from antiphon.node.membership_host import MembershipHost
 from antiphon.node.settings import Settings
@@ -80,7 +80,8 @@ class ProcessMaker:
 
     def new_process(self, node: Foundation, environment: LiveEnvironment, members: list[int]) -> Process:
         """The process of a node, which has its place beside these others."""
-        return new_process(node.settings, environment, members)
+        settings = node.settings
+        return FABRICS[settings.fabric].implementation().new_process(settings.choices(), environment, members)
 
 
 class Members:
@@ -98,8 +99,8 @@ class Members:
         self._environment: LiveEnvironment | None = None
         self.host = MembershipHost(core, disk, node.context, settings.lost_seconds)
         place = Place(node.instance, address, settings, self.host, self)
-        self.cluster = core.cluster = self.host.membership = new_membership(settings, place)
         fabric = FABRICS[settings.fabric]
+        self.cluster = core.cluster = self.host.membership = new_membership(fabric.membership, place, settings.table)
         counts_past = self.counts_past and not fabric.has_barriers
         traits = FabricTraits(fabric.has_barriers, counts_past, fabric.may_pass_over)
         self.sessions = core.sessions = Sessions(traits, core, self.cluster, disk, node.lifecycle, tasks, publish_on)

@@ -36,7 +36,6 @@ from antiphon.node.settings import Settings, settings_from
 from antiphon.node.status import NodeStatus, StatusServer
 from antiphon.node.subscriptions import Subscriptions
 from antiphon.node.tentative import Early, early_of
-from antiphon.node.tree_settings import TreeTable
 from antiphon.runtime.clocks import wall_clock_us
 from antiphon.runtime.errors import ClosedError, NoMajorityError
 from antiphon.runtime.logging import logger
@@ -74,7 +73,6 @@ class Node(PubSub):
         self.loop = asyncio.get_running_loop()
         self.mixes_keys = FABRICS[settings.fabric].mixes_keys
         self.with_receipts = settings.durability == "disk"
-        self.asks_majority = isinstance(settings.tree, TreeTable) and len(settings.tree.quorum_delivery) > 0
         self.tls = settings.tls()
         # With a certificate, nobody else can say to be this node.
         life = secrets.token_hex(8)
@@ -87,6 +85,7 @@ class Node(PubSub):
         self._tasks = Tasks()
         self.disk = Disk()
         self.core = NodeLoop(settings, self._lifecycle, self.fail)
+        self.asks_majority = self.core.traits.asks_majority
         self.clients: set[FrameClient] = set()
         self.backlogs = Backlogs(settings.backlog_bytes)
         self._server: Listener | None = None
@@ -133,8 +132,7 @@ class Node(PubSub):
         # What has been delivered cannot be refused; publishers wait before there is too much of it.
         store = DurableLog.open(data, retention=retention, pending_limit_bytes=None)
         self.disk.open(store, GroupCommit(store, self.core.committed, self.fail), self.with_receipts)
-        has_quorum = isinstance(settings.tree, TreeTable) and settings.tree.quorum
-        if has_quorum or FABRICS[settings.fabric].keeps_checkpoints:
+        if self.core.traits.has_journal:
             self.disk.journal = LiveJournal(store, self.core.codec, self.fail)
         self.core.open(self.disk)
         self.disk.trim()

@@ -407,15 +407,17 @@ class Sessions:
 
         Whatever the client is owed was published at a node, which was a member then. If that node is still there it
         has shown it, and is asked as all others are. If it is not, and nobody else has shown it, nobody will see it.
-        So nothing is missing if all have kept what they have shown and the client has not seen, and this node shows it
-        too, sooner or later, or gets it from the node that is a member for longest. What comes from that one is whole,
-        as in :meth:`fetch`.
+        So nothing is missing if all have kept what they have shown and the client has not seen, and this node gets it
+        from the node that is a member for longest, or shows it, sooner or later. What comes from that one is whole, as
+        in :meth:`fetch`.
         """
         if not all(answer.is_whole for answer in answers.values()):
             return None
         elsewhere = {named for answer in answers.values() for named in answer.unseen}
-        if all(topic.seen.has(*named) for named in elsewhere):
+        if not elsewhere:
             return []
+        # This node may have learned that others have seen these batches (`_learn`). It does not show them for that, so
+        # they come from the node that is a member for longest, also if they count as seen here.
         oldest = max(answers, key=lambda sender: (answers[sender].member_us, sender))
         again = (await self._questions.ask_each(ask, only=oldest)).get(oldest)
         if not isinstance(again, ReplayResponse) or not again.is_whole:

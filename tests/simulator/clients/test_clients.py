@@ -7,8 +7,8 @@ import pytest
 
 from antiphon.audit.clients import CAUSAL, DUPLICATES, FIFO, LOST, STUCK, TOTAL, ClientJudge
 from antiphon.simulator.clients.world import ClientSchedule, ClientStep, ClientWorld
-from antiphon.torture.client_campaign import run_clients, run_one, shrink
-from antiphon.torture.schedules.clients import draw_client_schedule
+from antiphon.torture.clients.campaign import run_clients, run_one, shrink
+from antiphon.torture.clients.schedules import draw_client_schedule
 
 
 def test_no_promise_to_clients_is_broken() -> None:
@@ -25,7 +25,7 @@ def test_a_schedule_is_repeatable() -> None:
 
 
 def test_the_older_member_shows_what_a_younger_one_lacks() -> None:
-    """A client returns to the node that has everything; another node, a member since later, must not be put in front."""
+    """A client returns to the node that has everything; a node that is a member since later must not come first."""
     steps = [
         ClientStep(at_us=3_843_096, kind="crash", node=1, lasts_us=3_000_000),
         ClientStep(at_us=4_024_113, kind="cut", clients=[1], lasts_us=4_000_000),

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 def torture_clients(asked: TortureOptions) -> None:
     """Run schedules of clients on all fabrics, shrink the first failure, and report; exit with 1 if one fails."""
     from antiphon.kernel.message import ORDER_NAMES
-    from antiphon.torture.client_campaign import ClientTally, run_clients, run_one, shrink
+    from antiphon.torture.clients.campaign import ClientTally, run_clients, run_one, shrink
+    from antiphon.torture.clients.schedules import draw_client_schedule
     from antiphon.torture.processes import cores, sharing
     from antiphon.torture.progress import fresh_seed
-    from antiphon.torture.schedules.clients import draw_client_schedule
 
     if asked.spark:
         raise UsageError("campaigns of clients run on this machine; leave out --spark")

@@ -1,6 +1,6 @@
 """Campaigns of clients: runs random schedules of clusters with clients, judges and shrinks them.
 
-A seed names a schedule (:mod:`antiphon.torture.schedules.clients`). Seeds are independent, so the distribution over
+A seed names a schedule (:mod:`antiphon.torture.clients.schedules`). Seeds are independent, so the distribution over
 processes does not change the findings.
 """
 
@@ -14,7 +14,7 @@ import msgspec
 from antiphon.audit.clients import ERROR
 from antiphon.simulator.clients.world import ClientSchedule, ClientWorld
 from antiphon.torture.campaign import tasks, tidy_collector
-from antiphon.torture.schedules.clients import draw_client_schedule
+from antiphon.torture.clients.schedules import draw_client_schedule
 
 PASSES = 6
 """How often everything is tried to be left out."""

@@ -42,7 +42,7 @@ from antiphon.transport.client_messages import CLIENT_CONTROLS
 from antiphon.transport.codec import Codec
 from antiphon.transport.links import FrameWriter, OutgoingLink
 from antiphon.transport.peer_messages import PEER_CONTROLS, CreditRequest
-from antiphon.transport.schema import FABRIC_KINDS
+from antiphon.transport.schema import FABRIC_KINDS, SINCE, may_send
 
 if TYPE_CHECKING:
     # Columns and their libraries take time and memory that a node without a trace has no use for.
@@ -274,6 +274,8 @@ class NodeLoop:
         link = self.cluster.link_for(destination, message)
         if not isinstance(link, OutgoingLink):
             # There is nobody any more.
+            return
+        if SINCE and not may_send(message, self.cluster.version_of(destination)):
             return
         topic = self._by_number.get(message.topic)
         is_hurried = topic is not None and topic.hurried_until > 0 and topic.hurried_until > self._loop.time()

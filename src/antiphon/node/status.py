@@ -22,6 +22,7 @@ from antiphon.api.outbox import Outbox
 from antiphon.api.subscription import Subscription
 from antiphon.api.topic_state import LiveTopic
 from antiphon.kernel.errors import UsageError
+from antiphon.membership.messages import PROTOCOL_VERSION
 from antiphon.node.acl import Rights
 from antiphon.node.loop import NodeLoop
 from antiphon.node.members import Members
@@ -111,6 +112,7 @@ class NodeStatus:
             "address": self._address,
             "fabric": self._settings.fabric,
             "lost_seconds": self._settings.lost_seconds,
+            "protocol": PROTOCOL_VERSION,
             "peers": peers,
         }
 

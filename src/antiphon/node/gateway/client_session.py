@@ -55,7 +55,7 @@ from antiphon.transport.client_messages import (
 )
 from antiphon.transport.incoming import FrameClient, IncomingConnection
 from antiphon.transport.links import FrameWriter
-from antiphon.transport.schema import BATCH_BYTES_AT_MOST
+from antiphon.transport.schema import BATCH_BYTES_AT_MOST, SINCE, may_send
 
 log = logger("gateway")
 
@@ -178,7 +178,8 @@ class ClientSession:
 
     def send(self, control: Control) -> None:
         """Send something to the client."""
-        self._sender.write(self._writer, self._codec.encode_control(control))
+        if not SINCE or may_send(control, self._connection.version):
+            self._sender.write(self._writer, self._codec.encode_control(control))
 
     def writing_paused(self) -> None:
         self.may_write.clear()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -28,7 +30,8 @@ def test_fields_of_a_later_version_are_not_read_and_are_handed_on() -> None:
 
 
 def test_frames_of_an_earlier_version_lack_fields_that_were_added_since(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ADDED, (Acknowledgement, "topic"), 5)
+    field: tuple[type[Any], str] = (Acknowledgement, "topic")
+    monkeypatch.setitem(ADDED, field, 5)
     message = Codec().decode(msgspec.msgpack.encode([2, 3, 7]))
     assert isinstance(message, Acknowledgement) and message.topic == 5
 
@@ -61,3 +64,12 @@ def test_two_ends_speak_the_lower_of_their_versions_if_both_know_it(
             hello.agreed_version()
     else:
         assert hello.agreed_version() == agreed
+
+
+def test_an_entry_of_a_later_version_in_a_log_is_refused_with_what_to_do() -> None:
+    """Fields that were added are not in the way; kinds are."""
+    standing = Codec(CONTROLS).encode(Acknowledgement(3, 7, 9))
+    longer = msgspec.msgpack.encode([*msgspec.msgpack.decode(standing), "of a later version"])
+    assert isinstance(Codec().decode_own(longer), Acknowledgement)
+    with pytest.raises(ProtocolError, match="use the version of Antiphon that wrote it"):
+        Codec().decode_own(msgspec.msgpack.encode([99, 3, 7]))

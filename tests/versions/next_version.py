@@ -2,17 +2,21 @@
 
 It speaks the next version of the protocol, and this one. It adds an optional field to a message of hosts and to a
 message of each fabric, and a kind of message that this version does not know. Its nodes append a line to the file
-``$ANTIPHON_TONES`` for each message of the new kind that they hear.
+``$ANTIPHON_TONES``, if there is one, for each message of the new kind that they hear. A campaign runs it too:
+
+    python -m tests.versions.next_version DIRECTORY
+    antiphon torture --live --faults roll --other-version DIRECTORY
 """
 
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 
 from antiphon.membership.messages import PROTOCOL_VERSION
 
-SOURCES = Path(__file__).parents[2] / "src" / "antiphon"
+REPOSITORY = Path(__file__).parents[2]
 
 TONE = '''
 
@@ -42,7 +46,7 @@ ACKNOWLEDGEMENT = '''    """The whole subtree of the sender has the publication.
 
 HEARD = """        elif isinstance(message, Tone):
             import os
-            with open(os.environ["ANTIPHON_TONES"], "a") as file:
+            with open(os.environ.get("ANTIPHON_TONES", os.devnull), "a") as file:
                 file.write(f"{sender} {message.topic}\\n")
         else:
             raise ProtocolError(f"node {sender} sent a"""
@@ -89,10 +93,16 @@ CHANGES = [
 def build_next(directory: Path) -> Path:
     """Write the next version into a directory; gives the path under which Python finds it."""
     package = directory / "antiphon"
-    shutil.copytree(SOURCES, package, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    # The command loads the laboratory, which must be of the same build.
+    for source in (REPOSITORY / "src" / "antiphon", REPOSITORY / "research" / "antiphon_lab"):
+        shutil.copytree(source, directory / source.name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     for name, before, after in CHANGES:
         file = package / name
         text = file.read_text()
         assert before in text, f"{name} has changed; the next version must follow: {before}"
         file.write_text(text.replace(before, after, 1))
     return directory
+
+
+if __name__ == "__main__":
+    build_next(Path(sys.argv[1]))

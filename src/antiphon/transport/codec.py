@@ -232,7 +232,10 @@ class Codec:
             kind = self._by_shape.get(type(shape))
             return shape if kind is None else kind.to_message(shape, is_own=True)
         except UNREADABLE as error:
-            raise unreadable(data, error) from error
+            raise ProtocolError(
+                f"the log holds an entry of {len(data)} bytes that this version cannot read: {error}; use the version "
+                "of Antiphon that wrote it"
+            ) from error
 
 
 UNREADABLE: Final = (msgspec.DecodeError, ValueError, IndexError, TypeError, OverflowError, RecursionError)

@@ -254,12 +254,7 @@ class AntiEntropy(Follower):
             return
         self._hear_of_members(topic, sender, message.members)
         if message.is_member and topic.state != MEMBER:
-            if topic.view.counter_of(sender) < message.sequence:
-                # Nobody has asked it, or it has not been asked; it is met when this node is a member.
-                topic.away[sender] = message.sequence
-            elif not member_entries(message).get(self._me, False):
-                # It has lost and found this node since it answered; it does not send to this node until they compare.
-                self._presence.meet(topic, sender)
+            self._meet_when_member(topic, sender, message)
         if not message.is_member or topic.state != MEMBER:
             # Either has surveys under way, and will meet the other as a member; or it has left, and may have something.
             if message.asks != ASKS:
@@ -274,6 +269,15 @@ class AntiEntropy(Follower):
             self._note_lacks(topic, theirs, mine)
         # Who lacks what counts as past here, and is not here, has to know that it lacks it.
         self._answer(topic, sender, message, has_given_all, lacks or given == GIVEN_WHAT_IS_HERE)
+
+    def _meet_when_member(self, topic: Topic, sender: i64, message: Compare) -> None:
+        """A member compares while this node joins: note it if the two have to compare when this node is a member."""
+        if topic.view.counter_of(sender) < message.sequence:
+            # Nobody has asked it, or it has not been asked.
+            topic.away[sender] = message.sequence
+        elif not member_entries(message).get(self._me, False):
+            # It has lost and found this node since it answered, and does not send to this node until they compare.
+            self._presence.meet(topic, sender)
 
     def _answer(self, topic: Topic, sender: i64, message: Compare, has_given_all: bool, has_news: bool) -> None:
         if message.asks == ANSWERS_ALL:

@@ -10,7 +10,7 @@ import pytest
 from antiphon.fabrics.cube.messages import Acknowledgement
 from antiphon.kernel.errors import ProtocolError
 from antiphon.membership.messages import OLDEST_VERSION, PROTOCOL_VERSION, Hello
-from antiphon.transport.client_messages import CLIENT_CONTROLS
+from antiphon.sessions.client_messages import CLIENT_CONTROLS
 from antiphon.transport.codec import Codec
 from antiphon.transport.peer_messages import PEER_CONTROLS, TopicAnnouncement
 from antiphon.transport.schema import ADDED, SINCE, may_send

@@ -44,12 +44,17 @@ ACKNOWLEDGEMENT = '''    """The whole subtree of the sender has the publication.
         self.shade: Final[i64] = shade
 '''
 
-HEARD = """        elif isinstance(message, Tone):
+HEARD = """        elif type(message).__name__ == "Tone":
             import os
             with open(os.environ.get("ANTIPHON_TONES", os.devnull), "a") as file:
                 file.write(f"{sender} {message.topic}\\n")
         else:
             raise ProtocolError(f"node {sender} sent a"""
+
+SPREAD = """        from antiphon.transport.peer_messages import Tone
+
+        self._cluster.spread(Tone(name))
+"""
 
 ANNOUNCING = "        if not self._cluster.knows_everybody:\n"
 
@@ -82,10 +87,8 @@ CHANGES = [
     ),
     ("fabrics/tree/messages.py", *with_shade("epoch: i64, names: list[int]")),
     ("fabrics/gossip/messages.py", *with_shade("stamp: i64, echo: i64, held: i64")),
-    ("node/topic_registry.py", ANNOUNCING, "        self._cluster.spread(Tone(name))\n" + ANNOUNCING),
-    ("node/topic_registry.py", "import TopicAnnouncement,", "import Tone, TopicAnnouncement,"),
+    ("node/topic_registry.py", ANNOUNCING, SPREAD + ANNOUNCING),
     ("node/members.py", "        else:\n            raise ProtocolError(f\"node {sender} sent a", HEARD),
-    ("node/members.py", "    TopicAnnouncement,\n", "    Tone,\n    TopicAnnouncement,\n"),
 ]  # fmt: skip
 """Files, and what stands there in this version and in the next."""
 

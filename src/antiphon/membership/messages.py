@@ -46,7 +46,7 @@ class Hello(Control, frozen=True, array_like=True, tag=FIRST_CONTROL):
 
     ``target`` is the instance that is meant, or nothing if whoever listens will do. A client has no address, and may
     have a token that says who it is. A broker that is in its tree says its permanent identifier, and which of its
-    incarnations it is.
+    incarnations it is; one that asks for an identifier says the incarnation 1 and none.
     """
 
     version: int

@@ -6,8 +6,9 @@ is a node from its start to its end, a *lineage* the lives that have one disk af
 * ``identity``: two lineages never enter a cluster under one identifier, nor two lives of one lineage where each life
   has an identifier of its own. A node that returns with its disk has the identifier that it had, where it keeps one,
   and a higher incarnation. What is said to come from a node was sent by it.
-* ``togetherness``: a node that has entered loses another only if a fault has happened to one of them. A process is told that a peer is lost and found in turn. What a node sends while it is together with
-  another comes in one time of being together there, and nothing of an earlier one comes later. Nothing is doubled.
+* ``togetherness``: a node that has entered loses another only if a fault has happened to one of them. A process is told
+  that a peer is lost and found in turn. What a node sends while it is together with another comes in one time of being
+  together there, and nothing of an earlier one comes later. Nothing is doubled.
 * ``joining``: no node gives up, or still looks for its place, long after the network became whole.
 * ``knowledge``: in the end all nodes that are up know each other, or are in one overlay.
 * ``last words``: what a node publishes in the end is delivered by all, once.

@@ -157,8 +157,8 @@ class Roster:
         """
         instance, said = speaker.instance, speaker.identifier
         known = self._identifiers.get(instance)
-        is_known_better = known is not None and known != said and instance not in self._unclaimed
-        if said is None or (is_known_better and said < founders):
+        is_known_otherwise = known is not None and known != said and instance not in self._unclaimed
+        if said is None or (is_known_otherwise and (said < founders or instance in self._claimed)):
             return None
         if instance in self._unclaimed and known == said:
             self.appoint([said])
@@ -174,7 +174,7 @@ class Roster:
     # Addresses.
 
     def learn(self, peers: Iterable[Peer]) -> None:
-        """Remember who is who. A life of a node is known by one identifier, until it says itself that it has another."""
+        """Remember who is who. A life has one identifier, until it says itself that it has another."""
         for peer in peers:
             known = self._identifiers.get(peer.instance, peer.identifier)
             if peer.identifier is not None and peer.identifier == known and peer.identifier not in self._book:
@@ -196,7 +196,8 @@ class Roster:
         for peer in peers:
             if peer.instance == speaker and peer.identifier is not None:
                 holder = self._book.get(peer.identifier)
-                is_second = speaker in self._claimed and self._identifiers.get(speaker) != peer.identifier
+                known = self._identifiers.get(speaker, peer.identifier)
+                is_second = speaker in self._claimed and known != peer.identifier
                 if is_second or (holder is not None and holder.instance != speaker):
                     raise ProtocolError(f"{speaker!r} claims the identifier {peer.identifier}, which is not its own")
 

@@ -43,8 +43,8 @@ ALONE: Final = 20
 """So many times longer it waits if there is nobody to ask: it may be cut off, and the others have what it lacks."""
 
 LAST_RESORT: Final = 40
-"""So many times longer it waits for the word of a node that has had the publication; after that it is enough that all
-neighbours count it as past. They may be newcomers that never had it, and every node that had it may have failed."""
+"""So many times longer it waits for the word of a node that had the publication; after that it is enough that neighbours
+count it as past. They may be newcomers that never had it, and every node that had it may have failed."""
 
 ASKED_IN_VAIN: Final = 6
 """So many questions a node sends to a neighbour that never answers before it asks only others; links lose messages."""
@@ -89,7 +89,7 @@ class Recovery:
         self._quiescence: Final[Quiescence] = quiescence
         # Periods for which everything is kept, since a link has broken.
         self._keep_all_for: i64 = 0
-        # Periods after which it is enough that all neighbours count a publication as past.
+        # Periods after which it is enough that neighbours count a publication as past.
         self._last_resort: Final[i64] = LAST_RESORT * HOPELESS * options.patience
         # Publications that went from here though a neighbour may have lacked them.
         self.overflow: i64 = 0
@@ -251,7 +251,7 @@ class Recovery:
         if stream.stuck_for > self._longest_stuck(stream):
             gone = stream.gone_up_to(self._neighbours, self._seeds.others, self._seeds.includes_me)
             if gone == 0 and stream.unserved_for > self._last_resort and not self._pulses.is_in_doubt:
-                gone = stream.past_of_all(self._neighbours)
+                gone = stream.past_of_others(self._neighbours)
             for missed in stream.pass_over(gone, self._topic):
                 self._application.take(missed)
         if stream.missing_for > FETCH_AFTER and stream.is_missing() and stream.fetches < MOST_ATTEMPTS:

@@ -77,7 +77,7 @@ class Stream:
         self.missing_for: i64 = 0
         # Periods since something is missing and nothing of it has come, and what was missing when that began.
         self.stuck_for: i64 = 0
-        # Periods since it is past at all neighbours, and none of them has sent it.
+        # Periods since neighbours are ahead, and none of them has sent it.
         self.unserved_for: i64 = 0
         self._stuck_up_to: i64 = 0
         # How often the source or a contact was asked because nobody nearby had it.
@@ -151,6 +151,7 @@ class Stream:
         """Somebody has everything up to a number. If it had less before, it may have got what is missing here."""
         following = self.received.complete + 1
         if number >= following and self.has.get(peer, 0) < following:
+            self.asked.pop(peer, None)
             self.fetches = 0
             self.quiet = 0
         self.has[peer] = number
@@ -289,6 +290,9 @@ class Stream:
             number = self.received.complete + 1
             self._go_on_to(number)
             passed.append(Missed(self.source, number, topic))
+        if len(passed) > 0:
+            # Nodes that could not help with these may help with others.
+            self.asked.clear()
         if self.received.complete >= self._stuck_up_to:
             # What is missing now has not been missing for as long.
             self._has_moved()
@@ -324,16 +328,18 @@ class Stream:
             number += 1
         return overflow
 
-    def past_of_all(self, neighbours: list[i64]) -> i64:
-        """Up to which number everything is past at all neighbours; 0 if this node misses nothing of that."""
-        lowest: i64 = 0 if len(neighbours) == 0 else self.heard
+    def past_of_others(self, neighbours: list[i64]) -> i64:
+        """Up to which number everything is past at all neighbours that are ahead of this node; 0 if none is ahead."""
+        lowest: i64 = 0
         for peer in neighbours:
-            lowest = min(lowest, self.has.get(peer, 0))
-        return lowest if lowest > self.received.complete else 0
+            number = self.has.get(peer, 0)
+            if number > self.received.complete and (lowest == 0 or number < lowest):
+                lowest = number
+        return lowest
 
     def count_unserved(self, neighbours: list[i64]) -> None:
-        """A period has passed in which nothing of what is missing came, though it may be past at all neighbours."""
-        self.unserved_for = self.unserved_for + 1 if self.past_of_all(neighbours) > 0 else 0
+        """A period has passed in which nothing of what is missing came, though neighbours may be ahead."""
+        self.unserved_for = self.unserved_for + 1 if self.past_of_others(neighbours) > 0 else 0
 
 
 def stream_of(streams: dict[i64, Stream], source: i64) -> Stream:

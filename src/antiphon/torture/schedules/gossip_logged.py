@@ -38,8 +38,10 @@ def draw_logged(seed: int, order: str | None, random: RandomStream) -> Scenario:
     options = {**scenario.protocol_options, "keep": keep, "buffer": keep * pick(random, (1, 2)), "log": LOG_ENTRIES}
     order_of_nodes = shuffled(nodes, random)
     publishers = order_of_nodes[: pick(random, (1, 2, 3))]
-    # The first contact stays up; others crash and restart, publishers for good.
-    mortal = [node for node in publishers if node != 0]
+    mixes = order == MIXED or (order is None and random.below(3) == 0)
+    # The first contact stays up; others crash and restart. Publishers crash for good, unless some of their publications
+    # have no order: nodes do not tell each other of one that came after another one was lost with its publisher.
+    mortal = [node for node in publishers if node != 0 and chosen != "none" and not mixes]
     others = [node for node in order_of_nodes[3:] if node != 0]
     partitions = draw_partitions(nodes, options["period"], random)
     operations = list(partitions)
@@ -52,7 +54,7 @@ def draw_logged(seed: int, order: str | None, random: RandomStream) -> Scenario:
                 operations.append(draw_crash(node, partition, partitions, random))
         if len(mortal) > 0 and random.below(2) == 0:
             operations.append(Operation(at + int(random.below(ticks)), CRASH, mortal.pop()))
-    if order == MIXED or (order is None and random.below(3) == 0):
+    if mixes:
         operations = [draw_order(operation, random) for operation in operations]
     return with_operations(msgspec.structs.replace(scenario, protocol_options=options), operations)
 

@@ -5,12 +5,12 @@ BIN := $(VENV)/bin
 SOURCES := $(shell find src -name '*.py' -o -name '*.c' -o -name py.typed)
 LABORATORY := $(shell find research/antiphon_lab -type f -not -name '*.pyc')
 
-.PHONY: demo test quick check format bench clean
+.PHONY: demo test quick check format bench site clean
 
 demo: $(VENV)/installed
 	$(BIN)/antiphon demo
 
-test: check
+test: check $(VENV)/site-tools
 	$(BIN)/python -m pytest -n 2
 
 # What a change should pass before anything else: no Spark, hardly any processes, under a minute on two cores.
@@ -29,6 +29,10 @@ check: $(VENV)/installed
 format: $(VENV)/tools
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# The documentation as a site that needs no network: open build/site/index.html.
+site: $(VENV)/site-tools
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 
 bench: $(VENV)/installed
 	$(BIN)/antiphon bench simulator
@@ -51,6 +55,10 @@ $(VENV)/tools: pyproject.toml research/pyproject.toml
 	$(PIP) --group dev
 	$(BIN)/python -c '$(DEPENDENCIES)' spark $(JAVA_EXTRA) > $(VENV)/dependencies.txt
 	$(PIP) --requirement $(VENV)/dependencies.txt
+	touch $@
+
+$(VENV)/site-tools: $(VENV)/tools
+	$(PIP) --group site
 	touch $@
 
 # Both packages are installed as copies, compiled where a C compiler exists; the sources stay plain Python.

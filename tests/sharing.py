@@ -21,7 +21,7 @@ LONGEST_FIRST = (
     "tests/research/",
     "tests/live/",
     "tests/maelstrom/",
-    "tests/teeth/",
+    "tests/mutation/",
 )
 """Where the names of long tests begin; all others come after these, as they are found."""
 

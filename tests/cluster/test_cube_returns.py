@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 import antiphon
 from antiphon import Node
 from tests.cluster.returning import ORDERS, antiphon_command, is_refused, total_works
-from tests.node.support import Child, child, free_addresses, running, subscribed, take_values, until
+from tests.node.support import Child, child, exact_values, free_addresses, running, subscribed, take_values, until
 
 
 class Cube:
@@ -48,6 +49,32 @@ class Cube:
     async def kill(self) -> None:
         """Kill them as kill -9 does."""
         await asyncio.gather(*(each.kill() for each in self.children))
+
+
+def test_what_only_a_log_holds_after_all_nodes_were_killed_comes_to_clients_once(tmp_path: Path) -> None:
+    """The subscriber's node had not shown it, and the publisher hands it in again where the log has it already."""
+
+    async def test() -> None:
+        async with AsyncExitStack() as stack:
+            cube = Cube(stack, tmp_path, 2, 0)
+            await cube.start()
+            first, second = cube.killed
+            subscriber = await stack.enter_async_context(antiphon.connect([second, first], reconnect_seconds=30))
+            publisher = await stack.enter_async_context(antiphon.connect([first, second], reconnect_seconds=30))
+            heard = await subscriber.subscribe("room").ready()
+            await publisher.publish("room", b"question")
+            assert await take_values(heard, 1) == [b"question"]
+            cube.children[1].process.send_signal(signal.SIGSTOP)
+            await publisher.publish("room", b"answer")
+            await cube.kill()
+            await cube.bring_back(first)
+            assert await take_values(heard, 1) == [b"answer"]
+            await publisher.publish("room", b"thanks")
+            assert await take_values(heard, 1) == [b"thanks"] and heard.gaps == 0
+            everything = await publisher.subscribe("room", start="earliest").ready()
+            assert await exact_values(everything, 3) == [b"question", b"answer", b"thanks"]
+
+    running(test)
 
 
 async def all_vote(nodes: list[Node], count: int) -> None:

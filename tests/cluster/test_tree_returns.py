@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 import antiphon
 from antiphon import Node, NoMajorityError
 from tests.cluster.returning import ORDERS, antiphon_command, is_refused, total_works
-from tests.node.support import Child, child, free_addresses, running, subscribed, take_values, until
+from tests.node.support import Child, child, free_addresses, running, subscribed, take_exactly, take_values, until
 
 
 class Tree:
@@ -92,6 +93,93 @@ def test_half_of_a_tree_and_more_returns_and_everything_works_again(tmp_path: Pa
                 assert {peer.identifier for peer in node.cluster.peers()} | {node.identifier} == set(
                     range(killed + others)
                 )
+
+    running(test)
+
+
+def test_what_only_a_log_holds_after_all_brokers_were_killed_comes_to_clients_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The subscriber's broker had not shown it, and the publisher hands it in again where the log has it already."""
+
+    async def test() -> None:
+        async with AsyncExitStack() as stack:
+            brokers = Tree(stack, tmp_path, 2, 0)
+            await brokers.start()
+            first, second = brokers.killed
+            subscriber = await stack.enter_async_context(antiphon.connect([second, first], reconnect_seconds=30))
+            # Its broker tells it of the other one, which may be up before.
+            monkeypatch.setattr("antiphon.client.server_pool.Whereabouts.learn", lambda *_: None)
+            publisher = await stack.enter_async_context(antiphon.connect(first, reconnect_seconds=30))
+            heard = await subscriber.subscribe("room").ready()
+            await publisher.publish("room", b"question")
+            assert await take_values(heard, 1) == [b"question"]
+            brokers.children[1].process.send_signal(signal.SIGSTOP)
+            await publisher.publish("room", b"answer")
+            await brokers.kill()
+            await brokers.bring_back()
+            assert await take_values(heard, 1) == [b"answer"]
+            await publisher.publish("room", b"thanks")
+            assert await take_values(heard, 1) == [b"thanks"] and heard.gaps == 0
+            everything = await publisher.subscribe("room", start="earliest").ready()
+            found = [(message.offset, message.value) for message in await take_exactly(everything, 3)]
+            assert found == [(0, b"question"), (1, b"answer"), (2, b"thanks")]
+
+    running(test)
+
+
+def test_what_only_the_log_of_a_returned_broker_holds_comes_to_all_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its publisher hands it in again at that broker, which is killed before any other broker hears of it."""
+    monkeypatch.setattr("antiphon.client.publishing.HandingIn.safe", lambda *_: None)
+    monkeypatch.setattr("antiphon.client.server_pool.Whereabouts.learn", lambda *_: None)
+
+    async def test() -> None:
+        async with AsyncExitStack() as stack:
+            brokers = Tree(stack, tmp_path, 1, 2)
+            nodes = await brokers.start()
+            publisher = await stack.enter_async_context(antiphon.connect(brokers.killed[0], reconnect_seconds=30))
+            await publisher.publish("room", b"question")
+            await brokers.kill()
+            heard = await subscribed(nodes)
+            await brokers.bring_back()
+            for subscription in heard:
+                assert await take_values(subscription, 1) == [b"question"]
+            await publisher.publish("room", b"thanks")
+            everything = await publisher.subscribe("room", start="earliest").ready()
+            found = [(message.offset, message.value) for message in await take_exactly(everything, 2)]
+            assert found == [(0, b"question"), (1, b"thanks")]
+            await publisher.abandon()
+
+    running(test)
+
+
+def test_without_a_majority_a_client_that_changed_its_broker_loses_nothing_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its new broker cannot catch up with what it saw. It and the broker's other clients go on all the same."""
+    monkeypatch.setattr("antiphon.sessions.node_end.KNOWN_US", 2_000_000)
+    # The client does not hear that the other brokers have its message; and on this topic there are no others.
+    monkeypatch.setattr("antiphon.client.publishing.HandingIn.safe", lambda *_: None)
+
+    async def test() -> None:
+        async with AsyncExitStack() as stack:
+            brokers = Tree(stack, tmp_path, 2, 2)
+            nodes = await brokers.start()
+            client = await stack.enter_async_context(antiphon.connect(brokers.killed[0]))
+            await client.publish("room", b"accepted")
+            await brokers.kill()
+            heard = await nodes[0].subscribe("room").ready(), await nodes[1].subscribe("room").ready()
+            await until(lambda: client.reconnects == 1)
+            new = next(node for node in nodes if node.address == client.address)
+            async with asyncio.timeout(1.5):
+                # The barrier of the client may be under way here; it cannot get its place.
+                await new.publish("room", b"meanwhile", order="causal")
+            await client.publish("room", b"later", order="causal")
+            for subscription in heard:
+                assert await take_values(subscription, 3) == [b"meanwhile", b"accepted", b"later"]
+            await client.abandon()
 
     running(test)
 

@@ -152,12 +152,13 @@ class Child:
 
 
 @asynccontextmanager
-async def child(*arguments: str) -> AsyncIterator[Child]:
-    """Start ``node_child.py`` with arguments; it is gone afterwards."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(antiphon.__file__).parent.parent)}
+async def child(*arguments: str, script: Path = CHILD) -> AsyncIterator[Child]:
+    """Start ``node_child.py``, or another script, with arguments; it is gone afterwards."""
+    paths = [str(Path(antiphon.__file__).parent.parent), str(CHILD.parent.parent.parent)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        str(CHILD),
+        str(script),
         *arguments,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,

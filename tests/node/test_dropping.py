@@ -11,7 +11,7 @@ from antiphon import Client, MissedMessagesError, Node, Subscription
 from antiphon.api.batch import Batch
 from antiphon.api.batch_codec import Columns, encode_columns
 from antiphon.api.topic_state import LiveTopic
-from antiphon.node import client_relay as relay
+from antiphon.node.gateway import client_relay as relay
 from tests.node.support import cluster, outcome, running, take_exactly, until
 
 POLICIES = ("drop_oldest", "drop_newest")

@@ -17,15 +17,16 @@ from antiphon import Node, OverloadedError, PeerError, SlowConsumerError, UsageE
 from antiphon.api.batch import Batch
 from antiphon.api.batch_codec import Columns, encode_columns
 from antiphon.api.topic_state import UnderWay
-from antiphon.node import client_relay as relay
+from antiphon.membership.heartbeats import Vigil
 from antiphon.node import status
+from antiphon.node.gateway import client_relay as relay
 from antiphon.node.loop import NodeLoop
 from antiphon.node.settings import settings_from
 from antiphon.sessions import backlog
 from antiphon.sessions.backlog import Backlog, Backlogs
+from antiphon.sessions.client_messages import PublishRequest, SubscribeRequest
 from antiphon.sessions.unacked import KEPT_BYTES_AT_MOST, WINDOW_BYTES, Kept, KeptBatches
 from antiphon.storage.log import DurableLog
-from antiphon.transport.client_messages import PublishRequest, SubscribeRequest
 from antiphon.transport.links import split_address
 from tests.node.strangers import attacking, frames
 from tests.node.support import child, cluster, outcome, running, take_exactly, tree, until
@@ -431,10 +432,12 @@ def test_a_client_has_no_more_under_way_than_a_node_reads_from_it() -> None:
 
 
 class Line:
-    """A connection that remembers why it is not read from."""
+    """The connection of a client that remembers why it is not read from, and what heartbeats it was sent."""
 
     def __init__(self) -> None:
         self.reasons: set[str] = set()
+        self.heard = 0
+        self.heartbeats: list[str] = []
 
     def hold(self, reason: str) -> None:
         self.reasons.add(reason)
@@ -442,11 +445,23 @@ class Line:
     def release(self, reason: str) -> None:
         self.reasons.discard(reason)
 
+    def bytes_heard(self) -> int:
+        return self.heard
+
+    def request_heartbeat(self) -> None:
+        self.heartbeats.append("request")
+
+    def send_heartbeat(self) -> None:
+        self.heartbeats.append("response")
+
+    def give_up(self) -> None:
+        self.heartbeats.append("given up")
+
 
 def test_all_clients_together_have_a_bound_and_none_of_them_waits_for_its_own_word() -> None:
     together = Backlogs(100)
     lines = [Line() for _ in range(3)]
-    backlogs = [Backlog(together, line) for line in lines]
+    backlogs = [Backlog(together, line, line) for line in lines]
     steps: list[tuple[Callable[[], None], list[bool]]] = [
         (lambda: backlogs[0].add(60), [False, False, False]),
         (lambda: backlogs[1].add(60), [False, True, False]),
@@ -464,6 +479,33 @@ def test_all_clients_together_have_a_bound_and_none_of_them_waits_for_its_own_wo
         step()
         assert [bool(line.reasons) for line in lines] == expected
     assert together.bytes == 0 and together.held_clients == 0
+
+
+def test_heartbeats_are_exchanged_where_something_waits() -> None:
+    """A client that is not read from hears its node; a silent client that holds others up is asked and given up."""
+    together = Backlogs(100)
+    lines = [Line() for _ in range(4)]
+    backlogs = [Backlog(together, line, line) for line in lines]
+    vigil = Vigil(1.0, 0.0)
+    started: list[bool] = []
+    together.when_waiting = lambda: started.append(True)
+    assert not together.are_waiting()
+    backlogs[0].add(100)
+    backlogs[1].await_word()
+    backlogs[2].await_word()
+    assert together.are_waiting() and len(started) == 3
+    given_up = []
+    for look in range(1, 12):
+        lines[2].heard += 1
+        given_up += together.poll(look * vigil.look_seconds, vigil)
+    assert given_up == [lines[1], lines[1], lines[1]]
+    assert lines[0].heartbeats == ["response"] * 11
+    assert lines[1].heartbeats == ["request"] * 3
+    assert lines[2].heartbeats == [] and lines[3].heartbeats == []
+    backlogs[0].remove(100)
+    backlogs[1].end()
+    backlogs[2].word_came()
+    assert not together.are_waiting()
 
 
 @pytest.mark.parametrize("name", ["window_bytes", "pending_bytes", "backlog_bytes"])

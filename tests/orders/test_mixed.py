@@ -109,6 +109,20 @@ def test_what_waits_for_one_beyond_a_gap_does_not_wait_for_the_gap() -> None:
     assert feed(order, of(1, 3, NONE)) == [(1, 3), (2, 1)]
 
 
+def test_what_is_passed_over_releases_what_waited_for_its_first_numbers_first() -> None:
+    """Number 2 of 1 may follow what waited for number 1; so number 3, which follows 2, comes last."""
+    order = MixedOrder(0)
+    assert feed(order, of(2, 1, CAUSAL, publication_key(1, 1)), of(1, 3, CAUSAL), of(2, 2, FIFO)) == []
+    assert [identity_of(each) for each in order.pass_over(1, 2)] == [(2, 1), (2, 2), (1, 3)]
+
+
+def test_what_was_delivered_beyond_a_gap_is_named_when_the_gap_is_passed_over() -> None:
+    order = MixedOrder(0)
+    feed(order, of(1, 3, NONE), of(1, 4, CAUSAL), of(2, 1, CAUSAL, ~publication_key(1, 3)))
+    assert [identity_of(each) for each in order.pass_over(1, 2)] == [(1, 4)]
+    assert list(order.stamp(1, CAUSAL)) == [publication_key(1, 4), publication_key(2, 1)]
+
+
 def test_duplicates_are_dropped_below_and_beyond_a_gap_and_while_they_wait() -> None:
     order = MixedOrder(0)
     assert feed(order, of(1, 1, NONE), of(1, 3, NONE), of(1, 4, FIFO)) == [(1, 1), (1, 3)]

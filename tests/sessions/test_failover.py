@@ -23,7 +23,9 @@ from antiphon import (
 )
 from antiphon.api.batch_codec import Author, Columns
 from antiphon.api.topic_names import client_number
-from antiphon.transport.client_messages import FollowRequest
+from antiphon.node.gateway.session_host import future_of
+from antiphon.sessions.client_messages import FollowRequest
+from antiphon.sessions.steps import start
 from tests.node.support import (
     Child,
     child,
@@ -36,6 +38,7 @@ from tests.node.support import (
     tree,
     until,
 )
+from tests.node.test_push_back import BadDisk
 
 Nodes = AbstractAsyncContextManager[list[Node]]
 ALL_ORDERS = ("none", "fifo", "causal", "total")
@@ -260,7 +263,7 @@ def test_where_nobody_has_kept_what_a_client_lacks_it_is_told(
     fabric: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its node stood still for so long that the others have shown more than they keep."""
-    monkeypatch.setattr("antiphon.api.replay_buffer.BATCHES_AT_MOST", 8)
+    monkeypatch.setattr("antiphon.sessions.replay_buffer.BATCHES_AT_MOST", 8)
 
     async def test() -> None:
         async with (
@@ -427,6 +430,37 @@ def test_on_a_cube_nobody_answers_for_what_it_has_not_delivered_itself() -> None
     running(test)
 
 
+def test_on_a_cube_what_others_have_seen_is_not_taken_for_what_the_new_node_shows(tmp_path: Path) -> None:
+    """No other node was a member for as long as the client was subscribed, and the publisher's disk is slow.
+
+    So the new node learns first which batches the publisher has seen, and then which ones it has shown.
+    """
+
+    async def test() -> None:
+        async with cluster(2) as (former, following), AsyncExitStack() as stack:
+            start = antiphon.start(data=str(tmp_path / "data"), join=[former.address])
+            publisher = await stack.enter_async_context(start)
+            client = await stack.enter_async_context(antiphon.connect(former.address))
+            own = await client.subscribe("room").ready()
+            await asyncio.sleep(LONGER_SECONDS)
+            await publisher.publish("room", b"first")
+            assert await take_values(own, 1) == [b"first"]
+            publisher.host.links[former.identifier].flush = lambda: None  # type: ignore[method-assign]
+            disk = BadDisk(publisher.store)
+            disk.seconds_per_commit = LONGER_SECONDS
+            second = publisher.publish("room", b"second")
+            client._whereabouts.learn([following.address])
+            crash(former)
+            await until(lambda: client.reconnects == 1)
+            await second
+            disk.seconds_per_commit = 0.0
+            await publisher.publish("room", b"third")
+            assert await values_until(own, b"third") == [b"second", b"third"]
+            assert client.address == following.address and own.gaps == 0
+
+    running(test)
+
+
 @pytest.mark.parametrize("fabric", ["cube", "gossip"])
 def test_nobody_waits_for_what_came_before_its_node_was_a_member(fabric: str) -> None:
     """All nodes are replaced twice since a client saw a message whose author is silent; then it publishes."""
@@ -447,8 +481,8 @@ def test_nobody_waits_for_what_came_before_its_node_was_a_member(fabric: str) ->
                 node = following
             past = client._subscriptions.past_of("room")
             assert list(past.values()) == [1] and past.keys() != {client_number(client._instance)}
-            # It would fail if something had not come.
-            await node.sessions.follow(1, FollowRequest(1, "room", past))
+            crossing = await future_of(start(node.sessions.follow(1, FollowRequest(1, "room", past))))
+            assert crossing.failure is None
             await client.publish("room", b"answer")
             assert await take_values(heard, 1) == await take_values(own, 1) == [b"answer"]
             assert own.gaps == 0
@@ -578,7 +612,7 @@ def test_what_was_delivered_before_a_new_node_was_a_member_is_not_published_agai
 
     async def test() -> None:
         async with tree(4) as nodes, antiphon.connect(nodes[1].address) as client:
-            nodes[1].sessions._poll = lambda: None  # type: ignore[method-assign]
+            nodes[1].sessions._tell_safe = lambda: None  # type: ignore[method-assign]
             first = await nodes[3].subscribe("room").ready()
             await client.publish("room", b"first", order="total", key=b"anna")
             assert await take_values(first, 1) == [b"first"]

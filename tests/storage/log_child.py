@@ -14,16 +14,20 @@ import sys
 from antiphon.storage.log import DurableLog
 from antiphon.storage.log_topics import Retention
 
+LARGE_BYTES = 3 << 20
+"""Two of these are more than one statement of the store writes."""
+
 
 def batch_of(topic: str, first_offset: int, count: int) -> bytes:
-    """The batch that belongs at an offset; anybody can tell whether it is right."""
-    return random.Random(f"{topic} {first_offset} {count}").randbytes(first_offset * 37 % 9000)
+    """The batch that belongs at an offset, so that every reader can tell whether it is right; a few are large."""
+    size = LARGE_BYTES if count % 16 == 0 else first_offset * 37 % 9000
+    return random.Random(f"{topic} {first_offset} {count}").randbytes(size)
 
 
 def main() -> None:
     """Append to two topics in groups of any size, commit, promise, trim now and then."""
     generator = random.Random(int(sys.argv[2]))
-    log = DurableLog.open(sys.argv[1], retention=Retention(bytes=400_000))
+    log = DurableLog.open(sys.argv[1], retention=Retention(bytes=8_000_000))
     commit = int(log.get("commit") or b"0")
     os.write(1, f"promised {commit} {log.latest('room')} {log.latest('hall')}\n".encode())
     while True:

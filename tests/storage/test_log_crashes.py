@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,13 +22,14 @@ import antiphon
 from antiphon.kernel.errors import PeerError
 from antiphon.storage.log import DurableLog
 from antiphon.storage.log_formats import Entry
+from tests.storage.independent_check import stored_in
 from tests.storage.log_child import batch_of
 
 CHILD = Path(__file__).with_name("log_child.py")
 PLENTY = 1 << 30
 
 
-def run_and_kill(directory: Path, seed: int, promises: int, turns: int) -> tuple[int, int, int]:
+def run_and_kill(directory: Path, seed: int, promises: int, seconds: float) -> tuple[int, int, int]:
     """Run the child until it made so many promises and a little longer, kill it, and give its last promise."""
     environment = {**os.environ, "PYTHONPATH": str(Path(antiphon.__file__).parent.parent)}
     child = subprocess.Popen(
@@ -35,8 +37,7 @@ def run_and_kill(directory: Path, seed: int, promises: int, turns: int) -> tuple
     )
     assert child.stdout is not None
     lines = [child.stdout.readline() for _ in range(promises)]
-    for _ in range(turns):  # die anywhere in a commit, not always right behind one
-        pass
+    time.sleep(seconds)  # anywhere in a commit, not always right behind one
     child.send_signal(signal.SIGKILL)
     lines += list(child.stdout)
     child.stdout.close()
@@ -62,7 +63,8 @@ def everything(log: DurableLog, topic: str) -> list[Entry]:
 def test_what_was_promised_is_there_after_kill_minus_9_again_and_again(tmp_path: Path) -> None:
     generator = random.Random(11)
     for round_number in range(12):
-        promised = run_and_kill(tmp_path / "log", round_number, generator.randrange(1, 9), generator.randrange(200_000))
+        promised = run_and_kill(tmp_path / "log", round_number, generator.randrange(1, 9), generator.uniform(0, 0.1))
+        stored_in(tmp_path / "log")
         with DurableLog.open(tmp_path / "log") as log:
             commit = int(log.get("commit") or b"0")
             found = (commit, log.latest("room"), log.latest("hall"))
@@ -76,7 +78,7 @@ def test_what_was_promised_is_there_after_kill_minus_9_again_and_again(tmp_path:
 @pytest.fixture
 def killed(tmp_path: Path) -> tuple[Path, tuple[int, int, int]]:
     """A log with its write-ahead log, as a killed process left it, and what it had promised."""
-    return tmp_path / "log", run_and_kill(tmp_path / "log", 5, 4, 0)
+    return tmp_path / "log", run_and_kill(tmp_path / "log", 5, 4, 0.0)
 
 
 def test_a_torn_last_write_is_repaired_and_the_log_goes_on(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import antiphon
 from antiphon import Client, Node, PeerError
 from antiphon.api.batch_codec import decode_columns
 from antiphon.client.remote_log import RemoteLog
-from antiphon.node.client_session import LOG_QUESTIONS_AT_MOST
-from antiphon.transport.client_messages import RangeRequest
+from antiphon.node.gateway.client_requests import LOG_REQUESTS_AT_MOST
+from antiphon.sessions.client_messages import RangeRequest
 from antiphon.transport.codec import Codec
 from tests.node.support import outcome, running, until
 
@@ -148,7 +148,7 @@ def test_who_asks_without_end_and_takes_no_answer_is_cut_off(tmp_path: Path) -> 
         async with antiphon.start(data=str(tmp_path), keep=["room"]) as node:
             client = await antiphon.connect(node.address, reconnect_seconds=0.0)
             await fill(node, "room", 3)
-            for number in range(1000, 1000 + LOG_QUESTIONS_AT_MOST + 1):
+            for number in range(1000, 1000 + LOG_REQUESTS_AT_MOST + 1):
                 client.send(RangeRequest(number, node.log_desk.number, "room", 0, 3, 1000))
             client.settle()
             await until(lambda: not client.is_up)

@@ -143,7 +143,7 @@ class Outbox:
         loop: Any,
         accepted: Any,
         room: Callable[[], int],
-        send: Callable[[Segment], None],
+        send: Callable[[Segment], object],
         clock_us: Callable[[], int],
         blocked: BlockedOutboxes,
         author: Callable[[], int],

@@ -36,7 +36,7 @@ Key = bytes | str | int
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Publisher:
-    """What nodes and clients share: publishing, one message at a time, as quickly as Python can call a function."""
+    """Publishing, as nodes and clients offer it."""
 
     def __init__(self, default_order: str) -> None:
         self.default_order: Final[str] = default_order
@@ -98,17 +98,16 @@ class Publisher:
         headers: Any = None,
         ttl_seconds: Any = None,
     ) -> Publishing:
-        """Publish a message. Await the answer: it gives a receipt when the message is accepted.
+        """Publish a message. Await the result: it becomes a ``Receipt`` when the message is accepted.
 
-        The :class:`Receipt` names the author and the author's own number for the message. Whoever does not await is
-        told by ``flush`` and ``close`` of what was not accepted.
+        The receipt names the author and the author's own number for the message. The call itself takes the message and
+        returns at once, so several can be in flight. A program that does not await is not slowed when the system cannot
+        keep up, and gets ``OverloadedError`` in the end; ``flush`` and ``close`` report what was refused.
 
-        On a cube or a tree the message is about its ``key``, or about several ``keys``; subscribers see them. A key is
-        bytes, or a text or a number, which stand for the bytes of their text.
-        ``order="total"`` puts it into one order with all others about the same keys.
-
-        The message has been taken when the call returns; several can be in flight. Whoever does not await is not
-        slowed down by a system that cannot keep up, and gets :class:`OverloadedError` in the end.
+        ``order`` is ``"none"``, ``"fifo"``, ``"causal"`` or ``"total"``; without it the default of the node or client
+        counts. ``key`` or ``keys`` say what the message is about: ``"total"`` puts it into one order with all messages
+        about the same keys. A key is bytes, or a text or a number, which stand for the bytes of their text.
+        ``headers`` are shown to subscribers. After ``ttl_seconds`` no subscriber is shown the message any more.
         """
         outbox = self.outboxes.get(topic)
         if outbox is None:

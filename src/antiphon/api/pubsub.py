@@ -35,7 +35,7 @@ class PubSub(Publisher):
         raise NotImplementedError
 
     async def close(self) -> None:
-        """Stop in an orderly way; raises, as :meth:`flush` does, what messages met that were not accepted."""
+        """Stop in an orderly way. Like ``flush``, it raises an error if messages were refused."""
         raise NotImplementedError
 
     async def _until_accepted(self) -> None:
@@ -54,10 +54,15 @@ class PubSub(Publisher):
     ) -> Subscription:
         """Subscribe to a topic, or to all topics that match a pattern (``orders.*``, ``orders.>``).
 
-        Iterate over the answer, or give a callback, which is called with each message. ``await subscription.ready()``
-        returns when whatever is published from then on will come. Where messages are missing, because nobody has kept
-        them or because a client has changed its node, ``when_missed`` is called with the name of the topic, or, without
-        it, iterating raises :class:`MissedMessagesError`, once.
+        Iterate over the subscription, or give a ``callback``, which is called with each message. ``await
+        subscription.ready()`` returns when every message that is published from then on will arrive.
+
+        ``start`` is ``"latest"``, ``"earliest"``, an offset or a ``datetime`` with a time zone; all but the first need
+        a node with a log. ``policy`` says what happens when the program falls behind by more than ``limit`` messages:
+        ``"block"``, ``"drop_oldest"``, ``"drop_newest"`` or ``"disconnect"``.
+
+        If messages are missing, because no node has kept them, ``when_missed`` is called with the name of the topic.
+        Without ``when_missed``, iterating raises ``MissedMessagesError`` once; iterate again to go on.
         """
         self.refuse_if_closed()
         return self._subscriptions.add(topic, start, callback, policy, limit, when_missed)
@@ -65,8 +70,8 @@ class PubSub(Publisher):
     async def flush(self) -> None:
         """Wait until everything published so far is accepted; at a node, until it has left for the subscribers' nodes.
 
-        Raises what messages of this program met that were published since the last flush and were not accepted, unless
-        it has awaited them itself: one error, which says how many there were and why.
+        If messages were refused since the last flush, it raises one error that says how many and why. Messages that the
+        program has awaited itself do not count.
         """
         await self._until_accepted()
         await raise_refusals(self.refusals)

@@ -2,7 +2,7 @@
 
 A publication is accepted when the node says so; several can be in flight. When its node goes, the client looks for
 another one by itself, takes its subscriptions there and hands in again what may have been lost
-(:mod:`antiphon.sessions.client_sessions` says what the nodes do for that). Only if no node can be reached for a while,
+(:mod:`antiphon.sessions.node_end` says what the nodes do for that). Only if no node can be reached for a while,
 whoever waits gets :class:`antiphon.runtime.errors.ClosedError`: what was not accepted then may or may not have been
 published.
 """
@@ -31,12 +31,14 @@ from antiphon.runtime.clocks import monotonic_us, wall_clock_us
 from antiphon.runtime.errors import ClosedError, DeniedError, error_from
 from antiphon.runtime.logging import logger
 from antiphon.runtime.tasks import Tasks
-from antiphon.transport.client_messages import (
+from antiphon.sessions.client_messages import (
     CLIENT_CONTROLS,
     BatchesDropped,
     Delivery,
     DismissResponse,
     FollowResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
     LogsResponse,
     MarksResponse,
     MessagesMissed,
@@ -159,10 +161,26 @@ class Client(PubSub):
             self._let_go()
             raise
         self.address = address
-        self.mixes_keys = status.get("fabric") != "tree"
+        # A node of an earlier version does not say it; batches about one key suit every fabric.
+        self.mixes_keys = bool(status.get("mixes_keys", False))
         # Where clients have names, the node knows better than the client under which number its messages are published.
         self._author = int(status.get("author", self._author))
         self._whereabouts.learn(peer["address"] for peer in status.get("peers", []))
+        # Nodes of earlier versions know no heartbeats, and do not say after how long somebody is lost.
+        if "lost_seconds" in status:
+            connection.watch(float(status["lost_seconds"]))
+
+    def request_heartbeat(self) -> None:
+        """Ask the node for a sign of life."""
+        self.send(HeartbeatRequest())
+        self.write()
+
+    def node_silent(self, connection: ClientConnection) -> None:
+        """The process of the node stands still: what it has not answered is handed in at another node."""
+        if connection is self._connection and self._failure is None:
+            # Closed, it would wait until the node reads what was sent to it.
+            connection.abort()
+            self._look_elsewhere("the node is silent")
 
     def _check_node(self, transport: asyncio.BaseTransport, host: str) -> None:
         """Say nothing secret to anybody but a node."""
@@ -204,6 +222,8 @@ class Client(PubSub):
         lost = self.address
         if is_leaving:
             self._former, self._connection = self._connection, None
+            if self._former is not None:
+                self._former.unwatch()
         self._let_go()
         if self._reconnect_seconds <= 0:
             self._fail(ClosedError(f"the connection to the node at {lost} has ended; connect again, here or elsewhere"))
@@ -360,6 +380,8 @@ class Client(PubSub):
             self._requests.status_came(message)
         elif isinstance(message, (LogsResponse, RangeResponse, MarksResponse, ProducerResponse, DismissResponse)):
             self._requests.answered(message)
+        elif isinstance(message, HeartbeatRequest):
+            self.send(HeartbeatResponse())
         elif isinstance(message, Refused):
             reason = f"the node at {connection.address} refused: {message.reason}"
             error = error_from(reason, message.is_denied)
@@ -367,7 +389,7 @@ class Client(PubSub):
                 self._fail(error)
             else:
                 set_exception(self._opening, error)
-        else:
+        elif not isinstance(message, HeartbeatResponse):
             raise ProtocolError(f"the node at {connection.address} sent a {type(message).__name__} to a client")
 
     def request(self, make: Callable[[int], Control]) -> asyncio.Future[Any]:
@@ -435,12 +457,12 @@ def connect(
 ) -> Starting[Client]:
     """Connect to a node: ``async with antiphon.connect("127.0.0.1:7400") as client``.
 
-    Several addresses, as a list or with commas, are tried in this order. When its node goes the client looks for
-    another one for ``reconnect_seconds``, among these and all of which its nodes have told it, and goes on there;
+    Several addresses, as a list or with commas, are tried in this order. If its node fails, the client looks for
+    another one for ``reconnect_seconds``, among these addresses and all that its nodes have told it, and goes on there;
     ``on_reconnect`` is then called with the address. With 0 it does not look.
 
-    ``tls`` are the files for nodes that want TLS, ``{"authority": "authority.pem"}``, with ``certificate`` and ``key``
-    if the client has any; ``token`` says who it is, if the node has given out tokens.
+    ``tls`` names the files for nodes that want TLS, ``{"authority": "authority.pem"}``, ``certificate`` and ``key``
+    among them if the client has any. ``token`` identifies the client to nodes that have given out tokens.
     """
     files = tls if tls is None or isinstance(tls, Tls) else tls_from(tls)
 

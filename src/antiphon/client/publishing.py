@@ -15,8 +15,8 @@ from antiphon.api.outbox import Segment
 from antiphon.membership.messages import Control
 from antiphon.runtime.errors import error_from
 from antiphon.runtime.logging import logger
+from antiphon.sessions.client_messages import FollowRequest, FollowResponse, PublishRequest, PublishResponse
 from antiphon.sessions.unacked import Kept, KeptBatches
-from antiphon.transport.client_messages import FollowRequest, FollowResponse, PublishRequest, PublishResponse
 
 log = logger("client")
 
@@ -122,11 +122,9 @@ class HandingIn:
         self._follows.add(message.topic)
         if message.error:
             error = error_from(message.error, message.is_denied, message.kind)
-            given_up = self._kept.give_up(message.topic)
-            for kept in given_up:
+            for kept in self._kept.give_up_unaccepted(message.topic):
                 set_exception(kept.receipt, error)
-            accepted = sum(kept.is_accepted for kept in given_up)
-            log.error("what is not known to be safe is given up", topic=message.topic, accepted=accepted, cause=error)
+            log.warning("what is published next may not follow what was seen", topic=message.topic, cause=error)
         self._repeat()
 
     # Another node.

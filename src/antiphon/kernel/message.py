@@ -36,6 +36,10 @@ ORDER_NAMES: Final = ("none", "fifo", "causal", "total")
 
 NO_KEYS: Final = vec[i64]()
 
+BARRIER_KEY: Final[i64] = 1 << 62
+"""Keys of applications are smaller. A total publication about one key from here on is a barrier: its host waits for its
+place in the order, and later publications of the same source do not wait for it."""
+
 
 def publication_key(source: i64, sequence: i64) -> i64:
     """The publication (source, sequence) as one integer, usable as a dictionary key and a trace column."""
@@ -145,6 +149,10 @@ class Keyed(Publication):
     ) -> None:
         super().__init__(source, sequence, timestamp, payload, topic, order)
         self.keys: Final[vec[i64]] = keys
+
+    def is_barrier(self) -> bool:
+        """Whether it is about nothing that an application names, and is published for its place alone."""
+        return len(self.keys) == 1 and self.keys[0] >= BARRIER_KEY
 
     def total_order_keys(self) -> vec[i64]:
         return self.keys

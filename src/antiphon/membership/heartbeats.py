@@ -33,8 +33,8 @@ class Silent(NamedTuple):
 class Vigil:
     """How long each of the others has been silent, as one node sees it."""
 
-    def __init__(self, lost_seconds: float, now: float) -> None:
-        self.look_seconds: Final = min(lost_seconds / LOOKS, LOOK_SECONDS_AT_MOST)
+    def __init__(self, lost_seconds: float, now: float, looks: int = LOOKS) -> None:
+        self.look_seconds: Final = min(lost_seconds, LOOK_SECONDS_AT_MOST * LOOKS) / looks
         self._lost_seconds: Final = lost_seconds
         self._question_seconds: Final = lost_seconds / QUESTIONS
         self._looked_at = now
@@ -43,6 +43,10 @@ class Vigil:
         self._heard: dict[int, int] = {}
         self._silent_seconds: dict[int, float] = {}
         self._unasked_seconds: dict[int, float] = {}
+
+    def is_silent(self, node: int) -> bool:
+        """Whether a node has been silent for so long that it would have answered a question, if it could."""
+        return 2 * self._silent_seconds.get(node, 0.0) >= self._lost_seconds
 
     def poll(self, now: float, heard: Mapping[int, int]) -> Silent:
         """``heard`` says how much has come from each of those to whom connections are kept."""

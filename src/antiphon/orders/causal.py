@@ -288,22 +288,27 @@ class CausalOrder(Order):
     def pass_over(self, source: i64, sequence: i64) -> list[Publication]:
         """Count everything of a source up to a number as past, delivered or not; what may be delivered now.
 
-        Nothing of it may be waiting here.
+        Nothing of it may be waiting here. The numbers are passed over one after the other, each with all that waited
+        for it. Only a publication that is passed over names what it follows, and what waited for an earlier number may
+        be part of that.
         """
         first = self.past(source) + 1
         number = first
         while number <= sequence:
             assert publication_key(source, number) not in self._held, "what has arrived is not passed over"
             number += 1
-        self._past.complete_to(source, sequence)
-        self._frontier = vec[i64]()
-        self._tracker.gap_closed(source, first, self.past(source))
         released: list[Publication] = []
-        while first <= self.past(source):
-            self._release_waiting(publication_key(source, first), released)
-            self._release_waiting(~publication_key(source, first), released)
-            first += 1
-        self._release_after(released)
+        number = first
+        while number <= self.past(source) or number <= sequence:
+            self._past.complete_to(source, number)
+            self._frontier = vec[i64]()
+            self._tracker.gap_closed(source, number, self.past(source))
+            freed: list[Publication] = []
+            self._release_waiting(publication_key(source, number), freed)
+            self._release_waiting(~publication_key(source, number), freed)
+            self._release_after(freed)
+            released.extend(freed)
+            number += 1
         return released
 
 

@@ -4,11 +4,18 @@ At a bound nothing more is read from a client, so it waits. That must not make a
 says over its connection what its subscriptions have taken, and publishers may wait for that. So a client from which a
 subscription waits for a word is read from, however much all clients together have handed in. Its own bound remains; a
 client keeps that by itself (:mod:`antiphon.sessions.unacked`), and only one that does not keep it is ever held by it.
+
+Where something waits, heartbeats tell a process that is busy from one that stands still. A client that is not read from
+cannot ask its node for a heartbeat, so the node sends heartbeats without being asked (``unread``). A client that must
+take something before its subscriptions go on is asked for heartbeats, and given up if it sends none (``awaited``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Protocol
+
+from antiphon.membership.heartbeats import Vigil
 
 CLIENT_BATCHES_AT_MOST: Final = 128
 CLIENT_BYTES_AT_MOST: Final = 64 << 20
@@ -28,13 +35,66 @@ class Reading(Protocol):
         """The reason is gone."""
 
 
+class HeardClient(Protocol):
+    """A client whose process may stand still."""
+
+    def bytes_heard(self) -> int:
+        """How much the client has said, or has read; it grows if its process runs."""
+
+    def request_heartbeat(self) -> None:
+        """Ask the client for a sign of life."""
+
+    def send_heartbeat(self) -> None:
+        """Tell the client that this node runs."""
+
+    def give_up(self) -> None:
+        """End the connection of the client."""
+
+
 class Backlogs:
-    """The backlogs of all clients of a node."""
+    """The backlogs of all clients of a node; ``when_waiting`` is called when the first of them waits for something."""
 
     def __init__(self, bytes_at_most: int) -> None:
         self._bytes_at_most = bytes_at_most
         self.bytes = 0
         self._held: set[Backlog] = set()
+        self.when_waiting: Callable[[], object] = bool
+        self._awaited: dict[int, Backlog] = {}
+        self._unread: dict[int, Backlog] = {}
+        self._last = 0
+
+    def next_number(self) -> int:
+        """A number for a backlog."""
+        self._last += 1
+        return self._last
+
+    def are_waiting(self) -> bool:
+        """Whether some client waits for this node, or this node for some client."""
+        return bool(self._awaited or self._unread)
+
+    def set_awaited(self, backlog: Backlog, is_awaited: bool) -> None:
+        """A client must take something before its subscriptions go on, or has taken it."""
+        self._set(self._awaited, backlog, is_awaited)
+
+    def set_unread(self, backlog: Backlog, is_unread: bool) -> None:
+        """Nothing is read from a client, or something is again."""
+        self._set(self._unread, backlog, is_unread)
+
+    def _set(self, waiting: dict[int, Backlog], backlog: Backlog, is_waiting: bool) -> None:
+        if not is_waiting:
+            waiting.pop(backlog.number, None)
+            return
+        waiting[backlog.number] = backlog
+        self.when_waiting()
+
+    def poll(self, now: float, vigil: Vigil) -> list[HeardClient]:
+        """Exchange heartbeats where something waits; the clients that have given none for too long."""
+        for backlog in self._unread.values():
+            backlog.client.send_heartbeat()
+        silent = vigil.poll(now, {number: backlog.client.bytes_heard() for number, backlog in self._awaited.items()})
+        for number in silent.asked:
+            self._awaited[number].client.request_heartbeat()
+        return [self._awaited[number].client for number in silent.lost]
 
     @property
     def is_full(self) -> bool:
@@ -66,9 +126,12 @@ class Backlogs:
 class Backlog:
     """The backlog of one client."""
 
-    def __init__(self, all_of_them: Backlogs, connection: Reading) -> None:
+    def __init__(self, all_of_them: Backlogs, connection: Reading, client: HeardClient) -> None:
+        self.number = all_of_them.next_number()
         self._all = all_of_them
         self._connection = connection
+        self.client = client
+        self._reasons: set[str] = set()
         self._batches = 0
         self.bytes = 0
         self._words_awaited = 0
@@ -80,9 +143,9 @@ class Backlog:
         self.bytes += size
         self._all.add(size)
         if self._batches >= CLIENT_BATCHES_AT_MOST or self.bytes >= CLIENT_BYTES_AT_MOST:
-            self._connection.hold(OWN)
+            self._hold(OWN)
         if self._all.is_full and self.bytes > 0 and self._words_awaited == 0:
-            self._connection.hold(OF_ALL)
+            self._hold(OF_ALL)
             self._all.hold(self)
 
     def remove(self, size: int) -> None:
@@ -93,26 +156,43 @@ class Backlog:
         self.bytes -= size
         self._all.add(-size)
         if self._batches * 2 <= CLIENT_BATCHES_AT_MOST and self.bytes * 2 <= CLIENT_BYTES_AT_MOST:
-            self._connection.release(OWN)
+            self._release(OWN)
         if self.bytes == 0:
             self.resume()
 
     def resume(self) -> None:
         """Read from the client again, however much others have handed in."""
         self._all.forget(self)
-        self._connection.release(OF_ALL)
+        self._release(OF_ALL)
+
+    def _hold(self, reason: str) -> None:
+        if reason not in self._reasons:
+            self._reasons.add(reason)
+            self._connection.hold(reason)
+            self._all.set_unread(self, True)
+
+    def _release(self, reason: str) -> None:
+        if reason in self._reasons:
+            self._reasons.discard(reason)
+            self._connection.release(reason)
+            self._all.set_unread(self, bool(self._reasons))
 
     def await_word(self) -> None:
         """A subscription of the client goes on only when the client says that it has taken something."""
         self._words_awaited += 1
+        self._all.set_awaited(self, True)
         self.resume()
 
     def word_came(self) -> None:
         """That subscription goes on."""
         self._words_awaited -= 1
+        if self._words_awaited == 0:
+            self._all.set_awaited(self, False)
 
     def end(self) -> None:
         """The client is gone, and with it what it had handed in."""
         self._has_ended = True
         self._all.forget(self)
+        self._all.set_awaited(self, False)
+        self._all.set_unread(self, False)
         self._all.add(-self.bytes)

@@ -157,6 +157,17 @@ class KeptBatches:
         self._sent(kept)
         return kept
 
+    def give_up_unaccepted(self, topic: str) -> list[Kept]:
+        """Forget the batches of a topic that no node has accepted; the others are still to be handed in again."""
+        lost = [kept for kept in self._of_topic.get(topic, {}).values() if not kept.is_accepted]
+        for kept in lost:
+            self._not_in_flight(kept.number)
+            self.remove(kept)
+        left = deque(kept for kept in self._again.pop(topic, ()) if kept.is_accepted)
+        if left:
+            self._again[topic] = left
+        return lost
+
     def give_up(self, topic: str) -> list[Kept]:
         """Forget all batches of a topic."""
         self._again.pop(topic, None)

@@ -17,7 +17,7 @@ from antiphon.api.batch import Batch
 from antiphon.api.topic_state import LiveTopic
 from antiphon.kernel.message import Publication, publication_key
 from antiphon.kernel.process import Process
-from antiphon.runtime.dedup import Ranges
+from antiphon.sessions.dedup import Ranges
 from antiphon.storage.group_commit import GroupCommit
 from antiphon.storage.log import DurableLog
 from antiphon.storage.log_reader import passed_over_log
@@ -48,7 +48,7 @@ class Pasts:
         self._codec = codec
         self._store: DurableLog | None = None
         self._commit: GroupCommit | None = None
-        self._is_void = False
+        self.is_void = False
         # Topics by how many batches were delivered since the last note; those that are due at the next pause.
         self._unnoted: dict[LiveTopic, int] = {}
         self.due: set[LiveTopic] = set()
@@ -60,7 +60,7 @@ class Pasts:
 
     def void(self) -> None:
         """Notes of earlier lives mean nothing here."""
-        self._is_void = True
+        self.is_void = True
 
     def delivered(self, topic: LiveTopic, publication: Publication) -> None:
         """A batch is appended to the log, or to that of what is not for subscribers."""
@@ -105,11 +105,11 @@ class Pasts:
     def of(self, topic: LiveTopic) -> list[int] | None:
         """What an earlier life had delivered on a topic that it had not left."""
         store = self._store
-        if store is not None and self._is_void and not topic.logged.is_known:
+        if store is not None and self.is_void and not topic.logged.is_known:
             # Numbers in it are those of another cluster.
             topic.log_from, topic.logged.is_known = topic.end_offset, True
             topic.passed_over_from = store.latest(passed_over_log(topic.name))
-        kept = None if store is None or self._is_void else store.get(fact_of(topic.name))
+        kept = None if store is None or self.is_void else store.get(fact_of(topic.name))
         if store is None or not kept:
             return None
         note = msgspec.msgpack.decode(kept, type=Note)

@@ -5,18 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from antiphon.api.batch import Batch
 from antiphon.api.topic_state import LiveTopic
-from antiphon.kernel.message import Message, Publication, publication_key
+from antiphon.kernel.message import ORDER_NAMES, Message, Publication, publication_key
 from antiphon.kernel.process import LogReader, Process
-from antiphon.runtime.clocks import wall_clock_us
+from antiphon.runtime.clocks import monotonic_us, wall_clock_us
 from antiphon.storage.checkpoint import Pasts
 from antiphon.storage.group_commit import GroupCommit
 from antiphon.storage.log import DurableLog
+from antiphon.storage.log_formats import Entry
 from antiphon.storage.log_reader import LogBackwards, passed_over_log
 from antiphon.transport.codec import Codec
 
 RECORDED_AT_MOST: Final = 8192
 """Of so many publications of a topic a node of a gossip cluster knows where its log has them."""
+
+SHOWN_MESSAGES_AT_MOST: Final = 512
+SHOWN_BYTES_AT_MOST: Final = 4 << 20
+SHOWN_MESSAGES_PER_PIECE: Final = 16
+"""How much of the end of a log a returning node shows to clients that come from elsewhere. A client lacks what its own
+node had not shown yet when all nodes were killed, so only the last moments count."""
 
 
 class ProcessLog:
@@ -33,10 +41,12 @@ class ProcessLog:
         self._recalls = recalls
         self._store: DurableLog | None = None
         self._commit: GroupCommit | None = None
+        self._is_continued = False
 
-    def open(self, store: DurableLog, commit: GroupCommit) -> None:
-        """The node has a log."""
+    def open(self, store: DurableLog, commit: GroupCommit, is_continued: bool) -> None:
+        """The node has a log; ``is_continued`` says whether a returning node goes on with that of its earlier life."""
         self._store = store
+        self._is_continued = is_continued
         self._commit = commit
         if self._pasts is not None:
             self._pasts.open(store, commit)
@@ -70,6 +80,28 @@ class ProcessLog:
         if self._commit is not None:
             self._commit.soon()
 
+    def take_last_shown(self, topic: LiveTopic) -> None:
+        """Remember the batches that an earlier life of this node has delivered last, as if it had shown them now.
+
+        After all nodes were killed, a message may be in the log of one node and at no client. A client that comes to
+        this node gets it from here. On a tree its publisher may hand it in again: then it is published, because other
+        brokers do not get it from this log, but it is not logged twice.
+        """
+        store = self._store
+        is_void = self._pasts is not None and self._pasts.is_void
+        if store is None or not self._is_continued or is_void or topic.delivered_messages > 0:
+            return
+        age_us = wall_clock_us() - monotonic_us()
+        for entry in last_entries(store, topic):
+            publication = self._codec.decode_publication(entry.batch)
+            order, payload = ORDER_NAMES[publication.order], publication.payload
+            batch = Batch(
+                topic.name, publication.source, order, entry.first_offset, payload, sequence=publication.sequence
+            )
+            topic.recent.add(entry.appended_at_us - age_us, batch)
+            if batch.client != 0:
+                topic.logged_before.add(batch.author, batch.number, batch.is_written)
+
     def read_back(self, number: int) -> LogReader | None:
         """Reads what the log holds of a topic."""
         topic = self._topics.get(number)
@@ -99,3 +131,17 @@ class ProcessLog:
         """What an earlier life of this node delivered on a topic."""
         topic = self._topics.get(number)
         return None if topic is None or self._pasts is None else self._pasts.of(topic)
+
+
+def last_entries(store: DurableLog, topic: LiveTopic) -> list[Entry]:
+    """The end of the log of a topic, read backwards in small pieces because messages may be large."""
+    found: list[Entry] = []
+    position = topic.end_offset
+    begin = max(store.earliest(topic.name), position - SHOWN_MESSAGES_AT_MOST)
+    size_bytes = 0
+    while position > begin and size_bytes < SHOWN_BYTES_AT_MOST:
+        piece = store.read_between(topic.name, max(begin, position - SHOWN_MESSAGES_PER_PIECE), position)
+        found = piece + found
+        position = piece[0].first_offset
+        size_bytes += sum(len(entry.batch) for entry in piece)
+    return found

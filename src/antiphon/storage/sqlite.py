@@ -183,12 +183,14 @@ class Store:
 
     def write(self, rows: Sequence[Row]) -> None:
         """Put rows, all or none; durable on return if the log was opened with ``sync``."""
-        if len(rows) <= ROWS_PER_STATEMENT:
+        statements = list(parts_of(rows))
+        if len(statements) == 1:
             with errors_of(self.directory, "writing to"):
-                self._put(rows)  # one statement is a transaction of its own
-        else:
-            with self._transaction():
-                self._put(rows)
+                self._put(rows)  # a single statement is a transaction of its own
+            return
+        with self._transaction():
+            for part in statements:
+                self._put(part)
 
     def remove(self, first_key: int, end_key: int, rows: Sequence[Row]) -> None:
         """Remove the rows from the first key to the end, which stays, and put others in the same transaction."""
@@ -212,10 +214,10 @@ class Store:
                 raise
 
     def _put(self, rows: Sequence[Row]) -> None:
+        """Put rows in one statement: no more than ``parts_of`` gives at once."""
         assert self.writer is not None
-        for part in parts_of(rows):
-            slots = ",".join(["(?,?,?)"] * len(part))
-            self.writer.execute(f"insert or replace into item values {slots}", [value for row in part for value in row])
+        slots = ",".join(["(?,?,?)"] * len(rows))
+        self.writer.execute(f"insert or replace into item values {slots}", [value for row in rows for value in row])
 
     def promise(self, commit: int) -> None:
         """Note that a commit is durable. Without a sync: a process that dies loses nothing of it, and a machine that

@@ -34,14 +34,19 @@ HOW_TO_MAKE: Final = "antiphon certs makes certificates"
 
 
 class Tls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Files in PEM format: the certificates of the authority that is trusted, one's own certificate, and its key.
+    """The files for TLS, in PEM format: the trusted authority, this program's certificate, and its key.
 
     A client that identifies itself by a token needs the authority only.
     """
 
     authority: str
+    """The file with the certificates of the trusted authority."""
+
     certificate: str | None = None
+    """The file with this program's own certificate."""
+
     key: str | None = None
+    """The file with the key of that certificate."""
 
     def server_context(self, requires_certificate: bool = False) -> ssl.SSLContext:
         """For those who are connected to. Clients may come without a certificate, unless all need one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import CAUSAL, Message, Publication, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.orders.order import Ordered
+from antiphon.simulator.scenario.file import load_scenario
 from antiphon.simulator.scenario.run import Result, run_scenario
 from antiphon.simulator.scenario.scenario import (
     ConstantLaw,
@@ -204,6 +206,12 @@ def test_what_is_in_no_memory_and_in_no_log_is_said_to_be_lost() -> None:
     assert result.violations["completeness"] == result.violations["holes"] == result.lost
     assert result.violations["stuck"] == 0
     assert result.violations["causal"] == result.violations["duplicates"] == 0
+
+
+def test_a_newcomer_keeps_what_it_has_acknowledged_though_it_counts_as_past() -> None:
+    """It came while the newcomer joined, and its publisher died: the newcomer has the only copy."""
+    broken_once = Path(__file__).parent / "broken_once" / "192336601418164.toml"
+    nothing_broken(run_scenario(load_scenario(broken_once)))
 
 
 @pytest.mark.parametrize("first_seed", range(1, 61, 20))

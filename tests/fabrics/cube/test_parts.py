@@ -7,7 +7,7 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube.messages import Bequest
 from antiphon.fabrics.cube.nodes import CubeNodes
-from antiphon.fabrics.cube.repair.messages import ASKS, Compare, Filling
+from antiphon.fabrics.cube.repair.messages import ASKS, Compare, Filling, Gone
 from antiphon.fabrics.cube.repair.presence import Presence
 from antiphon.fabrics.cube.repair.retransmission import FILLING_AT_MOST, GIVEN_ALL, GIVEN_PART, Retransmission
 from antiphon.fabrics.cube.repair.retransmit_buffer import Possession
@@ -153,6 +153,39 @@ def test_what_is_lacking_is_given_in_parts() -> None:
         (FILLING_AT_MOST, False),
         (1, True),
     ]
+
+
+def test_what_is_in_memory_is_given_though_something_later_is_gone() -> None:
+    """A newcomer counts 2 as past and never had it; without a log it says so, but not of 1, which it has."""
+    notebook, topic = Notebook(0), new_topic()
+    giving = Retransmission(notebook, FaultOptions(), False)
+    for number in (1, 3):
+        giving.keep(topic, Ordered(2, number, 0, b"", vec[i64](), 7, 0))
+    mine = Possession(vec[i64]([publication_key(2, 3)]))
+
+    def given_to_one_who_has(*keys: int) -> list[list[int]]:
+        notebook.sent.clear()
+        have = vec[i64](list(keys))
+        giving.give(topic, 1, Compare(1, 1, 7, vec[i64](), have, ASKS, True), Possession(have), mine)
+        return [
+            [int(each.sequence) for each in message.publications]
+            if isinstance(message, Filling)
+            else [int(key) for key in message.entries]
+            for _, message in notebook.sent
+            if isinstance(message, (Filling, Gone))
+        ]
+
+    assert given_to_one_who_has() == [[1, 3]], "while 1 is lacking nothing is said of 2"
+    assert given_to_one_who_has(publication_key(2, 1), ~publication_key(2, 3)) == [[publication_key(2, 2)]]
+
+
+def test_a_copy_of_what_counts_as_past_is_kept_unless_it_would_stay_for_ever() -> None:
+    notebook, topic = Notebook(0), new_topic()
+    giving = Retransmission(notebook, FaultOptions(keep=10), False)
+    for number in (3, 2):
+        giving.keep_copy(topic, Ordered(2, number, 0, b"", vec[i64](), 7, 0), 12)
+    assert topic.keeping is not None
+    assert [topic.keeping.get(publication_key(2, number)) is not None for number in (2, 3)] == [False, True]
 
 
 def test_who_leaves_bequeaths_what_it_counts_as_past() -> None:

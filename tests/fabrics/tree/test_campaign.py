@@ -9,8 +9,8 @@ from antiphon.torture.campaign import run_seeds
 from antiphon.torture.progress import LEAST_FRESH
 from antiphon.torture.schedules.tree import draw_tree_schedule
 from antiphon.torture.schedules.tree_crowded import FIRST_CROWDED
-from tests.teeth.bugs import Bug
-from tests.teeth.hunting import hunt
+from tests.mutation.hunt import hunt
+from tests.mutation.mutant import Mutant
 
 SEEDS = 120
 
@@ -53,12 +53,12 @@ def test_no_fresh_schedule_breaks_the_tree() -> None:
     assert tally.violations == {}, [outcome.about for outcome in tally.failing]
 
 
-def defect(name: str, part: str, old: str, new: str) -> Bug:
+def defect(name: str, part: str, old: str, new: str) -> Mutant:
     """A broker with one part that is broken."""
-    return Bug(name, "tree", f"fabrics/tree/{part}.py", old, new)
+    return Mutant(name, "tree", f"fabrics/tree/{part}.py", old, new)
 
 
-def found_by(bug: Bug, seeds: range) -> set[str]:
+def found_by(bug: Mutant, seeds: range) -> set[str]:
     """The promises that some schedules find broken."""
     return set(hunt(bug, seeds.start, len(seeds)).kinds)
 
@@ -113,9 +113,9 @@ FORGETS_PROPOSALS = defect(
         (SAYS_NOTHING_OF_LOSSES, {"stuck", "endless", "total", "completeness"}),
         (FORGETS_PROPOSALS, {"completeness", "stuck", "requests", "fifo", "causal"}),
     ],
-    ids=lambda given: given.name if isinstance(given, Bug) else "",
+    ids=lambda given: given.name if isinstance(given, Mutant) else "",
 )
-def test_the_campaign_finds_a_planted_defect(bug: Bug, found: set[str]) -> None:
+def test_the_campaign_finds_a_planted_defect(bug: Mutant, found: set[str]) -> None:
     assert found & found_by(bug, range(400, 460))
 
 
@@ -146,9 +146,9 @@ RECORDS_NO_PLACES = defect(
         (FORGETS_THE_ABSENT, {"completeness"}, range(30)),
         (RECORDS_NO_PLACES, {"completeness"}, range(90, 150)),
     ],
-    ids=lambda given: given.name if isinstance(given, Bug) else "",
+    ids=lambda given: given.name if isinstance(given, Mutant) else "",
 )
-def test_the_campaign_finds_a_defect_of_partitions(bug: Bug, found: set[str], seeds: range) -> None:
+def test_the_campaign_finds_a_defect_of_partitions(bug: Mutant, found: set[str], seeds: range) -> None:
     assert found & found_by(bug, seeds)
 
 

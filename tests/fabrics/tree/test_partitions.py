@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.kernel.message import CAUSAL, FIFO, NONE, TOTAL
+from antiphon.kernel.message import BARRIER_KEY, CAUSAL, FIFO, NONE, TOTAL
 from antiphon.simulator.scenario.file import parse_scenario
 from antiphon.simulator.scenario.run import Simulation
 from antiphon.simulator.scenario.scenario import Fault, JoinFault, PartitionFault, PublishTable, SubscribeTable
@@ -70,6 +70,28 @@ def test_weaker_orders_go_on_on_both_sides() -> None:
     simulation = run_until(tree(said, [cut(1000, 40_000, *MINORITY)], quorum=True), 8000)
     # Five publications reach five brokers, three reach three.
     assert simulation.engine.deliveries == 5 * 5 + 3 * 3
+
+
+@pytest.mark.parametrize("order", ["fifo", "causal"])
+def test_a_barrier_without_a_majority_holds_up_no_later_publication(order: str) -> None:
+    """A client that comes from a lost broker makes its new broker publish a barrier before that broker knows more."""
+    before_detection = 1050
+    barrier = publish(before_detection, 3, "total", int(BARRIER_KEY) + 1)
+    simulation = run_until(tree([barrier, publish(5000, 3, order)], [cut(1000, 40_000, *MINORITY)], quorum=True), 8000)
+    assert simulation.engine.deliveries == len(MINORITY)
+
+
+def test_a_total_publication_without_a_majority_holds_up_later_ordered_ones() -> None:
+    """This is the strict session of its publisher."""
+    said = [publish(1050, 3, "total", 1), publish(5000, 3, "causal"), publish(5000, 3, "none")]
+    simulation = run_until(tree(said, [cut(1000, 40_000, *MINORITY)], quorum=True), 8000)
+    assert simulation.engine.deliveries == len(MINORITY)
+
+
+def test_a_barrier_has_its_place_when_a_majority_is_back() -> None:
+    said = [publish(1050, 3, "total", int(BARRIER_KEY) + 1), publish(5000, 3, "causal"), publish(5000, 6, "causal")]
+    simulation = run(tree(said, [cut(1000, 9000, *MINORITY)], quorum=True))
+    assert simulation.engine.deliveries == 3 * 8
 
 
 def test_total_publications_go_on_on_the_side_with_a_majority() -> None:

@@ -43,8 +43,8 @@ ALONE: Final = 20
 """So many times longer it waits if there is nobody to ask: it may be cut off, and the others have what it lacks."""
 
 LAST_RESORT: Final = 40
-"""So many times longer it waits for the word of a node that had the publication; after that it is enough that neighbours
-count it as past. They may be newcomers that never had it, and every node that had it may have failed."""
+"""So many times longer it waits for the word of a node that had the publication. After that it is enough that
+neighbours count it as past. They may be newcomers that never had it, and every node that had it may have failed."""
 
 ASKED_IN_VAIN: Final = 6
 """So many questions a node sends to a neighbour that never answers before it asks only others; links lose messages."""

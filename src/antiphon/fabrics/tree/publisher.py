@@ -1,9 +1,9 @@
 """What the application at a broker asks for: publications and subscriptions, and what they wait for.
 
 Without order a publication waits for its keys to be open; in fifo, causal or total order also for what the same
-publisher published before. A total publication in front has to be completed first, unless the next is total too, or
-sessions are not strict. Once in the stream nothing waits any more. Where everything needs a quorum
-(``quorum_delivery``) it all takes the way of total publications, in the order in which it was published.
+publisher published before. A total publication in front has to be completed first, unless the next is total too,
+sessions are not strict, or the one in front is a barrier. Once in the stream nothing waits any more. Where everything
+needs a quorum (``quorum_delivery``) it all takes the way of total publications, in the order in which it was published.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class Publisher:
             if publication.order == TOTAL:
                 topic.ordered.popleft()
                 self._total_order.propose(topic, publication)
-            elif topic.is_closed(publication) or (strict and topic.proposed):
+            elif topic.is_closed(publication) or (strict and topic.has_proposed()):
                 return
             else:
                 topic.ordered.popleft()

@@ -348,6 +348,14 @@ class Topic:
         self.waiting_free -= len(released)
         return released
 
+    def has_proposed(self) -> bool:
+        """Whether a total publication of this broker is under way that its publisher waits for.
+
+        A barrier is not one. Without a majority it stays under way, and would stop every client of this broker because
+        one of them came from another broker.
+        """
+        return any(not publication.is_barrier() for publication in self.proposed.values())
+
     def first_unsettled(self) -> i64:
         """The number of this broker's first publication that waits, or that not all brokers are known to have."""
         first: i64 = UNBOUNDED

@@ -104,7 +104,7 @@ class AntiEntropy(Follower):
 
     def member_met(self, topic: Topic, peer: i64) -> None:
         """Somebody who may be a member of a topic of which this node is one can be reached."""
-        if peer in topic.away:
+        if peer in topic.away or self._delivery.meet_after_return(topic):
             self._restless.disturb(topic)
         unrest = self._restless.of(topic)
         if unrest is not None:

@@ -115,6 +115,8 @@ class RepairedDelivery(Delivery):
         self._places: dict[i64, Places] = {}
         # Topics in which this node is a member again and has not heard from all what it missed; what came meanwhile.
         self._returning: dict[i64, dict[i64, Publication]] = {}
+        # Topics in which this node is a member again, where no other node was within reach when it went on.
+        self._returned_alone: set[i64] = set()
 
     # What arrives.
 
@@ -127,7 +129,10 @@ class RepairedDelivery(Delivery):
             if publication.order == TOTAL:
                 lock_unannounced(topic, publication)
                 self._agenda.advance_later(topic)
-            if not mixed(topic).counts(key):
+            order = mixed(topic)
+            if order.counts(key):
+                self._retransmission.keep_copy(topic, publication, order.past(publication.source))
+            else:
                 self._retransmission.keep(topic, publication)
             self.deliver_all(topic, topic.order.arrived(publication))
         if publication.source not in self._presence.present and publication.source != self._me:
@@ -169,15 +174,29 @@ class RepairedDelivery(Delivery):
     def begin_returning(self, topic: Topic) -> None:
         """This node is a member again, from its log, and has not heard from all what it missed."""
         self._returning[topic.name] = {}
+        self._returned_alone.discard(topic.name)
         self._places[topic.name] = Places(self._environment.read_back(topic.name))
 
     def is_returning(self, topic: Topic) -> bool:
         """Whether this node has not heard yet what it missed."""
         return topic.name in self._returning
 
+    def meet_after_return(self, topic: Topic) -> bool:
+        """Whether this is the first peer since this node returned, so that it has to hear what it missed only now.
+
+        Until then it went on alone: nobody could tell it which total publications others had begun.
+        """
+        if topic.name not in self._returned_alone:
+            return False
+        self._returned_alone.discard(topic.name)
+        self._returning[topic.name] = {}
+        return True
+
     def end_returning(self, topic: Topic) -> None:
         """All within reach have said what they have: what was held back goes on."""
         if self.is_returning(topic):
+            if len(self._presence.present) == 0:
+                self._returned_alone.add(topic.name)
             order = total(topic)
             for key, publication in self._returning.pop(topic.name).items():
                 if not order.counts(key) and not order.is_held(key):
@@ -187,7 +206,8 @@ class RepairedDelivery(Delivery):
     def text(self) -> str:
         """Everything as text, for those who compare states."""
         returning = [(name, sorted(held)) for name, held in sorted(self._returning.items())]
-        return f"{[(name, each.text()) for name, each in sorted(self._places.items())]} {returning}"
+        places = [(name, each.text()) for name, each in sorted(self._places.items())]
+        return f"{places} {returning} {sorted(self._returned_alone)}"
 
 
 def lock_unannounced(topic: Topic, publication: Publication) -> None:

@@ -61,6 +61,15 @@ class Retransmission:
         """Keep a publication for whoever lacks it."""
         self._kept(topic).add(publication)
 
+    def keep_copy(self, topic: Topic, publication: Publication, past: i64) -> None:
+        """Keep a copy of a publication that counts as past, as all do up to ``past``, unless it is too old.
+
+        A newcomer counts as past what it never had. If it has acknowledged a copy, its publisher relies on it, and this
+        copy may be the only one that is left. What is older than the buffer would never leave it again.
+        """
+        if publication.sequence + self._faults.keep > past:
+            self._kept(topic).add(publication)
+
     def keep_packet(self, topic: Topic, packet: Message) -> None:
         """Keep what a packet holds."""
         kept = self._kept(topic)
@@ -130,22 +139,13 @@ class Retransmission:
         older: list[tuple[i64, i64, i64]] = []
         kept = self._kept(topic)
         for source, reached, last in mine.beyond(theirs):
-            number = last
-            while number > reached:
-                if not theirs.holds(source, number):
-                    publication = kept.get(publication_key(source, number))
-                    if publication is not None:
-                        found.append(publication)
-                    elif mine.holds(source, number):
-                        if self._environment.was_logged(topic.name, source, number):
-                            break
-                        is_all_here = False
-                number -= 1
+            number, is_here = self._add_kept(topic, kept, source, reached, last, theirs, mine, found)
+            is_all_here = is_all_here and is_here
             if number > reached:
                 older.append((source, reached + 1, number))
         found.reverse()
         if len(older) > 0:
-            found = self._recalled(topic, peer, theirs, older) + found
+            found = self._recalled(topic, kept, peer, theirs, older) + found
         else:
             self._recalls.pop((topic.name, peer), None)
         if self._is_total:
@@ -153,24 +153,60 @@ class Retransmission:
             found = [each for each in found if each.order == TOTAL] + [each for each in found if each.order != TOTAL]
         return found, is_all_here
 
+    def _add_kept(
+        self,
+        topic: Topic,
+        kept: Keeping,
+        source: i64,
+        reached: i64,
+        last: i64,
+        theirs: Possession,
+        mine: Possession,
+        found: list[Publication],
+    ) -> tuple[i64, bool]:
+        """Add to ``found`` what another one lacks of a source and is in memory, the last number first.
+
+        Return the last number that only the log may have, or else 0, and whether all that counts is here.
+        """
+        logged: i64 = 0
+        is_all_here = True
+        number = last
+        # Below a number that is in the log, there is nothing in memory that is older than the buffer is long.
+        while number > reached and (logged == 0 or number + self._faults.keep > last):
+            if not theirs.holds(source, number):
+                publication = kept.get(publication_key(source, number))
+                if publication is not None:
+                    found.append(publication)
+                elif mine.holds(source, number):
+                    if self._environment.was_logged(topic.name, source, number):
+                        logged = max(logged, number)
+                    else:
+                        is_all_here = False
+            number -= 1
+        return logged, is_all_here
+
     def _recalled(
-        self, topic: Topic, peer: i64, theirs: Possession, older: list[tuple[i64, i64, i64]]
+        self, topic: Topic, kept: Keeping, peer: i64, theirs: Possession, older: list[tuple[i64, i64, i64]]
     ) -> list[Publication]:
-        """From the log what another one lacks; it is told what is not there either."""
+        """From the log what another one lacks and is not in memory; it is told what is not there either."""
         name = (topic.name, peer)
         known = self._recalls.get(name)
         if known is None or not known.covers(older):
             known = recall(self._environment, topic.name, older, theirs)
             self._recalls[name] = known
-        left = known.unsent(theirs)
         gone = vec[i64]()
         for source, first, last in older:
             last_gone = known.gone_before(source, first, last)
+            number = first
+            while number <= last_gone:
+                if not theirs.holds(source, number) and kept.get(publication_key(source, number)) is not None:
+                    last_gone = number - 1
+                number += 1
             if last_gone >= first:
                 gone = append(gone, publication_key(source, last_gone))
         if len(gone) > 0:
             self._environment.send(peer, Gone(self._environment.identifier, topic.name, gone))
-        return left
+        return [each for each in known.unsent(theirs) if kept.get(publication_key(each.source, each.sequence)) is None]
 
     def text(self) -> str:
         """Everything as text, for those who compare states."""

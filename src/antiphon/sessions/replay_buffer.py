@@ -1,0 +1,240 @@
+"""The last batches of a topic that a node has shown, for clients that come from another node.
+
+A client whose node is gone says what it has seen, and since when it was subscribed. The new node sends what it has
+shown and the client has not seen. It also says whether that may be too little: because it was no member of the topic
+all that time, or because what the client lacks is not kept any more. Then other members are asked.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+
+from antiphon.sessions.dedup import Ranges, SeenOfAll
+
+BATCHES_AT_MOST: Final = 4096
+BYTES_AT_MOST: Final = 4 << 20
+"""How much is kept of one topic. It has to last for as long as a client takes to find another node, a second or so."""
+
+BYTES_OF_ALL_AT_MOST: Final = 64 << 20
+"""How much is kept of all topics; the topic on which something comes that is too much gives up its oldest."""
+
+AUTHORS_AT_MOST: Final = 4096
+"""Of whose dropped batches the last is remembered."""
+
+LONG_AGO_US: Final = -(1 << 62)
+
+
+class ShownBatch(Protocol):
+    """A batch as a node shows it to subscribers."""
+
+    @property
+    def author(self) -> int:
+        """The client or node that published it."""
+
+    @property
+    def number(self) -> int:
+        """Its number among the batches of its author."""
+
+    @property
+    def is_written(self) -> bool:
+        """Whether an exactly-once writer published it."""
+
+    @property
+    def publisher(self) -> int:
+        """The node that published it."""
+
+    @property
+    def sequence(self) -> int:
+        """Its number among the publications of that node."""
+
+    @property
+    def order(self) -> str:
+        """Its order."""
+
+    @property
+    def payload(self) -> bytes:
+        """Its messages."""
+
+    @property
+    def total_keys(self) -> set[bytes | None]:
+        """The keys that it is about; one that stands for all others if it names none."""
+
+
+B = TypeVar("B", bound=ShownBatch)
+
+
+class Budget:
+    """How much is kept of all topics of a node together."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+
+class TotalOrder(NamedTuple):
+    """How far the total order of a node reaches: over all keys of a topic, and over what is weaker and published later.
+
+    On a tree with ``strict_session = false`` what somebody publishes in order waits for no earlier total message.
+    """
+
+    is_over_all_keys: bool = False
+    is_strict: bool = True
+
+
+PER_KEY: Final = TotalOrder()
+
+
+class Recent(Generic[B]):
+    """The last batches of one topic. Times are microseconds of the monotonic clock."""
+
+    def __init__(self, budget: Budget, total_order: TotalOrder = PER_KEY) -> None:
+        self._budget = budget
+        self._total_order = total_order
+        self._since_us: int | None = None
+        # When the node itself has last missed something.
+        self._lost_at_us = LONG_AGO_US
+        # All that was ever shown.
+        self.shown = SeenOfAll()
+        self._kept: deque[tuple[int, B]] = deque()
+        self._bytes = 0
+        # Of each author the last batch that is not kept any more; and until when that is not known of everybody.
+        self._dropped: dict[int, tuple[int, int]] = {}
+        self._forgotten_until_us = LONG_AGO_US
+
+    def begin(self, now_us: int) -> None:
+        """The node is a member from now on."""
+        self._since_us = now_us
+        self._kept.clear()
+        self._budget.bytes -= self._bytes
+        self._bytes = 0
+        self._dropped.clear()
+        self._forgotten_until_us = LONG_AGO_US
+        self._lost_at_us = LONG_AGO_US
+
+    def end(self) -> None:
+        """The node is no member any more."""
+        self.begin(0)
+        self._since_us = None
+
+    def lost(self, now_us: int) -> None:
+        """The node itself has missed something, and can only speak for what comes."""
+        self._since_us = now_us
+        self._lost_at_us = now_us
+
+    def member_us(self, now_us: int) -> int:
+        """For how long the node is a member, and has missed nothing; 0 if it is none."""
+        return 0 if self._since_us is None else max(0, now_us - self._since_us)
+
+    def add(self, now_us: int, batch: B) -> None:
+        """A batch is shown."""
+        self.shown.add(batch.author, batch.number, batch.is_written)
+        kept, budget, size = self._kept, self._budget, len(batch.payload)
+        kept.append((now_us, batch))
+        self._bytes += size
+        budget.bytes += size
+        while len(kept) > BATCHES_AT_MOST or (
+            (self._bytes > BYTES_AT_MOST or budget.bytes > BYTES_OF_ALL_AT_MOST) and len(kept) > 1
+        ):
+            self._drop()
+
+    def _drop(self) -> None:
+        time_us, batch = self._kept.popleft()
+        self._bytes -= len(batch.payload)
+        self._budget.bytes -= len(batch.payload)
+        self._dropped.pop(batch.author, None)
+        self._dropped[batch.author] = (batch.number, time_us)
+        if len(self._dropped) > AUTHORS_AT_MOST:
+            _, self._forgotten_until_us = self._dropped.pop(next(iter(self._dropped)))
+
+    def unseen(self, seen: SeenOfAll, since_us: int) -> list[B]:
+        """What was shown since then and has not been seen, and was not passed over at the former node.
+
+        Nodes may have missed something, and not the same everywhere. If something was seen that waits for a batch, as
+        all that is in order waits for what its author published before, or that is after it in total order, the batch
+        is too late: a gap was told in its place.
+        """
+        found: list[B] = []
+        # From the last to the first.
+        passed = Passed(self._total_order)
+        for time_us, batch in reversed(self._kept):
+            if time_us < since_us:
+                break
+            if seen.has(batch.author, batch.number):
+                passed.add(batch)
+            elif not passed.waited_for(batch):
+                found.append(batch)
+        return found[::-1]
+
+    def may_lack(self, seen: SeenOfAll, since_us: int, was_here: bool = False) -> bool:
+        """Whether somebody who was subscribed since then may be owed more than is kept here.
+
+        If it ``was_here`` all the time, the node was a member for long enough.
+        """
+        if self._since_us is None or (self._since_us > since_us and not was_here):
+            return True
+        return not self.is_whole(seen, since_us, was_here)
+
+    def is_whole(self, seen: SeenOfAll, since_us: int, was_here: bool = False) -> bool:
+        """Whether all is kept that this node has shown since then and that has not been seen, and it missed nothing.
+
+        A client that ``was_here`` has been told of what the node missed.
+        """
+        if self._forgotten_until_us >= since_us or (self._lost_at_us >= since_us and not was_here):
+            return False
+        return not any(
+            time_us >= since_us and seen.highest(author) < number for author, (number, time_us) in self._dropped.items()
+        )
+
+
+class Passed:
+    """What a client has seen of what was shown here after some place."""
+
+    def __init__(self, total_order: TotalOrder) -> None:
+        self._total_order = total_order
+        # The highest number of each author among those in order, and among the total ones.
+        self._ordered: dict[int, int] = {}
+        self._total: dict[int, int] = {}
+        self._keys: set[bytes | None] = set()
+
+    def add(self, batch: ShownBatch) -> None:
+        """It has seen this one."""
+        # What has no order may be shown before what its author published earlier, and has not waited for it.
+        if batch.order == "none":
+            return
+        self._ordered[batch.author] = max(batch.number, self._ordered.get(batch.author, 0))
+        if batch.order == "total":
+            self._total[batch.author] = max(batch.number, self._total.get(batch.author, 0))
+            self._keys |= self._keys_of(batch)
+
+    def waited_for(self, batch: ShownBatch) -> bool:
+        """Whether something of it was not shown anywhere before this one, unless this one was missed there."""
+        if batch.order != "total":
+            return self._ordered.get(batch.author, 0) > batch.number
+        later = self._ordered if self._total_order.is_strict else self._total
+        return later.get(batch.author, 0) > batch.number or not self._keys.isdisjoint(self._keys_of(batch))
+
+    def _keys_of(self, batch: ShownBatch) -> set[bytes | None]:
+        """The keys in whose order it has a place; those that name none share one."""
+        return {None} if self._total_order.is_over_all_keys else batch.total_keys
+
+
+class Resumption(Generic[B]):
+    """Where a client's subscription goes on that was effective elsewhere since a time of the monotonic clock."""
+
+    def __init__(self, client: int, since_us: int, seen: dict[str, dict[int, Ranges]]) -> None:
+        self.client = client
+        self.since_us = since_us
+        self._seen = seen
+        # What another node has shown and was not seen, where this one has not kept enough.
+        self.fetched: dict[str, list[B]] = {}
+
+    def seen_on(self, topic: str) -> SeenOfAll:
+        """What was seen of a topic."""
+        return SeenOfAll(self._seen.get(topic))
+
+    def replay(self, topic: str, recent: Recent[B]) -> tuple[bool, list[B]]:
+        """Whether something may be missing, and the batches with which the subscription goes on here."""
+        seen = self.seen_on(topic)
+        fetched = self.fetched.pop(topic, None)
+        is_gap = fetched is None and recent.may_lack(seen, self.since_us)
+        return is_gap, [*(fetched or ()), *recent.unseen(seen, self.since_us)]

@@ -1,0 +1,61 @@
+"""Mutation tests: campaigns find planted bugs. A few are hunted here; ``tests.mutation.hunt`` hunts all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.mutation.hunt import SOURCES, hunt, plant
+from tests.mutation.live_mutants import LIVE
+from tests.mutation.mutant import Mutant
+from tests.mutation.mutants import HARMLESS, MUTANTS
+
+QUICK = {
+    "a cluster that was refused is given to nobody else": (3, "completeness"),
+    "an answer is awaited from one who is lost": (1, "stuck"),
+    "one number of a source may be missing": (2, "fifo"),
+    "keys are granted to whoever is first in one of its lines": (1, "total"),
+    "proposals that were lost with a root are not made again": (4, "stuck"),
+    "a broker votes before its vote is on disk": (1018, "total"),
+    "the incarnation of a broker that returns does not rise": (55, "stuck"),
+    "a node that has left still delivers": (3, "membership"),
+    "events with equal stamps have no order": (4, "total"),
+}
+"""Bugs of all fabrics, with a seed that finds each and how it shows."""
+
+
+@pytest.mark.parametrize("mutant", [*MUTANTS, *HARMLESS, *LIVE], ids=lambda mutant: f"{mutant.fabric}: {mutant.name}")
+def test_each_mutant_has_its_place(mutant: Mutant) -> None:
+    """If the place of a bug is gone, the test fails; otherwise its hunt would count as a success."""
+    source = (SOURCES / mutant.module).read_text(encoding="utf-8")
+    assert source.count(mutant.old) == 1, (
+        f"{mutant.name!r} cannot be planted in {mutant.module} any more; see mutants.py"
+    )
+    compile(source.replace(mutant.old, mutant.new), mutant.module, "exec")
+
+
+def test_mutants_are_many_and_everywhere() -> None:
+    assert len(MUTANTS) >= 25
+    assert {mutant.fabric for mutant in MUTANTS} == {"cube", "cube-faults", "tree", "gossip", "epto"}
+    assert len({(mutant.name, mutant.fabric) for mutant in (*MUTANTS, *HARMLESS)}) == len(MUTANTS) + len(HARMLESS)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_campaign_finds_a_mutant(name: str) -> None:
+    seed, kind = QUICK[name]
+    catch = hunt(next(mutant for mutant in MUTANTS if mutant.name == name), seed, 1)
+    assert catch.failing == (seed,)
+    assert kind in catch.kinds, catch.example
+
+
+@pytest.mark.parametrize("fabric", ["cube", "cube-faults", "tree", "gossip", "epto"])
+def test_without_a_mutant_the_same_seeds_find_nothing(fabric: str) -> None:
+    catch = hunt(None, 1, 4, fabric=fabric)
+    assert (catch.seeds, catch.failing) == (4, ()), catch.example
+
+
+def test_a_mutant_whose_place_is_gone_is_refused(tmp_path: Path) -> None:
+    gone = Mutant("gone", "cube", "orders/fifo.py", "no such line", "")
+    with pytest.raises(AssertionError, match="'gone' cannot be planted: its place is 0 times"):
+        plant(gone, tmp_path)

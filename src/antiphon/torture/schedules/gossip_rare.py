@@ -7,8 +7,7 @@
   leaves or fails, and links lose up to a fifth: no publication that a member misses may be forgotten.
 * **Cut off.** A publisher is separated from most others and publishes more than any node keeps
   (:mod:`antiphon.torture.schedules.gossip_partition`).
-* **Logged.** All nodes have logs, and partitions outlast every buffer
-  (:mod:`antiphon.torture.schedules.gossip_logged`).
+* **Logged.** All nodes have logs, and partitions outlast every buffer (in the same module).
 
 All schedules of the gossip fabric have last words.
 """
@@ -20,8 +19,13 @@ import msgspec
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.scenario.scenario import Scenario
 from antiphon.torture.schedules.gossip import draw_gossip_schedule, draw_network
-from antiphon.torture.schedules.gossip_logged import draw_logged
-from antiphon.torture.schedules.gossip_partition import TALKING_BEGINS, draw_cut_off, new_scenario, with_last_words
+from antiphon.torture.schedules.gossip_partition import (
+    TALKING_BEGINS,
+    draw_cut_off,
+    draw_logged,
+    new_scenario,
+    with_last_words,
+)
 from antiphon.torture.schedules.operations import (
     MIXED,
     PART,

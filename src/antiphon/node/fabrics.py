@@ -23,6 +23,9 @@ from antiphon.node.tree_settings import TreeTable
 KEPT_BESIDE: Final = 64
 """So many batches of each publisher are kept in memory beyond those that may be under way."""
 
+LARGEST_BATCH_BYTES: Final = 16 << 20
+"""More than one message of the largest size, with everything around it."""
+
 COMPARE_TICKS: Final = 100_000
 """How often members of a topic compare what they have while something is wrong, in microseconds."""
 
@@ -64,7 +67,10 @@ def new_cube(settings: Settings, environment: Environment, options: Options) -> 
     """A process that hears of others when they are there."""
     alone = PartialCube(dimension_for(int(environment.identifier) + 1), [int(environment.identifier)])
     keep = settings.window + options.bundle + KEPT_BESIDE
-    faults = FaultOptions(keep, COMPARE_TICKS, int(settings.forget_seconds * 1_000_000), EXCLUDE_TICKS)
+    # A publisher has `window_bytes` and one batch under way at most. Other nodes may have other settings.
+    keep_bytes = 3 * settings.window_bytes + LARGEST_BATCH_BYTES
+    forget_ticks = int(settings.forget_seconds * 1_000_000)
+    faults = FaultOptions(keep, COMPARE_TICKS, forget_ticks, EXCLUDE_TICKS, keep_bytes)
     return LastingVCubePs(environment, alone, options, faults)
 
 

@@ -52,6 +52,9 @@ PRODUCT = (
     "api/publisher.py",
     "api/receipts.py",
 )
+DESCRIPTIONS = "assembly"
+"""The folder of a fabric that describes it to hosts. It runs once, and its classes are structs of msgspec."""
+
 LABORATORY = ("protocols/*/*.py",)
 GROUPS = {"antiphon": (Path("src/antiphon"), PRODUCT), "antiphon_lab": (Path("research/antiphon_lab"), LABORATORY)}
 """For each group its package, from the root of the repository, and what is compiled of it."""
@@ -69,12 +72,17 @@ def has_compiler() -> bool:
     return compiler and Path(sysconfig.get_path("include"), "Python.h").exists()
 
 
+def is_compiled(path: Path) -> bool:
+    """Whether a module of a compiled folder is compiled itself."""
+    return path.name not in ("__init__.py", "fabric.py") and path.parent.name != DESCRIPTIONS
+
+
 def modules() -> dict[str, list[str]]:
     """The files that are compiled, by group; a distribution of the product alone has no laboratory beside it."""
     found = {}
     for group, (package, patterns) in GROUPS.items():
         paths = [path for pattern in patterns for path in (REPOSITORY / package).glob(pattern)]
-        found[group] = sorted(str(path.relative_to(REPOSITORY)) for path in paths if path.name != "__init__.py")
+        found[group] = sorted(str(path.relative_to(REPOSITORY)) for path in paths if is_compiled(path))
     return {group: files for group, files in found.items() if files}
 
 

@@ -9,8 +9,8 @@ Run it: .venv/bin/python examples/bank.py
 
 from __future__ import annotations
 
+from antiphon.fabrics.tree.assembly.settings import TreeTableOptions
 from antiphon.simulator.network.delays import MatrixDelay
-from antiphon.simulator.scenario.protocols.tree import TreeTableOptions
 from antiphon_lab.experiments.ginger.bank_service import BankRun, BankSetup
 
 PARENTS = [-1, 0, 0, 0, 1, 1, 2, 3]

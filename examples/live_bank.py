@@ -20,7 +20,7 @@ import msgspec
 
 import antiphon
 from antiphon.kernel.message import ORDER_NAMES
-from antiphon.node.local_cluster import Member, Plan, ProcessCluster, any_ports, write_tree
+from antiphon.node.local_cluster import Member, Plan, ProcessCluster, any_ports, founders_file
 from antiphon.runtime.logging import write_logs
 from antiphon_lab.experiments.ginger.bank import ORDERS, BankOperation, Customers
 from antiphon_lab.experiments.ginger.bank_audit import Audit, Name, Replica, audit_replicas
@@ -114,10 +114,10 @@ async def open_bank(brokers: int, operations: int, kills: int) -> tuple[LiveBank
     """Start the brokers, run the bank on them, and stop what is left of them."""
     with tempfile.TemporaryDirectory(prefix="antiphon-bank-") as directory:
         port = any_ports(brokers)
-        tree = write_tree(Path(directory) / "tree.toml", brokers, port)
+        table = founders_file(Path(directory), "tree", brokers, port)
         # All brokers keep the topic, so that a replica finds at any of them what it lacks.
         settings = ["--keep", TOPIC, "--log-level", "error"]
-        cluster = ProcessCluster(Plan(brokers, port, settings=settings, tree=tree, fabric="tree"), complain, ended)
+        cluster = ProcessCluster(Plan(brokers, port, settings=settings, table=table, fabric="tree"), complain, ended)
         await cluster.start()
         try:
             bank = LiveBank(cluster, operations, kills)

@@ -13,9 +13,10 @@ from typing import NamedTuple
 import pytest
 
 from antiphon import Message, Node
+from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.message import ORDER_NAMES
 from antiphon.simulator.scenario.promises import PROMISES
-from antiphon.simulator.scenario.protocols.registry import FABRICS, PROTOCOLS
+from antiphon.simulator.scenario.protocols import PROTOCOLS
 from antiphon.simulator.scenario.run import Result, run_scenario
 from antiphon.simulator.scenario.scenario import (
     ConstantLaw,

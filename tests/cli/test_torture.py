@@ -137,7 +137,7 @@ def test_a_failure_becomes_a_file_that_simulate_replays(
     [
         (
             ["--fabric", "ring"],
-            "antiphon: there is no fabric 'ring'; choose from all, cube, cube-faults, gossip, tree, epto\n",
+            "antiphon: there is no fabric 'ring'; choose from all, cube, cube-faults, tree, gossip, epto\n",
         ),
         (
             ["--order", "best"],

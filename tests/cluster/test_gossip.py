@@ -14,10 +14,11 @@ import pytest
 import antiphon
 from antiphon import Node, PeerError, Subscription, UsageError
 from antiphon.fabrics.gossip import Brisa
+from antiphon.fabrics.gossip.assembly.settings import EVERYBODY
 from antiphon.membership.address_book import BLOCKS_FIRST
 from antiphon.membership.host import SECOND_US
 from antiphon.membership.messages import PlaceResponse
-from antiphon.membership.partial_view import EVERYBODY, RETRY, RETRY_US, Acquaintances
+from antiphon.membership.partial_view import RETRY, RETRY_US, Acquaintances
 from antiphon.runtime.errors import JoinError
 from tests.node.support import Child, child, cluster, exact_values, outcome, running, subscribed, take_values, until
 

@@ -11,7 +11,6 @@ import antiphon
 from antiphon import Node
 from antiphon.fabrics.gossip import Brisa
 from antiphon.fabrics.gossip.topic import Group
-from antiphon.node.gossip_settings import GossipTable
 from tests.cluster.proxy import behind_proxies
 from tests.node.support import exact_values, running, subscribed, until
 
@@ -58,7 +57,7 @@ def longest_buffer(node: Node) -> int:
 
 def test_what_is_in_no_buffer_any_more_comes_from_a_log(tmp_path: Path) -> None:
     """Far more is published while one is cut off than others keep for it; nobody is told of a gap."""
-    count, table = 200, GossipTable(keep=4, buffer=4)
+    count, table = 200, dict[str, float](keep=4, buffer=4)
 
     async def test() -> None:
         async with behind_proxies(3, fabric="gossip", gossip=table, window=4) as (nodes, proxies):
@@ -76,7 +75,7 @@ def test_what_is_in_no_buffer_any_more_comes_from_a_log(tmp_path: Path) -> None:
                     await nodes[number % 2].flush()
                 for other in others:
                     assert len(await exact_values(other, count)) == count
-                await until(lambda: all(longest_buffer(node) <= table.buffer for node in together))
+                await until(lambda: all(longest_buffer(node) <= table["buffer"] for node in together))
                 proxies[2].mend()
                 assert len(await exact_values(subscription, count)) == count
                 assert subscription.gaps == 0

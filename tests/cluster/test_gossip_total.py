@@ -21,7 +21,6 @@ from antiphon.fabrics.gossip import Brisa
 from antiphon.fabrics.gossip.epto.messages import Stamped
 from antiphon.fabrics.gossip.epto.topic import TopicTotals
 from antiphon.fabrics.gossip.messages import Resent
-from antiphon.node.gossip_settings import GossipTable
 from antiphon.runtime.clocks import wall_clock_us
 from tests.cluster.test_gossip import gossip
 from tests.node.support import Child, child, exact_values, running, subscribed, until
@@ -31,7 +30,7 @@ KILLED = 2
 STRANGER = 1 << 20
 """A publisher that is gone."""
 
-QUICK = GossipTable(assumed_nodes=NODES, round_seconds=0.03)
+QUICK = dict[str, float](assumed_nodes=NODES, round_seconds=0.03)
 
 
 def wrong_by(seconds: float) -> Any:
@@ -200,7 +199,7 @@ def test_period_and_size_follow_from_measurements_and_the_application_sees_what_
     """Section 5.5, and the adaptation that the thesis leaves open."""
 
     async def test() -> None:
-        table = GossipTable(assumed_nodes=64, round_seconds=0.2, least_round_seconds=0.01)
+        table = dict[str, float](assumed_nodes=64, round_seconds=0.2, least_round_seconds=0.01)
         async with gossip(4, gossip=table) as nodes:
             subscriptions = await subscribed(nodes)
             await nodes[0].publish("room", b"why?", order="total")

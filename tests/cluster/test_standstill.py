@@ -59,14 +59,14 @@ async def three_and_a_witness(fabric: str, directory: Path) -> AsyncIterator[tup
 
 
 async def publish_until(
-    enough: asyncio.Event, node: Node, number: int, published: list[bytes], waited: list[float]
+    enough: asyncio.Event, node: Node, order: str, number: int, published: list[bytes], waited: list[float]
 ) -> None:
     """Publish one after the other, and write down how long each publication had to wait."""
     loop = asyncio.get_running_loop()
     while not enough.is_set():
         value = b"%d %d" % (number, len(waited))
         before = loop.time()
-        await node.publish("room", value)
+        await node.publish("room", value, order=order)
         waited.append(loop.time() - before)
         published.append(value)
         await asyncio.sleep(0.01)
@@ -77,8 +77,10 @@ async def lines_of(witness: Child, lines: list[str]) -> None:
         lines.append(line)
 
 
-@pytest.mark.parametrize("fabric", ["cube", "tree", "gossip"])
-def test_publishers_do_not_wait_for_a_process_that_stands_still(fabric: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("fabric", "order"), [("cube", "causal"), ("cube", "total"), ("tree", "causal"), ("gossip", "causal")]
+)
+def test_publishers_do_not_wait_for_a_process_that_stands_still(fabric: str, order: str, tmp_path: Path) -> None:
     async def test() -> None:
         async with three_and_a_witness(fabric, tmp_path) as (nodes, witness), asyncio.TaskGroup() as tasks:
             subscriptions = await subscribed(nodes)
@@ -92,7 +94,7 @@ def test_publishers_do_not_wait_for_a_process_that_stands_still(fabric: str, tmp
             waited: list[list[float]] = [[] for _ in nodes]
             enough = asyncio.Event()
             publishing = [
-                tasks.create_task(publish_until(enough, node, number, published[number], waited[number]))
+                tasks.create_task(publish_until(enough, node, order, number, published[number], waited[number]))
                 for number, node in enumerate(nodes)
             ]
             await asyncio.sleep(0.5)

@@ -182,10 +182,10 @@ def test_without_a_quorum_who_counts_as_failed_is_told_and_stops() -> None:
 def test_without_a_quorum_a_new_life_of_a_lost_broker_is_not_admitted() -> None:
     async def test() -> None:
         async with tree(3, table={"quorum": False}) as nodes:
-            table, address = nodes[0].settings.tree, nodes[2].address
+            table, address = nodes[0].settings.table, nodes[2].address
             await nodes[2].close()
             await until(lambda: all(node.cluster.lost_nodes == [2] for node in nodes[:2]))
-            failure = await outcome(antiphon.start(Settings(fabric="tree", tree=table, listen=address)))
+            failure = await outcome(antiphon.start(Settings(fabric="tree", table=table, listen=address)))
             assert isinstance(failure, JoinError) and "cannot return" in str(failure)
 
     running(test)

@@ -184,7 +184,7 @@ def test_a_tree_is_built_by_joining() -> None:
 def test_a_broker_that_crashed_returns_as_a_new_one() -> None:
     async def test() -> None:
         async with tree(4, table=QUICK) as nodes:
-            table, address = nodes[0].settings.tree, nodes[3].address
+            table, address = nodes[0].settings.table, nodes[3].address
             await nodes[3].close()
             await until(lambda: in_tree(nodes[:3]))
             async with antiphon.start(fabric="tree", tree=table, listen=address) as again:
@@ -203,7 +203,7 @@ def test_two_brokers_that_crashed_return_at_the_same_time() -> None:
 
     async def test() -> None:
         async with tree(5, table=QUICK) as nodes:
-            table, addresses = nodes[0].settings.tree, [node.address for node in nodes[3:]]
+            table, addresses = nodes[0].settings.table, [node.address for node in nodes[3:]]
             for node in nodes[3:]:
                 await node.close()
             await until(lambda: in_tree(nodes[:3]))

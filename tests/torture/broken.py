@@ -16,11 +16,11 @@ from antiphon.fabrics.cube.messages import Acknowledgement, Answer, Refusal, Syn
 from antiphon.fabrics.cube.process import CubeProcess
 from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, SYNCHRONISING, Topic
 from antiphon.fabrics.cube.total_order.messages import Claim, Closed, Granted, Release
+from antiphon.fabrics.protocol import Builder, Setting, WaitingCounts
 from antiphon.kernel import UNSPECIFIED, Environment, Message, Process, ProtocolError, RandomStream
 from antiphon.kernel.message import SOURCE_MASK, Publication
 from antiphon.orders.order import merged_frontiers
-from antiphon.simulator.scenario.protocols.protocol import Builder, Setting, WaitingCounts
-from antiphon.simulator.scenario.protocols.registry import OWN
+from antiphon.simulator.scenario.protocols import OWN
 
 
 class Broken(Environment):

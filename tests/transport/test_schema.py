@@ -25,10 +25,10 @@ from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import Keyed, Message, Publication
 from antiphon.membership.messages import PROTOCOL_VERSION, Hello
 from antiphon.orders.order import KeyedOrdered, Ordered, Placed
-from antiphon.transport.client_messages import CLIENT_CONTROLS
+from antiphon.sessions.client_messages import CLIENT_CONTROLS
 from antiphon.transport.codec import Codec
 from antiphon.transport.peer_messages import PEER_CONTROLS, TopicAnnouncement
-from antiphon.transport.schema import CUBE_KINDS, ENCLOSED, FIELDS, GOSSIP_KINDS, KINDS, NESTED, TREE_KINDS, parameters
+from antiphon.transport.schema import ENCLOSED, FABRIC_KINDS, FIELDS, KINDS, NESTED, parameters
 
 CONTROLS = (*PEER_CONTROLS, *CLIENT_CONTROLS)
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
@@ -399,14 +399,14 @@ def test_messages_of_hosts_come_back_as_they_were() -> None:
 
 def test_a_fabric_understands_its_own_messages_only() -> None:
     install = tree.Install(Overlay(1, 0, {0: -1, 1: 0}))
-    encoded = Codec(CONTROLS, TREE_KINDS).encode(install)
-    assert isinstance(Codec(CONTROLS, TREE_KINDS).decode(encoded), tree.Install)
+    encoded = Codec(CONTROLS, FABRIC_KINDS["tree"]).encode(install)
+    assert isinstance(Codec(CONTROLS, FABRIC_KINDS["tree"]).decode(encoded), tree.Install)
     with pytest.raises(ProtocolError):
-        Codec(CONTROLS, CUBE_KINDS).decode(encoded)
-    fetch = Codec(CONTROLS, GOSSIP_KINDS).encode(gossip.Fetch(1, 2, array_of([3])))
-    assert isinstance(Codec(CONTROLS, GOSSIP_KINDS).decode(fetch), gossip.Fetch)
+        Codec(CONTROLS, FABRIC_KINDS["cube"]).decode(encoded)
+    fetch = Codec(CONTROLS, FABRIC_KINDS["gossip"]).encode(gossip.Fetch(1, 2, array_of([3])))
+    assert isinstance(Codec(CONTROLS, FABRIC_KINDS["gossip"]).decode(fetch), gossip.Fetch)
     with pytest.raises(ProtocolError):
-        Codec(CONTROLS, TREE_KINDS).decode(fetch)
+        Codec(CONTROLS, FABRIC_KINDS["tree"]).decode(fetch)
 
 
 def test_parts_of_messages_are_no_messages() -> None:

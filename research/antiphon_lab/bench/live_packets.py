@@ -30,13 +30,13 @@ import msgspec
 
 import antiphon
 from antiphon.fabrics.cube.aggregation.process import AggregatingVCubePs
+from antiphon.fabrics.cube.assembly.implementation import cube_options
 from antiphon.fabrics.cube.topology import PartialCube, dimension_for
 from antiphon.fabrics.cube.vcube_ps import VCubePs
 from antiphon.kernel.errors import PeerError
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import Environment, Process
 from antiphon.node.environment import LiveEnvironment
-from antiphon.node.fabrics import cube_options
 from antiphon.node.loop import NodeLoop
 from antiphon.node.members import Foundation, Members, ProcessMaker
 from antiphon.node.node import Node
@@ -181,7 +181,7 @@ class PlainMaker(CountingMaker):
     def new_process(self, node: Foundation, environment: Environment, members: list[int]) -> Process:
         everybody = sorted((*members, int(environment.identifier)))
         cube = PartialCube(dimension_for(everybody[-1] + 1), everybody)
-        process = self._kind(environment, cube, cube_options(node.settings))
+        process = self._kind(environment, cube, cube_options(node.settings.order, node.settings.window))
         if members:
             process.begin_as_newcomer()
         return process

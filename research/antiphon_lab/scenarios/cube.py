@@ -9,11 +9,12 @@ from msgspec import Meta
 
 from antiphon.fabrics.cube.aggregation.packets import PacketFormat
 from antiphon.fabrics.cube.directory import Directory
+from antiphon.fabrics.cube.fabric import CUBE
 from antiphon.fabrics.cube.view import View
+from antiphon.fabrics.options import Flag, NodeNumber
+from antiphon.fabrics.protocol import Builder, Mistake, Protocol, Setting
 from antiphon.kernel.process import Environment, Process
 from antiphon.orders.order import Order
-from antiphon.simulator.scenario.protocols.options import Flag, NodeNumber
-from antiphon.simulator.scenario.protocols.protocol import Builder, Mistake, Protocol, Setting
 from antiphon_lab.protocols.cube.causal_aggregation import CausalAggregation
 from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
 from antiphon_lab.protocols.cube.published_delivery import PublishedDelivery
@@ -190,28 +191,27 @@ def no_orders(process: Process) -> list[Order]:
 
 PROTOCOLS = {
     "causal-aggregation": Protocol(
-        "cube",
         AggregationTableOptions,
         prepare_aggregation,
         order_of_packets,
         ("causal",),
         mistake=mistake_in_aggregation,
         tolerates_faults=False,
+        fabric=CUBE.name,
     ),
     "timer-bundling": Protocol(
-        "cube", TimerOptions, prepare_bundling, order_of_packets, ("causal",), tolerates_faults=False
+        TimerOptions, prepare_bundling, order_of_packets, ("causal",), tolerates_faults=False, fabric=CUBE.name
     ),
     "vcube-ps-published": Protocol(
-        "cube",
         PublishedVCubePsOptions,
         prepare_published,
         deliveries_of_published,
         ("causal",),
         has_topics=True,
         tolerates_faults=False,
+        fabric=CUBE.name,
     ),
     "srpt-s": Protocol(
-        "cube",
         SrptTableOptions,
         prepare_srpt,
         no_orders,
@@ -219,9 +219,9 @@ PROTOCOLS = {
         mistake=mistake_in_srpt,
         has_topics=True,
         tolerates_faults=False,
+        fabric=CUBE.name,
     ),
     "srpt-b": Protocol(
-        "cube",
         BrokerOptions,
         prepare_srpt,
         no_orders,
@@ -229,5 +229,6 @@ PROTOCOLS = {
         mistake=mistake_in_srpt,
         has_topics=True,
         tolerates_faults=False,
+        fabric=CUBE.name,
     ),
 }

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+from antiphon.fabrics.gossip.assembly.scenario import contacts_of, gossip_protocol
+from antiphon.fabrics.gossip.assembly.settings import FloodingOptions, GroupTableOptions
+from antiphon.fabrics.gossip.fabric import GOSSIP
 from antiphon.fabrics.gossip.sampling.cyclon import CyclonOptions
 from antiphon.fabrics.gossip.sampling.hyparview import HyParViewOptions
+from antiphon.fabrics.options import Flag, NotNegative, Positive
+from antiphon.fabrics.protocol import Setting
 from antiphon.kernel.errors import UsageError
-from antiphon.simulator.scenario.protocols.gossip import contacts_of, gossip_protocol
-from antiphon.simulator.scenario.protocols.options import (
-    Flag,
-    FloodingOptions,
-    GroupTableOptions,
-    NotNegative,
-    Positive,
-)
-from antiphon.simulator.scenario.protocols.protocol import Setting
 from antiphon_lab.protocols.gossip.plumtree import Plumtree, PlumtreeOptions
 from antiphon_lab.protocols.gossip.simple_gossip import SimpleGossip, SimpleGossipOptions, needed_view, usual_fanout
 from antiphon_lab.protocols.gossip.simple_tree import SimpleTree, SimpleTreeOptions
@@ -146,11 +143,13 @@ def tag_options(setting: Setting) -> TagOptions:
     return options
 
 
+rival = partial(gossip_protocol, fabric=GOSSIP.name)
+
 PROTOCOLS = {
-    "plumtree": gossip_protocol(PlumtreeTableOptions, plumtree_options, Plumtree),
-    "simple-gossip": gossip_protocol(SimpleGossipTableOptions, simple_gossip_options, SimpleGossip),
-    "simple-tree": gossip_protocol(
+    "plumtree": rival(PlumtreeTableOptions, plumtree_options, Plumtree),
+    "simple-gossip": rival(SimpleGossipTableOptions, simple_gossip_options, SimpleGossip),
+    "simple-tree": rival(
         SimpleTreeTableOptions, simple_tree_options, SimpleTree, tolerates_faults=False, recovers=False
     ),
-    "tag": gossip_protocol(TagTableOptions, tag_options, Tag, recovers=False),
+    "tag": rival(TagTableOptions, tag_options, Tag, recovers=False),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from antiphon.simulator.scenario.protocols.protocol import Protocol
+from antiphon.fabrics.protocol import Protocol
 from antiphon_lab.scenarios.cube import PROTOCOLS as CUBE
 from antiphon_lab.scenarios.gossip import PROTOCOLS as GOSSIP
 from antiphon_lab.scenarios.stan import PROTOCOLS as STAN

@@ -7,11 +7,12 @@ from typing import Literal
 
 import msgspec
 
+from antiphon.fabrics.gossip.fabric import GOSSIP
+from antiphon.fabrics.options import Flag, NotNegative, Positive
+from antiphon.fabrics.protocol import Builder, Protocol, Setting
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.orders.order import Order
-from antiphon.simulator.scenario.protocols.options import Flag, NotNegative, Positive
-from antiphon.simulator.scenario.protocols.protocol import Builder, Protocol, Setting
 from antiphon_lab.protocols.gossip.stan import Stan
 from antiphon_lab.protocols.gossip.stan_options import Rendezvous, StanOptions, view_size
 
@@ -112,12 +113,12 @@ def no_orders(process: Process) -> list[Order]:
 
 PROTOCOLS = {
     "stan": Protocol(
-        "gossip",
         StanTableOptions,
         prepare_stan,
         no_orders,
         ("none",),
         has_topics=True,
         agrees_probably=True,
+        fabric=GOSSIP.name,
     ),
 }

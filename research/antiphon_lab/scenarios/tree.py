@@ -9,13 +9,14 @@ from typing import Literal
 
 import msgspec
 
+from antiphon.fabrics.options import Flag, Positive
+from antiphon.fabrics.protocol import Builder, Setting
+from antiphon.fabrics.tree.assembly.scenario import BROKER_TREE
+from antiphon.fabrics.tree.assembly.settings import Parents, TreeTableOptions
+from antiphon.fabrics.tree.fabric import TREE
 from antiphon.fabrics.tree.topology import Overlay
 from antiphon.kernel.process import NO_NODE, Environment, Process
 from antiphon.orders.order import Order
-from antiphon.simulator.scenario.protocols.options import Flag
-from antiphon.simulator.scenario.protocols.protocol import Builder, Setting
-from antiphon.simulator.scenario.protocols.registry import BROKER_TREE
-from antiphon.simulator.scenario.protocols.tree import Parents, Positive, TreeTableOptions, overlay_of
 from antiphon_lab.protocols.tree.ginger import PublishedBroker
 from antiphon_lab.protocols.tree.ginger_messages import PathEntry, PublishedGingerOptions
 
@@ -93,7 +94,7 @@ def published_tree_builder(
 ) -> Builder:
     """A function that builds the broker at one node; the subscribers at the start are known to all."""
     options = published_options(chosen, order)
-    overlay = overlay_of(TreeTableOptions(parents=chosen.parents, fan_out=chosen.fan_out), nodes)
+    overlay = TreeTableOptions(parents=chosen.parents, fan_out=chosen.fan_out).overlay(nodes)
     below = {broker: {broker, *overlay.below(broker)} for broker in range(nodes)}
 
     def build(environment: Environment) -> PublishedBroker:
@@ -123,5 +124,7 @@ PROTOCOLS = {
         prepare=prepare_published_tree,
         orders_of=no_orders,
         needs_quorum=False,
+        disks=None,
+        fabric=TREE.name,
     ),
 }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from antiphon.cli import output, running
+from antiphon.fabrics.registry import DEFAULT_FABRIC, FABRICS
 
 if TYPE_CHECKING:
     from antiphon.node.node import Node
@@ -18,9 +19,13 @@ if TYPE_CHECKING:
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
-def setting(metavar: str, meaning: str) -> Any:
+TABLE_FLAGS = [f"--{name}" for name in FABRICS]
+"""The flags for the file with the options of a fabric; each has the name of a fabric."""
+
+
+def setting(metavar: str, meaning: str, *flags: str) -> Any:
     """A flag for the field of :class:`antiphon.node.settings.Settings` with the same name."""
-    return typer.Option(metavar=metavar, help=meaning, show_default=False, rich_help_panel="Settings")
+    return typer.Option(*flags, metavar=metavar, help=meaning, show_default=False, rich_help_panel="Settings")
 
 
 Number = int | None
@@ -44,9 +49,10 @@ def node(
     durability: Annotated[
         Word, setting("disk|memory", "When a message is accepted; disk is the default with --data.")
     ] = None,
-    fabric: Annotated[Word, setting("cube|tree|gossip", "How nodes are connected; cube.")] = None,
-    tree: Annotated[Word, setting("FILE.toml", "With fabric tree: all its brokers, the same file for each.")] = None,
-    gossip: Annotated[Word, setting("FILE.toml", "With fabric gossip: how nodes behave, unless by default.")] = None,
+    fabric: Annotated[Word, setting("|".join(FABRICS), f"How nodes are connected; {DEFAULT_FABRIC}.")] = None,
+    table: Annotated[
+        Word, setting("FILE.toml", "The options of the fabric, the same file for each node.", *TABLE_FLAGS)
+    ] = None,
     order: Annotated[
         Word, setting("none|fifo|causal|total", "The order of messages that do not name one; the default is causal.")
     ] = None,

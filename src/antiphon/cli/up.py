@@ -14,9 +14,9 @@ from rich.table import Table
 
 from antiphon.cli import output, running
 from antiphon.cli.node import LogLevel
-from antiphon.fabrics.registry import FABRICS
+from antiphon.fabrics.registry import DEFAULT_FABRIC, FABRICS
 from antiphon.kernel.errors import PeerError, UsageError
-from antiphon.node.local_cluster import Member, Plan, ProcessCluster, any_ports, free_ports, write_tree
+from antiphon.node.local_cluster import Member, Plan, ProcessCluster, any_ports, founders_file, free_ports
 
 ALL_GONE = "all nodes have ended"
 
@@ -32,12 +32,12 @@ def up(
         typer.Option(help="When a message is accepted; disk is the default with --data.", show_default=False),
     ] = None,
     fabric: Annotated[
-        Literal["cube", "tree", "gossip"],
+        str,
         typer.Option(
-            help=f"How they are connected: {', '.join(each.shape for each in FABRICS.values())}. All survive crashes "
-            "of nodes."
+            metavar="|".join(FABRICS),
+            help=f"How they are connected: {', '.join(each.shape for each in FABRICS.values())}.",
         ),
-    ] = "cube",
+    ] = DEFAULT_FABRIC,
     order: Annotated[
         Literal["none", "fifo", "causal", "total"], typer.Option(help="The order of messages that do not name one.")
     ] = "causal",
@@ -77,14 +77,16 @@ def up(
     """
     import antiphon
     from antiphon.api.publisher import check_order
+    from antiphon.node.settings import choose
 
     check_order(order)
+    choose("fabric", fabric, tuple(FABRICS))
     if durability == "disk" and data is None:
         raise UsageError("durability 'disk' needs a place: give a data directory with --data")
     if port != 0:
         base = free_ports(running.DEFAULT_PORT if port is None else port, nodes, port is not None)
     else:
-        # The brokers of a tree know each other's ports from the start.
+        # Founders know each other's ports from the start.
         base = any_ports(nodes) if FABRICS[fabric].needs_addresses else 0
     settings = ["--order", order, "--log-level", log_level]
     settings += [] if durability is None else ["--durability", durability]
@@ -93,8 +95,8 @@ def up(
     for flag, path in {**files, "--rights": rights}.items():
         settings += [] if path is None else [flag, str(path)]
     with TemporaryDirectory(prefix="antiphon-") as directory:
-        tree = write_tree(Path(directory) / "tree.toml", nodes, base) if FABRICS[fabric].needs_addresses else None
-        plan = Plan(nodes, base, data, trace, metrics, settings, tree, fabric)
+        table = founders_file(Path(directory), fabric, nodes, base)
+        plan = Plan(nodes, base, data, trace, metrics, settings, table, fabric)
         antiphon.run(keep_up(plan, json, log_json))
 
 

@@ -10,3 +10,4 @@ from antiphon.fabrics.gossip.fabric import GOSSIP
 from antiphon.fabrics.tree.fabric import TREE
 
 FABRICS: Final[dict[str, Fabric]] = {fabric.name: fabric for fabric in (CUBE, TREE, GOSSIP)}
+DEFAULT_FABRIC: Final = next(iter(FABRICS))

@@ -142,6 +142,13 @@ class Environment:
         A link counts as up until it is said to be lost. A host in which nothing can break need not do anything.
         """
 
+    def is_silent(self, peer: i64) -> bool:
+        """Whether a watched peer has given no sign of life for long, though nothing else says that it is gone.
+
+        It stays so when the peer is lost for that reason. A host that only hears of broken links never says so.
+        """
+        return False
+
     def unwatch(self, peer: i64) -> None:
         """The link to a peer does not matter any more; nothing is said about it until it is watched again."""
 

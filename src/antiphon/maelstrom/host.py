@@ -22,6 +22,7 @@ import msgspec
 
 from antiphon.api.topic_names import key_number
 from antiphon.fabrics.tree.broker import TreeBroker
+from antiphon.fabrics.tree.fabric import TREE
 from antiphon.fabrics.tree.options import TreeOptions
 from antiphon.fabrics.tree.quorum import Council
 from antiphon.fabrics.tree.topology import Overlay, regular_parents
@@ -166,7 +167,7 @@ class Host:
     ) -> None:
         self.service: Final = service
         self.timers: Final = Timers(clock)
-        self.codec: Final = Codec(kinds=FABRIC_KINDS["tree"])
+        self.codec: Final = Codec(kinds=FABRIC_KINDS[TREE.name])
         self.links: FrameLinks
         self.process: TreeBroker
         self.name = ""

@@ -193,6 +193,10 @@ class Membership:
             self.silent(identifier)
         self._host.set_timer(LOOK_OUT, microseconds(self._vigil.look_seconds))
 
+    def is_silent(self, identifier: int) -> bool:
+        """Whether a peer has given no sign of life for long, up to the moment when it is lost for that reason."""
+        return self._vigil.is_silent(identifier)
+
     def _now_seconds(self) -> float:
         return self._host.now() / SECOND_US
 

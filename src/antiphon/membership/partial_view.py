@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from antiphon.fabrics.gossip.assembly.settings import EVERYBODY
 from antiphon.fabrics.gossip.messages import Beat, Comparison
 from antiphon.fabrics.gossip.process import Brisa
 from antiphon.fabrics.gossip.sampling.hyparview import Shuffle, ShuffleReply
@@ -27,9 +28,6 @@ from antiphon.membership.host import NOT_HERE, SECOND_US, Connection, Link, Plac
 from antiphon.membership.joining import Joining
 from antiphon.membership.membership import Membership
 from antiphon.membership.messages import ContactList, Control, Peer, PeerAddresses, PlaceResponse
-
-EVERYBODY: Final = 1 << 62
-"""The overlay of all nodes; no topic has this number (:func:`antiphon.api.topic_names.topic_number`)."""
 
 HOPS: Final = 16
 """How often a newcomer's question is handed on by nodes that have nothing to give."""

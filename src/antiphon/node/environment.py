@@ -93,6 +93,9 @@ class LiveEnvironment(Environment):
     def watch(self, peer: int) -> None:
         self._cluster.watch(peer)
 
+    def is_silent(self, peer: int) -> bool:
+        return self._cluster.is_silent(peer)
+
     def unwatch(self, peer: int) -> None:
         self._cluster.unwatch(peer)
 

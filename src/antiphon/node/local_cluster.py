@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from antiphon.fabrics.registry import DEFAULT_FABRIC, FABRICS
 from antiphon.kernel.errors import PeerError, UsageError
 
 HOST = "127.0.0.1"
@@ -39,9 +40,9 @@ LINE_BYTES = 1 << 20
 class Plan:
     """What a cluster is to be. ``port`` 0 takes free ones; ``settings`` are flags that all nodes get.
 
-    ``tree`` is the file of a tree of brokers, which are started together; other nodes join the first. ``doors`` are the
-    addresses that nodes say to be theirs, where that is not where they listen. ``environment`` says what one of them
-    has in its environment besides what this process has.
+    ``table`` is the file of a fabric with founders, which are started together; other nodes join the first. ``doors``
+    are the addresses that nodes advertise, if they differ from those at which they listen. ``environment`` names the
+    variables of one process that differ from the environment of this one.
     """
 
     count: int
@@ -50,8 +51,8 @@ class Plan:
     trace: Path | None = None
     metrics: bool = False
     settings: Sequence[str] = ()
-    tree: Path | None = None
-    fabric: str = "cube"
+    table: Path | None = None
+    fabric: str = DEFAULT_FABRIC
     doors: Sequence[str] = ()
     environment: Callable[[int], Mapping[str, str]] | None = None
 
@@ -63,8 +64,8 @@ class Plan:
         for contact in contacts:
             flags += ["--join", contact]
         flags += ["--fabric", self.fabric]
-        if self.tree is not None:
-            flags += ["--tree", str(self.tree)]
+        if self.table is not None:
+            flags += [f"--{self.fabric}", str(self.table)]
         if self.data is not None:
             flags += ["--data", str(self.data / f"node-{index}")]
         if self.trace is not None:
@@ -110,12 +111,12 @@ class ProcessCluster:
         try:
             first = await self._spawn(0, [])
             contacts = []
-            if self._plan.tree is None:
+            if self._plan.table is None:
                 await self._until_ready(first)
                 contacts = [first.address]
             for index in range(1, self._plan.count):
                 await self._spawn(index, contacts)
-            if self._plan.tree is not None:
+            if self._plan.table is not None:
                 # The founders of a tree wait for each other, and know their places.
                 await asyncio.gather(*(self._until_ready(member) for member in self.members))
             else:
@@ -137,7 +138,7 @@ class ProcessCluster:
         """Start one again that has ended, with the same flags but for those to join; done when it is in the cluster."""
         self.members.remove(member)
         others = [each.address for each in self.alive if each.about]
-        return await self._enter(await self._spawn(member.index, [] if self._plan.tree is not None else others))
+        return await self._enter(await self._spawn(member.index, [] if self._plan.table is not None else others))
 
     async def _enter(self, member: Member) -> Member:
         await self._until_ready(member)
@@ -239,11 +240,20 @@ def running_cluster(plan: Plan) -> Iterator[str]:
             runner.run(cluster.stop())
 
 
-def write_tree(path: Path, count: int, port: int, quorum: bool = True, doors: Sequence[str] = ()) -> Path:
-    """The file of a binary tree of brokers on loopback; they are known by their doors, if they have any."""
+def write_founders(
+    path: Path, fabric: str, count: int, port: int, quorum: bool = True, doors: Sequence[str] = ()
+) -> Path:
+    """The file of a fabric with founders on loopback; they are known by their doors, if they have any."""
     addresses = ", ".join(f'"{address}"' for address in doors or [f"{HOST}:{port + index}" for index in range(count)])
-    path.write_text(f"[tree]\nbrokers = [{addresses}]\nfan_out = 2\nquorum = {str(quorum).lower()}\n")
+    path.write_text(f"[{fabric}]\nbrokers = [{addresses}]\nfan_out = 2\nquorum = {str(quorum).lower()}\n")
     return path
+
+
+def founders_file(directory: Path, fabric: str, count: int, port: int, doors: Sequence[str] = ()) -> Path | None:
+    """The file that the founders of a fabric share; None if the fabric has no founders."""
+    if not FABRICS[fabric].needs_addresses:
+        return None
+    return write_founders(directory / f"founders-{port}.toml", fabric, count, port, doors=doors)
 
 
 def free_ports(first: int, count: int, is_fixed: bool) -> int:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from antiphon.api.batch import Batch
 from antiphon.api.lifecycle import Lifecycle
 from antiphon.api.topic_names import checked_name
 from antiphon.fabrics.registry import FABRICS
@@ -20,19 +21,17 @@ from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.process import Process
 from antiphon.membership.host import Place
 from antiphon.membership.messages import Control
+from antiphon.membership.policies import new_membership
 from antiphon.node.environment import LiveEnvironment
-from antiphon.node.fabrics import new_membership, new_process
+from antiphon.node.gateway.session_host import SessionHost, check_batches
 from antiphon.node.loop import NodeLoop
 from antiphon.node.membership_host import MembershipHost
 from antiphon.node.settings import Settings
 from antiphon.node.subscriptions import Subscriptions
 from antiphon.runtime.tasks import Tasks
-from antiphon.sessions.client_sessions import FabricTraits, Sessions
-from antiphon.sessions.producer_state import Standings
-from antiphon.storage.disk import Disk
-from antiphon.storage.log_reader import topics_in
-from antiphon.transport.peer_messages import (
-    CreditRequest,
+from antiphon.sessions.host import FabricTraits
+from antiphon.sessions.node_end import NodeEnd
+from antiphon.sessions.peer_messages import (
     DedupRequest,
     DedupResponse,
     FrontierRequest,
@@ -41,9 +40,11 @@ from antiphon.transport.peer_messages import (
     PeerProducerResponse,
     ReplayRequest,
     ReplayResponse,
-    TopicAnnouncement,
-    TopicAnnouncementAck,
 )
+from antiphon.sessions.producer_state import Standings
+from antiphon.storage.disk import Disk
+from antiphon.storage.log_reader import topics_in
+from antiphon.transport.peer_messages import CreditRequest, TopicAnnouncement, TopicAnnouncementAck
 
 
 def check_foreign_name(name: str, sender: int) -> None:
@@ -80,7 +81,8 @@ class ProcessMaker:
 
     def new_process(self, node: Foundation, environment: LiveEnvironment, members: list[int]) -> Process:
         """The process of a node, which has its place beside these others."""
-        return new_process(node.settings, environment, members)
+        settings = node.settings
+        return FABRICS[settings.fabric].implementation().new_process(settings.choices(), environment, members)
 
 
 class Members:
@@ -98,12 +100,14 @@ class Members:
         self._environment: LiveEnvironment | None = None
         self.host = MembershipHost(core, disk, node.context, settings.lost_seconds)
         place = Place(node.instance, address, settings, self.host, self)
-        self.cluster = core.cluster = self.host.membership = new_membership(settings, place)
         fabric = FABRICS[settings.fabric]
+        self.cluster = core.cluster = self.host.membership = new_membership(fabric.membership, place, settings.table)
         counts_past = self.counts_past and not fabric.has_barriers
         traits = FabricTraits(fabric.has_barriers, counts_past, fabric.may_pass_over)
-        self.sessions = core.sessions = Sessions(traits, core, self.cluster, disk, node.lifecycle, tasks, publish_on)
-        self.standings = Standings(core.writers, core.topics.by_name, disk, self.cluster, core.settle, tasks)
+        self.session_host = SessionHost(core, self.cluster, disk, node.lifecycle, publish_on)
+        self.sessions: NodeEnd[Batch] = NodeEnd(traits, self.session_host)
+        core.sessions = self.sessions
+        self.standings = Standings(core.writers, self.session_host)
         self.subscriptions = Subscriptions(core, self.sessions, node.lifecycle, tasks)
         self._catalogue = self.subscriptions.catalogue
         if disk.store is not None:
@@ -219,6 +223,8 @@ class Members:
         elif isinstance(
             message, (DedupRequest, DedupResponse, ReplayRequest, ReplayResponse, FrontierRequest, FrontierResponse)
         ):
+            if isinstance(message, ReplayResponse):
+                check_batches(sender, message)
             self.sessions.on_message(sender, message)
         elif isinstance(message, (PeerProducerRequest, PeerProducerResponse)):
             self.standings.on_message(sender, message)

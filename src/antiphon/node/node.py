@@ -22,7 +22,7 @@ from antiphon.api.pubsub import PubSub
 from antiphon.api.topic_names import checked_name, topic_number
 from antiphon.api.topic_state import LiveTopic
 from antiphon.fabrics.registry import FABRICS
-from antiphon.kernel.errors import ProtocolError
+from antiphon.kernel.errors import NoMajorityError, ProtocolError
 from antiphon.kernel.message import TOTAL
 from antiphon.kernel.process import Process
 from antiphon.membership.messages import Hello
@@ -30,18 +30,19 @@ from antiphon.node.acl import Rights
 from antiphon.node.gateway.client_requests import RequestServices
 from antiphon.node.gateway.client_session import ClientServices
 from antiphon.node.gateway.gateway import Gateway
+from antiphon.node.gateway.session_host import future_of
 from antiphon.node.loop import ORDER_NUMBERS, NodeLoop
 from antiphon.node.members import Foundation, ProcessMaker
 from antiphon.node.settings import Settings, settings_from
 from antiphon.node.status import NodeStatus, StatusServer
 from antiphon.node.subscriptions import Subscriptions
 from antiphon.node.tentative import Early, early_of
-from antiphon.node.tree_settings import TreeTable
 from antiphon.runtime.clocks import wall_clock_us
-from antiphon.runtime.errors import ClosedError, NoMajorityError
+from antiphon.runtime.errors import ClosedError
 from antiphon.runtime.logging import logger
 from antiphon.runtime.tasks import Tasks
 from antiphon.sessions.backlog import Backlogs
+from antiphon.sessions.steps import start as start_steps
 from antiphon.storage.disk import Disk
 from antiphon.storage.group_commit import GroupCommit
 from antiphon.storage.journals import LiveJournal
@@ -74,7 +75,6 @@ class Node(PubSub):
         self.loop = asyncio.get_running_loop()
         self.mixes_keys = FABRICS[settings.fabric].mixes_keys
         self.with_receipts = settings.durability == "disk"
-        self.asks_majority = isinstance(settings.tree, TreeTable) and len(settings.tree.quorum_delivery) > 0
         self.tls = settings.tls()
         # With a certificate, nobody else can say to be this node.
         life = secrets.token_hex(8)
@@ -87,6 +87,7 @@ class Node(PubSub):
         self._tasks = Tasks()
         self.disk = Disk()
         self.core = NodeLoop(settings, self._lifecycle, self.fail)
+        self.asks_majority = self.core.traits.asks_majority
         self.clients: set[FrameClient] = set()
         self.backlogs = Backlogs(settings.backlog_bytes)
         self._server: Listener | None = None
@@ -133,8 +134,7 @@ class Node(PubSub):
         # What has been delivered cannot be refused; publishers wait before there is too much of it.
         store = DurableLog.open(data, retention=retention, pending_limit_bytes=None)
         self.disk.open(store, GroupCommit(store, self.core.committed, self.fail), self.with_receipts)
-        has_quorum = isinstance(settings.tree, TreeTable) and settings.tree.quorum
-        if has_quorum or FABRICS[settings.fabric].keeps_checkpoints:
+        if self.core.traits.has_journal:
             self.disk.journal = LiveJournal(store, self.core.codec, self.fail)
         self.core.open(self.disk)
         self.disk.trim()
@@ -176,6 +176,7 @@ class Node(PubSub):
             members.subscriptions,
             members.sessions,
             members.standings,
+            members.session_host,
             RequestServices(self.status, self.log_desk, members.cluster),
             disk,
             lifecycle,
@@ -223,7 +224,9 @@ class Node(PubSub):
         process = self.process
         if process is None or self.failure is not None:
             return
-        await self.sessions.send_away()
+        leaving = start_steps(self.sessions.send_away())
+        self.core.settle()
+        await future_of(leaving)
         self._stop_taking()
         await self._until_accepted()
         await self._subscriptions.end_all()

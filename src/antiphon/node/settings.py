@@ -9,15 +9,15 @@ from typing import Any, Final
 import msgspec
 
 from antiphon.api.publisher import check_order
-from antiphon.api.topic_names import checked_pattern
-from antiphon.fabrics.registry import FABRICS
+from antiphon.api.topic_names import checked_name, checked_pattern, topic_number
+from antiphon.fabrics.fabric import HostNames, NodeChoices
+from antiphon.fabrics.registry import DEFAULT_FABRIC, FABRICS
 from antiphon.kernel.errors import UsageError
-from antiphon.node.gossip_settings import GossipTable
-from antiphon.node.tree_settings import TreeTable, read_tree
-from antiphon.runtime.toml_config import nearest_names, read_table
+from antiphon.runtime.toml_config import convert_table, nearest_names, read_table
 from antiphon.transport.links import split_address
 from antiphon.transport.tls import HOW_TO_MAKE, Tls, is_loopback
 
+HOST_NAMES: Final = HostNames(split_address, checked_name, topic_number)
 DURABILITIES: Final = ("memory", "disk")
 GATHER_SECONDS_AT_MOST: Final = 1.0
 AGGREGATE_REFUSED: Final = (
@@ -49,16 +49,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """``disk``: a message is accepted when it is on disk, and seen by subscribers after that. ``memory``: at once; a
     log, if there is one, follows. The default is ``disk`` with a data directory and ``memory`` without one."""
 
-    fabric: str = "cube"
-    """How nodes are connected: ``cube``; ``tree``, a tree of brokers; or ``gossip``, where each node knows some of the
-    others and nodes may fail and come at any time."""
+    fabric: str = DEFAULT_FABRIC
+    """How nodes are connected; :data:`antiphon.fabrics.registry.FABRICS` describes the fabrics."""
 
-    tree: TreeTable | str | None = None
-    """The brokers that found a tree and how brokers behave, or the TOML file that says it; without it a broker founds
-    one by itself, unless it joins others."""
-
-    gossip: GossipTable | str | None = None
-    """How nodes of the fabric gossip behave, or the TOML file that says it; the defaults if it is not given."""
+    table: Any = None
+    """The options of the fabric, or the TOML file that has them; its defaults without it. In files and arguments it has
+    the name of the fabric: ``[tree]``, ``tree=``."""
 
     order: str = "causal"
     """How messages are ordered that do not say it themselves."""
@@ -151,8 +147,6 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         choose("fabric", self.fabric, tuple(FABRICS))
         if self.aggregate:
             raise UsageError(AGGREGATE_REFUSED)
-        tree = self._checked_tree()
-        gossip = self._checked_gossip()
         check_order(self.order)
         durability = self.durability or ("disk" if self.data is not None else "memory")
         choose("durability", durability, DURABILITIES)
@@ -165,7 +159,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         self._check_exposure()
         if not 0 <= self.gather_seconds <= GATHER_SECONDS_AT_MOST:
             raise UsageError(f"gather_seconds is from 0 to {GATHER_SECONDS_AT_MOST}, not {self.gather_seconds}")
-        return msgspec.structs.replace(self, durability=durability, tree=tree, gossip=gossip)
+        return msgspec.structs.replace(self, durability=durability, table=self._checked_table())
 
     def tls(self) -> Tls | None:
         """The files for TLS; None without it."""
@@ -199,31 +193,30 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
                     "whoever can connect may do everything"
                 )
 
-    def _has_table(self, name: str, table: object) -> bool:
-        """Whether the fabric has a table; a table of another fabric is refused."""
-        if FABRICS[self.fabric].table == name:
-            return True
-        if table is not None:
-            raise UsageError(f"the table {name} is for the fabric {name!r}: choose that fabric, or leave it out")
-        return False
+    def choices(self) -> NodeChoices:
+        """The settings that the process of the node depends on."""
+        forget_ticks = int(self.forget_seconds * 1_000_000)
+        return NodeChoices(self.order, self.window, forget_ticks, self.table, HOST_NAMES, self.window_bytes)
 
-    def _checked_tree(self) -> TreeTable | None:
-        if not self._has_table("tree", self.tree):
+    def _checked_table(self) -> msgspec.Struct | None:
+        """The options of the fabric, with defaults filled in; None if it has none."""
+        implementation = FABRICS[self.fabric].implementation()
+        if implementation.table is None:
+            if self.table is not None:
+                raise UsageError(f"the fabric {self.fabric!r} has no table of settings; leave it out")
             return None
-        table = self.tree or TreeTable()
-        checked = (read_tree(Path(table)) if isinstance(table, str) else table).checked()
-        if self.join and not checked.quorum:
-            raise UsageError("nobody joins a tree without a quorum: leave out join, or write quorum = true in [tree]")
-        return checked
-
-    def _checked_gossip(self) -> GossipTable | None:
-        if not self._has_table("gossip", self.gossip):
-            return None
-        table = self.gossip or GossipTable()
-        if isinstance(table, str):
-            table = read_table(Path(table), "gossip", GossipTable, "says how nodes behave")
-        table.options("causal", self.window, [0])
+        table = read_fabric_table(self.fabric, implementation.table, self.table)
+        implementation.check(msgspec.structs.replace(self, table=table).choices(), bool(self.join))
         return table
+
+
+def read_fabric_table(fabric: str, kind: type[msgspec.Struct], given: Any) -> msgspec.Struct:
+    """The options of a fabric, as they were given: a table, a file that has one, or nothing."""
+    if isinstance(given, kind):
+        return given
+    if isinstance(given, str):
+        return read_table(Path(given), fabric, kind, "says how nodes behave")
+    return convert_table({} if given is None else given, fabric, kind, f"[{fabric}]")
 
 
 def choose(name: str, value: str, allowed: tuple[str, ...]) -> None:
@@ -234,6 +227,7 @@ def choose(name: str, value: str, allowed: tuple[str, ...]) -> None:
 
 def settings_from(values: dict[str, Any], where: str) -> Settings:
     """Settings from names and values; errors say where they came from."""
+    values = with_table(values)
     try:
         return msgspec.convert(values, Settings).checked()
     except msgspec.ValidationError as error:
@@ -241,6 +235,17 @@ def settings_from(values: dict[str, Any], where: str) -> Settings:
         raise UsageError(
             f"{where}: {error}{hint}; antiphon node --help and docs/operations.md name all settings"
         ) from error
+
+
+def with_table(values: dict[str, Any]) -> dict[str, Any]:
+    """The same, with the table of the fabric under its general name; a table of another fabric is refused."""
+    tables = {name: values[name] for name in FABRICS if values.get(name) is not None}
+    fabric = values.get("fabric", DEFAULT_FABRIC)
+    for name in tables:
+        if name != fabric:
+            raise UsageError(f"the table {name} is for the fabric {name!r}: choose that fabric, or leave it out")
+    others = {name: value for name, value in values.items() if name not in FABRICS}
+    return {**others, "table": tables[fabric]} if tables else others
 
 
 def read_settings(path: Path, **overrides: Any) -> Settings:

@@ -21,6 +21,7 @@ from antiphon.api.lifecycle import Lifecycle
 from antiphon.api.outbox import Outbox
 from antiphon.api.subscription import Subscription
 from antiphon.api.topic_state import LiveTopic
+from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import UsageError
 from antiphon.node.acl import Rights
 from antiphon.node.loop import NodeLoop
@@ -110,6 +111,7 @@ class NodeStatus:
             "node": self._core.identifier,
             "address": self._address,
             "fabric": self._settings.fabric,
+            "mixes_keys": FABRICS[self._settings.fabric].mixes_keys,
             "lost_seconds": self._settings.lost_seconds,
             "peers": peers,
         }

@@ -28,11 +28,16 @@ def read_table(path: Path, name: str, kind: type[Table], holds: str) -> Table:
         raise UsageError(f"{path} is no TOML: {error}") from error
     if name not in values:
         raise UsageError(f"{path} has no table [{name}]; it {holds}, as described in docs/operations.md")
+    return convert_table(values[name], name, kind, str(path))
+
+
+def convert_table(values: Any, name: str, kind: type[Table], where: str) -> Table:
+    """A table from its values; errors say ``where`` they came from, and which name is nearest to an unknown one."""
     try:
-        return msgspec.convert(values[name], kind)
+        return msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
-        hint = nearest_names(values[name], kind.__struct_fields__)
-        raise UsageError(f"{path}: {error}{hint}; docs/operations.md says what the table [{name}] has") from error
+        hint = nearest_names(values, kind.__struct_fields__)
+        raise UsageError(f"{where}: {error}{hint}; docs/operations.md says what the table [{name}] has") from error
 
 
 def nearest_names(given: Any, known: Sequence[str]) -> str:

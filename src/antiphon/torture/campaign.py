@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from antiphon.fabrics.registry import DEFAULT_FABRIC
 from antiphon.kernel.errors import ScenarioError, UsageError
 from antiphon.kernel.message import ORDER_NAMES
 from antiphon.simulator.scenario.run import run_scenario
@@ -35,7 +36,7 @@ def run_campaign(
     order: str | None = None,
     watch: Callable[[Tally], None] | None = None,
     share: Sharing = map,
-    fabric: str = "cube",
+    fabric: str = DEFAULT_FABRIC,
     journal: CampaignJournal | None = None,
 ) -> Tally:
     """Run the schedules of ``count`` seeds from ``first_seed`` on; call ``watch`` with the tally now and then.
@@ -60,7 +61,11 @@ def tasks(first_seed: int, count: int) -> list[range]:
 
 
 def run_seeds(
-    seeds: range, order: str | None, fabric: str = "cube", results: Path | None = None, plan: SeedPlan | None = None
+    seeds: range,
+    order: str | None,
+    fabric: str = DEFAULT_FABRIC,
+    results: Path | None = None,
+    plan: SeedPlan | None = None,
 ) -> Tally:
     """Run the schedules of some seeds in sequence; append each failing one to ``results`` at once."""
     tally = Tally()

@@ -18,7 +18,7 @@ import msgspec
 from antiphon.kernel.errors import PeerError, ScenarioError
 from antiphon.kernel.process import NO_NODE
 from antiphon.simulator.scenario.file import LEAST_GROUPS
-from antiphon.simulator.scenario.protocols.registry import PROTOCOLS
+from antiphon.simulator.scenario.protocols import PROTOCOLS
 from antiphon.simulator.scenario.run import Simulation
 from antiphon.simulator.scenario.scenario import (
     ConstantLaw,

@@ -1,13 +1,14 @@
 """What messages of the protocols may hold on a link: their numbers, the types of their fields, and what must fit.
 
-The layout is read off the constructors, so a new message needs one line in ``KINDS``; what a field may hold follows
-from its name, which means the same in all messages. The bytes are made elsewhere (:mod:`antiphon.transport.codec`).
+A fabric gives its messages their numbers, beside their classes. The layout is read off the constructors. What a field
+may hold follows from its name, which means the same in all messages: a new name needs a line in ``FIELDS``. The bytes
+are made elsewhere (:mod:`antiphon.transport.codec`).
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -20,6 +21,7 @@ from antiphon.fabrics.gossip import messages as gossip
 from antiphon.fabrics.gossip.epto import messages as epto
 from antiphon.fabrics.gossip.epto.adaptation import DRAWS
 from antiphon.fabrics.gossip.sampling import hyparview
+from antiphon.fabrics.registry import FABRICS
 from antiphon.fabrics.tree import messages as tree
 from antiphon.fabrics.tree.quorum import Council
 from antiphon.fabrics.tree.topology import GONE_AT_MOST, Overlay, astray
@@ -37,122 +39,27 @@ BATCH_BYTES_AT_MOST: Final = FRAME_BYTES_AT_MOST // 2
 CLIENT_FRAME_BYTES_AT_MOST: Final = BATCH_BYTES_AT_MOST + (64 << 10)
 """The longest frame of a client: such a batch, and what is said about it."""
 
-# A number stands for a class for ever: new classes are added at the end, numbers of deleted ones are not used again.
-CUBE_KINDS: Final[tuple[type[Any], ...]] = (
-    Ordered,
-    cube.Bundle,
-    cube.Acknowledgement,
-    cube.LeafCopy,
-    cube.Refusal,
-    cube.Subscribe,
-    cube.Synchronise,
-    cube.Answer,
-    cube.Unsubscribe,
-    cube.Register,
-    cube.Registered,
-    cube.Unregister,
-    cube.Bequest,
-)
-TREE_KINDS: Final[tuple[type[Any], ...]] = (
-    Keyed,
-    Council,
-    Overlay,
-    tree.Item,
-    tree.Proposal,
-    tree.Closed,
-    tree.Join,
-    tree.Joined,
-    tree.Settled,
-    tree.Skip,
-    tree.Leave,
-    tree.ParentRequest,
-    tree.ParentAnswer,
-    tree.Hello,
-    tree.Ready,
-    tree.Goodbye,
-    tree.Attached,
-    tree.Lost,
-    tree.Install,
-    tree.Claim,
-    tree.Collect,
-    tree.Report,
-    tree.Stable,
-    tree.Carry,
-    tree.Begun,
-    tree.Probe,
-    tree.Echo,
-)
-GOSSIP_ONLY_KINDS: Final[tuple[type[Any], ...]] = (
-    gossip.Position,
-    gossip.Report,
-    gossip.Data,
-    gossip.Resent,
-    gossip.Deactivate,
-    gossip.Activate,
-    gossip.Moved,
-    gossip.Beat,
-    gossip.Comparison,
-    gossip.Fetch,
-    gossip.Gone,
-    gossip.Hello,
-    gossip.Welcome,
-    hyparview.Join,
-    hyparview.ForwardJoin,
-    hyparview.Connected,
-    hyparview.Disconnect,
-    hyparview.Request,
-    hyparview.Refusal,
-    hyparview.Shuffle,
-    hyparview.ShuffleReply,
-    hyparview.Parted,
-    epto.Stamped,
-    epto.Ball,
-    epto.Probe,
-)
-GOSSIP_KINDS: Final[tuple[type[Any], ...]] = (Ordered, *GOSSIP_ONLY_KINDS)
-CUBE_TOTAL_KINDS: Final[tuple[type[Any], ...]] = (
-    KeyedOrdered,
-    cube_totals.Claim,
-    cube_totals.Granted,
-    cube_totals.Release,
-    cube_totals.KeyLock,
-    cube_totals.Closed,
-    cube_totals.KeeperIs,
-    cube_totals.Standing,
-)
-CUBE_FAULT_KINDS: Final[tuple[type[Any], ...]] = (
-    cube_faults.Compare,
-    cube_faults.Filling,
-    cube_faults.Gone,
-    cube_totals.Unlock,
-    cube_totals.Voters,
-    Placed,
-)
-TREE_LOCK_KINDS: Final[tuple[type[Any], ...]] = (tree.LockItem,)
-CUBE_VOTER_KINDS: Final[tuple[type[Any], ...]] = (cube_totals.VoterIs,)
-DIAGNOSIS_KINDS: Final[tuple[type[Any], ...]] = (diagnosis.Check, diagnosis.Answer, diagnosis.News)
-"""Nodes understand them where they run the diagnosis, and nowhere else."""
-
-TREE_LATER_KINDS: Final[tuple[type[Any], ...]] = (tree.Standing, tree.Dismiss)
-"""Behind all others, whose numbers stay what they are in logs."""
-
-KINDS: Final = (
-    *CUBE_KINDS,
-    *TREE_KINDS,
-    *GOSSIP_ONLY_KINDS,
-    *CUBE_TOTAL_KINDS,
-    *CUBE_FAULT_KINDS,
-    *DIAGNOSIS_KINDS,
-    *TREE_LATER_KINDS,
-    *TREE_LOCK_KINDS,
-    *CUBE_VOTER_KINDS,
-)
 FABRIC_KINDS: Final[dict[str, tuple[type[Any], ...]]] = {
-    "cube": (*CUBE_KINDS, *CUBE_TOTAL_KINDS, *CUBE_FAULT_KINDS, *CUBE_VOTER_KINDS),
-    "tree": (*TREE_KINDS, *TREE_LATER_KINDS, *TREE_LOCK_KINDS),
-    "gossip": GOSSIP_KINDS,
+    name: tuple(kind for _, kind in sorted(fabric.implementation().messages.items()))
+    for name, fabric in FABRICS.items()
 }
 """What the nodes of each fabric understand."""
+
+DIAGNOSIS_KINDS: Final[tuple[type[Any], ...]] = tuple(diagnosis.NUMBERED.values())
+"""Nodes understand them where they run the diagnosis, and nowhere else."""
+
+
+def numbered(tables: Iterable[Mapping[int, type[Any]]]) -> tuple[type[Any], ...]:
+    """The classes in the order of their numbers; no number has two classes, and none is left out."""
+    found: dict[int, type[Any]] = {}
+    for number, kind in (entry for table in tables for entry in table.items()):
+        assert found.setdefault(number, kind) is kind, f"{number} is the number of {found[number].__name__}"
+    assert sorted(found) == list(range(len(found))), f"{sorted(found)}: take the next number"
+    return tuple(found[number] for number in range(len(found)))
+
+
+KINDS: Final = numbered([*(fabric.implementation().messages for fabric in FABRICS.values()), diagnosis.NUMBERED])
+"""All messages of protocols; the place of each is its number on the wire."""
 
 HELD_FIRST: Final[tuple[type[Any], ...]] = (
     KeyedOrdered,

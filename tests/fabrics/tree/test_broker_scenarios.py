@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from antiphon.fabrics.tree.assembly.scenario import tree_builder
+from antiphon.fabrics.tree.assembly.settings import TreeTableOptions
 from antiphon.fabrics.tree.messages import Closed
-from antiphon.simulator.scenario.protocols.tree import TreeTableOptions, tree_builder
 from antiphon.simulator.scenario.scenario import PublishTable
 from tests.fabrics.tree.schedules import (
     CLIENTS,

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import pytest
 
+from antiphon.fabrics.tree.assembly.settings import TreeTableOptions
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import CAUSAL, NONE
 from antiphon.simulator.network.delays import MatrixDelay, NormalDelay
-from antiphon.simulator.scenario.protocols.tree import TreeTableOptions
 from antiphon_lab.experiments.ginger.bank import (
     APPLY_INTEREST,
     DEPOSIT,

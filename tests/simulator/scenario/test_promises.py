@@ -9,13 +9,13 @@ import pytest
 
 from antiphon.audit.verdict import unspoken_holes, wrong_words
 from antiphon.fabrics.cube.broadcast import TreeBroadcast
+from antiphon.fabrics.protocol import Builder, Setting
 from antiphon.kernel import UNSPECIFIED, Environment, Message, Process
 from antiphon.orders.fifo import Fifo
 from antiphon.orders.order import Order
 from antiphon.simulator.scenario import verdict
 from antiphon.simulator.scenario.file import parse_scenario
-from antiphon.simulator.scenario.protocols.protocol import Builder, Setting
-from antiphon.simulator.scenario.protocols.registry import OWN
+from antiphon.simulator.scenario.protocols import OWN
 from antiphon.simulator.scenario.run import Result, run_scenario
 
 ONCE = 'workload = { kind = "once", window = 500 }\n'

@@ -14,7 +14,7 @@ from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import ConstantDelay
 from antiphon.simulator.network.network import NetworkModel
 from antiphon.simulator.scenario.file import check_scenario, load_scenario, parse_scenario
-from antiphon.simulator.scenario.protocols.registry import PROTOCOLS
+from antiphon.simulator.scenario.protocols import PROTOCOLS
 from antiphon.simulator.scenario.run import build_cube, schedule_faults
 from antiphon.simulator.scenario.scenario import (
     ConstantLaw,

@@ -135,8 +135,8 @@ WRONG = {
     ),
     "unknown protocol": (
         ONCE + 'protocol = "singletree"',
-        "a.toml, line 3: protocol: expected one of broadcast, single-tree, vcube-ps, vcube-ps-lasting, brisa, "
-        "broker-tree, flooding, epto, causal-aggregation, timer-bundling, vcube-ps-published, srpt-s, srpt-b, "
+        "a.toml, line 3: protocol: expected one of broadcast, single-tree, vcube-ps, vcube-ps-lasting, "
+        "broker-tree, brisa, flooding, epto, causal-aggregation, timer-bundling, vcube-ps-published, srpt-s, srpt-b, "
         'ginger-published, plumtree, simple-gossip, simple-tree, tag, stan, not "singletree" '
         "(did you mean 'single-tree'?); for example: protocol = \"single-tree\"",
     ),

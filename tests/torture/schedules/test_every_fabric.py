@@ -13,7 +13,7 @@ from antiphon.simulator.scenario.scenario import CrashFault, PartitionFault, Res
 from antiphon.simulator.scenario.writer import scenario_text
 from antiphon.torture.campaign import run_campaign, run_seeds
 from antiphon.torture.schedules import ALL
-from antiphon.torture.schedules.every_fabric import WEIGHTS, draw_any_schedule
+from antiphon.torture.schedules.every_fabric import WEIGHTED, draw_any_schedule
 from antiphon.torture.schedules.families import FAMILIES, family_name, orders_of
 from antiphon.torture.schedules.operations import PAUSE, PUBLISH, operations_of, with_operations
 from antiphon.torture.tally import Outcome, Tally
@@ -39,7 +39,7 @@ def test_all_fabrics_orders_and_faults_are_drawn(drawn: list[Scenario]) -> None:
     tally = Tally()
     for scenario in drawn:
         tally.count(scenario, Outcome(seed=0))
-    assert set(tally.fabrics) == set(FAMILIES) == set(WEIGHTS)
+    assert set(tally.fabrics) == set(FAMILIES) == set(WEIGHTED)
     assert min(count.seeds for count in tally.fabrics.values()) > 5
     assert set(tally.orders) == {"none", "fifo", "causal", "total", "mixed"}
     kinds = ("subscribe", "unsubscribe", "pause", "crash", "restart", "join", "leave", "clock")

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from antiphon.fabrics.tree.assembly.scenario import tree_builder
+from antiphon.fabrics.tree.assembly.settings import TreeTableOptions
 from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.fabrics.tree.options import TreeOptions
 from antiphon.fabrics.tree.topology import Overlay
@@ -19,7 +21,6 @@ from antiphon.simulator.engine.actions import CrashAction
 from antiphon.simulator.engine.engine import Action, Engine, SimulatedApplication
 from antiphon.simulator.network.delays import Delay
 from antiphon.simulator.network.network import NetworkModel
-from antiphon.simulator.scenario.protocols.tree import TreeTableOptions, tree_builder
 from antiphon.trace.recorder import Recorder
 from antiphon_lab.experiments.ginger.bank import ORDERS, BankOperation, Customers, Kind, decode, encode
 from antiphon_lab.experiments.ginger.bank_audit import Audit, Name, Replica, audit_replicas

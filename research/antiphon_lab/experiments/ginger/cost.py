@@ -19,6 +19,7 @@ from operator import attrgetter
 
 import msgspec
 
+from antiphon.fabrics.tree.assembly.settings import TreeTableOptions
 from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.fabrics.tree.messages import (
     Carry,
@@ -40,7 +41,6 @@ from antiphon.kernel.message import Keyed, Message
 from antiphon.kernel.process import Environment
 from antiphon.simulator.engine.engine import Action, Engine
 from antiphon.simulator.network.delays import ConstantDelay, Delay, MatrixDelay
-from antiphon.simulator.scenario.protocols.tree import TreeTableOptions
 from antiphon_lab.experiments.ginger.bank_service import BankRun, BankSetup
 from antiphon_lab.experiments.ginger.model import (
     BROKERS,

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 
 from antiphon.audit.oracle import judge
 from antiphon.audit.total_order import judge_total_order
+from antiphon.fabrics.tree.assembly.settings import TreeTableOptions
 from antiphon.kernel.message import NONE
 from antiphon.kernel.process import NO_NODE
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.network.delays import MatrixDelay
-from antiphon.simulator.scenario.protocols.tree import TreeTableOptions
 from antiphon.trace.store import MemoryTrace
 from antiphon_lab.experiments.ginger.bank_service import BankRun, BankSetup
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from antiphon.cli.jobs import Master
+from antiphon.fabrics.registry import DEFAULT_FABRIC
 from antiphon.kernel.errors import UsageError
 
 LARGEST_SEED = (1 << 62) - 1
@@ -105,14 +106,14 @@ def torture(
     if hostile:
         from antiphon.cli.torture.hostile import torture_hostile
 
-        torture_hostile(fabric or "cube", inputs, seed_of(seed, fresh), json)
+        torture_hostile(fabric or DEFAULT_FABRIC, inputs, seed_of(seed, fresh), json)
         return
     if live:
         from antiphon.cli.torture.live import LiveOptions, torture_live
 
         long = seconds if minutes is None else 60 * minutes
         wishes = LiveOptions(
-            fabric or "cube",
+            fabric or DEFAULT_FABRIC,
             order,
             long,
             nodes,

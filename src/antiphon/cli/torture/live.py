@@ -214,15 +214,13 @@ def torture_in_rounds(wishes: LiveOptions) -> None:
     """Run rounds until the time is over, and report."""
     import antiphon
     from antiphon.audit.auditor import audit_files
-    from antiphon.torture.live.rounds.gossip import GossipRound
-    from antiphon.torture.live.rounds.round import SURVIVORS, Round, RoundFigures, judge
-    from antiphon.torture.live.rounds.tree import TreeRound
+    from antiphon.torture.live.rounds.registry import ROUNDS
+    from antiphon.torture.live.rounds.round import SURVIVORS, RoundFigures, judge
 
-    rounds: dict[str, type[Round]] = {"tree": TreeRound, "gossip": GossipRound}
-    if wishes.fabric not in rounds:
+    if wishes.fabric not in ROUNDS:
         raise UsageError(
             f"a {wishes.fabric} does not support rounds that lose nodes for good; use --faults {LOSS} with --fabric "
-            f"{' or '.join(rounds)}"
+            f"{' or '.join(ROUNDS)}"
         )
     if wishes.nodes <= SURVIVORS:
         raise UsageError(f"{SURVIVORS} nodes survive each round; start more than that with --nodes")
@@ -235,7 +233,7 @@ def torture_in_rounds(wishes: LiveOptions) -> None:
             while not figures.has_failed and (figures.rounds == 0 or time.perf_counter() - begun < wishes.seconds):
                 with tempfile.TemporaryDirectory(prefix="antiphon-torture-") as directory:
                     holes_before = figures.holes
-                    begin = rounds[wishes.fabric](figures, chance, wishes.nodes, Path(directory), output.complain)
+                    begin = ROUNDS[wishes.fabric](figures, chance, wishes.nodes, Path(directory), output.complain)
                     stable = antiphon.run(begin.run())
                     judge(figures, Path(directory) / "traces", stable, audit_files, figures.holes > holes_before)
                 if not wishes.as_json:

@@ -23,7 +23,7 @@ tree of the cube at once; all know after ``log2 N`` hops instead of as many roun
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import Any, Final, final
 
 from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
@@ -217,3 +217,7 @@ class Diagnosis(Process):
             # Who tests is there, and one that has come back does not know that it was missed.
             self._told[sender] = 0 if sender in self.absent else self._told.get(sender, 0)
             self.environment.send(sender, Answer(self.me, self._news_for(sender)))
+
+
+NUMBERED: Final[dict[int, type[Any]]] = {79: Check, 80: Answer, 81: News}
+"""The messages by their numbers on the wire; only nodes that run the diagnosis understand them."""

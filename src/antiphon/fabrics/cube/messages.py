@@ -5,12 +5,13 @@ A publication travels as itself (:class:`antiphon.orders.order.Ordered`): every 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.message import Message, Publication
+from antiphon.orders.order import KeyedOrdered, Ordered, Placed
 
 
 @mypyc_attr(acyclic=True)
@@ -217,3 +218,23 @@ def append_all(entries: vec[i64], more: vec[i64]) -> vec[i64]:
     for entry in more:
         entries = append(entries, entry)
     return entries
+
+
+NUMBERED: Final[dict[int, type[Any]]] = {
+    0: Ordered,
+    1: Bundle,
+    2: Acknowledgement,
+    3: LeafCopy,
+    4: Refusal,
+    5: Subscribe,
+    6: Synchronise,
+    7: Answer,
+    8: Unsubscribe,
+    9: Register,
+    10: Registered,
+    11: Unregister,
+    12: Bequest,
+    65: KeyedOrdered,
+    78: Placed,
+}
+"""The messages by their numbers on the wire (:class:`antiphon.fabrics.fabric.Implementation`)."""

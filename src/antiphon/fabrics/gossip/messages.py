@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import Any, Final, final
 
 from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.message import Message, Publication
+from antiphon.orders.order import Ordered
 
 TREE_BITS: Final = 6
 """A structure is named by one integer: its root above these bits, which of the root's trees in them."""
@@ -192,3 +193,22 @@ class Welcome(Message):
         super().__init__(source, 0, topic)
         self.frontier: Final[vec[i64]] = frontier
         self.stamp: Final[i64] = stamp
+
+
+NUMBERED: Final[dict[int, type[Any]]] = {
+    0: Ordered,
+    40: Position,
+    41: Report,
+    42: Data,
+    43: Resent,
+    44: Deactivate,
+    45: Activate,
+    46: Moved,
+    47: Beat,
+    48: Comparison,
+    49: Fetch,
+    50: Gone,
+    51: Hello,
+    52: Welcome,
+}
+"""The messages by their numbers on the wire (:class:`antiphon.fabrics.fabric.Implementation`)."""

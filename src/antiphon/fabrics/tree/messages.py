@@ -6,7 +6,7 @@ it there. Everything else is about who stands where in the tree, which topics a 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from mypy_extensions import i64, mypyc_attr
 
@@ -347,3 +347,38 @@ class Begun(Message):
     def __init__(self, epoch: i64) -> None:
         super().__init__(0, 0)
         self.epoch: Final[i64] = epoch
+
+
+NUMBERED: Final[dict[int, type[Any]]] = {
+    13: Keyed,
+    14: Council,
+    15: Overlay,
+    16: Item,
+    17: Proposal,
+    18: Closed,
+    19: Join,
+    20: Joined,
+    21: Settled,
+    22: Skip,
+    23: Leave,
+    24: ParentRequest,
+    25: ParentAnswer,
+    26: Hello,
+    27: Ready,
+    28: Goodbye,
+    29: Attached,
+    30: Lost,
+    31: Install,
+    32: Claim,
+    33: Collect,
+    34: Report,
+    35: Stable,
+    36: Carry,
+    37: Begun,
+    38: Probe,
+    39: Echo,
+    82: Standing,
+    83: Dismiss,
+    84: LockItem,
+}
+"""The messages by their numbers on the wire (:class:`antiphon.fabrics.fabric.Implementation`)."""

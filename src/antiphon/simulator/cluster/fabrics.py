@@ -1,30 +1,22 @@
-"""Which membership and which process a simulated node has, by its fabric: those of a live node with its defaults."""
+"""The settings of a simulated node: those of a live node with its defaults, and the table of its fabric."""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from functools import cache
+from typing import Any, Final, NamedTuple
 
-from antiphon.fabrics.cube.fault_tolerant import LastingVCubePs
-from antiphon.fabrics.cube.topic import FaultOptions, Options
-from antiphon.fabrics.cube.topology import PartialCube, dimension_for
-from antiphon.fabrics.gossip.epto.options import EptoOptions
-from antiphon.fabrics.gossip.epto.topic import TotalOptions
-from antiphon.fabrics.gossip.options import BrisaOptions
-from antiphon.fabrics.gossip.process import Brisa
-from antiphon.fabrics.gossip.sampling.hyparview import HyParViewOptions
-from antiphon.fabrics.tree.broker import TreeBroker
-from antiphon.fabrics.tree.options import TreeOptions
-from antiphon.fabrics.tree.quorum import Council
-from antiphon.fabrics.tree.topology import Overlay, overlay_of_newcomer, regular_parents
-from antiphon.kernel.process import NO_NODE, Environment, Process
-from antiphon.membership.cube_members import Companions
+import msgspec
+
+from antiphon.fabrics.fabric import HostNames, NodeChoices
+from antiphon.fabrics.registry import FABRICS
+from antiphon.kernel.process import Environment, Process
+from antiphon.membership import policies
 from antiphon.membership.host import Place, microseconds
 from antiphon.membership.membership import Membership
-from antiphon.membership.partial_view import EVERYBODY, Acquaintances
-from antiphon.membership.tree_members import Brokers, Founders
 
 WINDOW: Final = 64
-CONTACTS: Final = 3
+NAMES: Final = HostNames(str, str, hash)
+"""Simulated nodes check no names, and no table of theirs names a topic."""
 
 
 class NodeSettings(NamedTuple):
@@ -33,84 +25,31 @@ class NodeSettings(NamedTuple):
     fabric: str
     join: list[str]
     founders: list[str]
-    """The addresses in the table of a tree; none elsewhere."""
+    """The addresses of the founders, where a fabric has founders."""
     join_seconds: float = 15.0
     lost_seconds: float = 1.0
     forget_seconds: float = 600.0
     maximum_nodes: int = 64
     cluster: str = "antiphon"
 
+    def table(self) -> Any:
+        """The table of the fabric."""
+        return table_of(self.fabric, tuple(self.founders))
+
+
+@cache
+def table_of(fabric: str, founders: tuple[str, ...]) -> msgspec.Struct | None:
+    """The table of a fabric with its defaults, and with founders if there are any; None if the fabric has none."""
+    kind = FABRICS[fabric].implementation().table
+    return None if kind is None else kind(**({"brokers": list(founders)} if founders else {}))
+
 
 def new_membership(settings: NodeSettings, place: Place) -> Membership:
     """How a node finds the others."""
-    if settings.fabric == "tree":
-        return Brokers(place, Founders(settings.founders, []), True)
-    if settings.fabric == "gossip":
-        return Acquaintances(place, CONTACTS)
-    return Companions(place)
+    return policies.new_membership(FABRICS[settings.fabric].membership, place, settings.table())
 
 
 def new_process(settings: NodeSettings, environment: Environment, members: list[int]) -> Process:
-    """The process of a node that has its place beside these others; in gossip they are the contacts."""
-    if settings.fabric == "tree":
-        return new_broker(settings, environment, members)
-    if settings.fabric == "gossip":
-        return new_gossip(environment, members)
-    me = int(environment.identifier)
-    options = Options(order="causal", window=WINDOW, bundle=1, mixed=True, total=True)
-    faults = FaultOptions(2 * WINDOW + 1, 100_000, microseconds(settings.forget_seconds), 2_000_000)
-    process = LastingVCubePs(environment, PartialCube(dimension_for(me + 1), [me]), options, faults)
-    if members:
-        process.begin_as_newcomer()
-    return process
-
-
-def new_broker(settings: NodeSettings, environment: Environment, members: list[int]) -> TreeBroker:
-    """A broker: a founder knows the first tree, a newcomer those who may know it."""
-    founders = max(1, len(settings.founders))
-    if environment.identifier < founders:
-        parents = regular_parents(founders, 2)
-        council = Council(1, [list(range(founders))])
-        overlay = Overlay(1, parents.index(int(NO_NODE)), dict(enumerate(parents)), [], council)
-    else:
-        overlay = overlay_of_newcomer(int(environment.identifier), members)
-    options = TreeOptions(
-        patience_ticks=500_000,
-        collect_ticks=20_000,
-        window=WINDOW,
-        quorum=True,
-        council_ticks=2_000_000,
-        absence_ticks=600_000_000,
-        nearest_first=True,
-    )
-    return TreeBroker(environment, options, overlay)
-
-
-def new_gossip(environment: Environment, contacts: list[int]) -> Brisa:
-    """A process that takes part in the overlay of all nodes from its start; the first contact founds it."""
-    epto = EptoOptions(
-        64, period=50_000, clock="logical", patience=100, adapts=True, loss=0.1, carried=True, least_period=20_000
-    )
-    options = BrisaOptions(
-        HyParViewOptions(4, 30, 2.0),
-        contacts,
-        "causal",
-        True,
-        1,
-        "delay",
-        1,
-        0,
-        100_000,
-        8,
-        64,
-        1024,
-        0,
-        window=WINDOW,
-        total=TotalOptions(epto, []),
-        longest_wait=10_000_000,
-    )
-    process = Brisa(environment, options)
-    if environment.identifier == contacts[0]:
-        process.begin_as_contact(EVERYBODY, True)
-    process.begin_as_member(EVERYBODY)
-    return process
+    """The process of a node beside these others."""
+    choices = NodeChoices("causal", WINDOW, microseconds(settings.forget_seconds), settings.table(), NAMES)
+    return FABRICS[settings.fabric].implementation().new_process(choices, environment, members)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from antiphon.audit.membership import ERROR, MembershipJudge
+from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import Message, Publication
 from antiphon.kernel.process import Environment, LogReader, Process
@@ -69,6 +70,7 @@ class NodeLife:
         self._timers: dict[Timer, object] = {}
         self._links: dict[Pipe, SimulatedLink] = {}
         self._connections: dict[Pipe, SimulatedConnection] = {}
+        self._keeps_checkpoints = FABRICS[settings.fabric].keeps_checkpoints
         self.membership: Membership = new_membership(settings, Place(self.instance, place, settings, self, self))
 
     # Beginning and end.
@@ -114,7 +116,7 @@ class NodeLife:
         self.facts.crashed()
 
     def _keep_past(self) -> None:
-        if self.process is not None and self.is_subscribed and self.settings.fabric == "cube" and self.facts.is_kept:
+        if self.process is not None and self.is_subscribed and self._keeps_checkpoints and self.facts.is_kept:
             self.facts.past[TOPIC] = self.process.counted(TOPIC)
 
     def leave(self) -> None:
@@ -423,7 +425,7 @@ class LifeEnvironment(Environment):
     def subscribed(self, topic: int) -> None:
         if topic == TOPIC:
             self._life.is_subscribed = True
-            if self._life.settings.fabric != "cube":
+            if not FABRICS[self._life.settings.fabric].keeps_checkpoints:
                 self._life.facts.begin_topic(TOPIC)
         else:
             self._life.membership.membership_began(int(topic))
@@ -434,6 +436,9 @@ class LifeEnvironment(Environment):
     def watch(self, peer: int) -> None:
         self._life.membership.watch(int(peer))
         self._life.judge.watched(self._life.number, int(peer))
+
+    def is_silent(self, peer: int) -> bool:
+        return self._life.membership.is_silent(int(peer))
 
     def unwatch(self, peer: int) -> None:
         self._life.membership.unwatch(int(peer))

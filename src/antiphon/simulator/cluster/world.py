@@ -13,11 +13,12 @@ from typing import Final, Literal
 import msgspec
 
 from antiphon.audit.membership import JOINING, MembershipJudge, Rules
+from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.randomness import RandomStream
 from antiphon.membership.host import SECOND_US
 from antiphon.simulator.cluster.clock import Clock
 from antiphon.simulator.cluster.disk import SimulatedDisk
-from antiphon.simulator.cluster.fabrics import NodeSettings
+from antiphon.simulator.cluster.fabrics import NodeSettings, table_of
 from antiphon.simulator.cluster.network import Network
 from antiphon.simulator.cluster.node import NodeLife
 
@@ -33,12 +34,6 @@ LAST_WORDS_US: Final = 20 * SECOND_US
 
 RESTART_US: Final = SECOND_US
 """After how long a node is started again that gave up."""
-
-RULES: Final = {
-    "cube": Rules(keeps_identity=False, begins_apart=True, is_full=True),
-    "tree": Rules(keeps_identity=True, begins_apart=False, is_full=True),
-    "gossip": Rules(keeps_identity=False, begins_apart=False, is_full=False),
-}
 
 Kind = Literal["start", "crash", "power", "wipe", "leave", "pause", "cut", "publish"]
 
@@ -60,7 +55,7 @@ class ClusterSchedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """What happens to a cluster. Node 0 founds it, or on trees the first ``founders``; others join at any node."""
 
     seed: int
-    fabric: Literal["cube", "tree", "gossip"]
+    fabric: str
     nodes: int
     founders: int = 1
     with_disk: list[int] = []
@@ -84,12 +79,16 @@ class ClusterWorld:
     def __init__(self, schedule: ClusterSchedule) -> None:
         self.schedule = schedule
         self.clock = Clock()
-        self.judge = MembershipJudge(RULES[schedule.fabric])
+        fabric = FABRICS[schedule.fabric]
+        policy = fabric.membership
+        self.judge = MembershipJudge(Rules(policy.keeps_identity, policy.begins_apart, policy.is_full))
+        self._has_founders = policy.has_founders
         random = RandomStream(schedule.seed, NETWORK_STREAM)
         silent_us = round(schedule.lost_seconds * SECOND_US)
         self.network = Network(self.clock, random, schedule.delay_us, silent_us)
         self.places = [f"machine{number}:7400" for number in range(schedule.nodes)]
-        has_journal = schedule.fabric != "gossip"
+        implementation = fabric.implementation()
+        has_journal = implementation.traits(table_of(schedule.fabric, ())).has_journal
         self.disks = [
             SimulatedDisk(self.clock, number in schedule.with_disk, has_journal, schedule.commit_us)
             for number in range(schedule.nodes)
@@ -173,7 +172,7 @@ class ClusterWorld:
         self.network.has_power(self.places[number])
         self._lives += 1
         random = RandomStream(schedule.seed, NODE_STREAM, self._lives)
-        founders = self.places[: schedule.founders] if schedule.fabric == "tree" else []
+        founders = self.places[: schedule.founders] if self._has_founders else []
         settings = NodeSettings(
             schedule.fabric, self._contacts(number, random), founders, lost_seconds=schedule.lost_seconds
         )
@@ -188,7 +187,7 @@ class ClusterWorld:
 
     def _contacts(self, number: int, random: RandomStream) -> list[str]:
         """The nodes that a node is to ask: none if it is a founder that has never been in the cluster."""
-        if self.schedule.fabric == "tree" and number < self.schedule.founders:
+        if self._has_founders and number < self.schedule.founders:
             return []
         others = [place for place in self.places if place != self.places[number]]
         there = [node.place for node in self.nodes if node is not None and node.has_entered and node.place in others]

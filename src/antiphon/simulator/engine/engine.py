@@ -321,6 +321,9 @@ class Engine(NodeHost):
         if self.can_fail:
             self._reachability.watch(node, peer)
 
+    def is_silent(self, node: i64, peer: i64) -> bool:
+        return self.can_fail and self._reachability.is_silent(node, peer)
+
     def watch_delivery(self, node: i64, publication: Publication, latency: i64) -> None:
         self.record(DELIVER, node, NO_NODE, publication, latency)
         if self.application is not None:

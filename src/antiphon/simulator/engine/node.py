@@ -68,6 +68,10 @@ class NodeHost:
         """Let a node watch a peer."""
         raise NotImplementedError
 
+    def is_silent(self, node: i64, peer: i64) -> bool:
+        """Whether a node hears nothing of a peer; as ``Environment.is_silent``."""
+        raise NotImplementedError
+
     def watch_delivery(self, node: i64, publication: Publication, latency: i64) -> None:
         """Report a delivery to the trace and to the application, where there are any."""
         raise NotImplementedError
@@ -261,6 +265,9 @@ class SimulatedNode(Environment):
 
     def watch(self, peer: i64) -> None:
         self._engine.watch(self, peer)
+
+    def is_silent(self, peer: i64) -> bool:
+        return self._engine.is_silent(self.identifier, peer)
 
     def unwatch(self, peer: i64) -> None:
         self._engine.links.remove(self.identifier, peer, self.incarnation)

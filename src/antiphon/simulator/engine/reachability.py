@@ -121,6 +121,19 @@ class Reachability:
         for cut in self._cuts:
             self._look_around(watch, cut, self._reconnects)
 
+    def is_silent(self, watcher: i64, peer: i64) -> bool:
+        """Whether a node has heard nothing of a peer for half of the time that detection takes, and no link broke.
+
+        Hosts ask silent peers for signs of life: a peer that is only quiet is heard in time.
+        """
+        node, since = self._nodes[peer], self._calendar.now - self._network.detection // 2
+        if self._network.notices_pauses and node.state == PAUSED and node.paused_at <= since:
+            return True
+        return any(
+            cut.start <= since and self._breaks(cut) and cut.is_between(watcher, peer, self._calendar.now)
+            for cut in self._cuts
+        )
+
     def introduce(self, node: SimulatedNode) -> None:
         """Let a node and all others that do not know each other find each other, when they are connected."""
         for other in self._nodes:

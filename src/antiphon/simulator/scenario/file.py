@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
+from antiphon.fabrics.protocol import SCENARIO_ORDERS, Mistake, NetworkFigures
+from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import PeerError, ScenarioError, UsageError
 from antiphon.kernel.message import ORDER_NAMES, TOTAL
 from antiphon.simulator.network.delays import QuantileDelay
-from antiphon.simulator.scenario.protocols.cube_broadcast import ORDERS
-from antiphon.simulator.scenario.protocols.registry import FABRICS, PROTOCOLS
+from antiphon.simulator.scenario.protocols import PROTOCOLS
 from antiphon.simulator.scenario.scenario import (
     LinkLaw,
     MatrixLaw,
@@ -26,6 +27,7 @@ from antiphon.simulator.scenario.scenario import (
     Targeted,
     check_node,
     expand_nodes,
+    mean_ticks,
 )
 from antiphon.simulator.scenario.toml_document import Document, Place, wrong_word
 from antiphon.simulator.scenario.topics import (
@@ -100,9 +102,9 @@ def check_scenario(scenario: Scenario, document: Document | None = None) -> None
 
 def check_names(scenario: Scenario, document: Document) -> None:
     """Check that the fabric, the protocol, the order and the protocol's options exist."""
-    check_word(document, "fabric", scenario.fabric, FABRICS)
+    check_word(document, "fabric", scenario.fabric, sorted(FABRICS))
     check_word(document, "protocol", scenario.protocol, PROTOCOLS)
-    check_word(document, "order", scenario.order, [*ORDERS, ORDER_NAMES[TOTAL]])
+    check_word(document, "order", scenario.order, SCENARIO_ORDERS)
     protocol = PROTOCOLS[scenario.protocol]
     if protocol.fabric != scenario.fabric:
         raise document.error(
@@ -123,7 +125,10 @@ def check_names(scenario: Scenario, document: Document) -> None:
     if mistake is not None:
         raise document.error(("protocol-options", *mistake.place), mistake.complaint)
     is_total = scenario.uses_order(ORDER_NAMES[TOTAL])
-    misfit = protocol.misfit(options, scenario.nodes, scenario.network) if protocol.misfit and is_total else None
+    misfit: Mistake | None = None
+    if protocol.misfit is not None and is_total:
+        network = NetworkFigures(scenario.network.loss, mean_ticks(scenario.network.delay))
+        misfit = protocol.misfit(options, scenario.nodes, network)
     if misfit is not None:
         raise document.error(("protocol-options", *misfit.place), misfit.complaint)
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from antiphon.simulator.scenario.protocols.registry import PROTOCOLS
+from antiphon.simulator.scenario.protocols import PROTOCOLS
 from antiphon.simulator.scenario.scenario import CrashFault, LeaveFault, RestartFault, Scenario
 from antiphon.simulator.scenario.workload import plan
 

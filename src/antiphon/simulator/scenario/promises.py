@@ -21,8 +21,7 @@ from antiphon.simulator.scenario.incarnations import (
     failing_publisher,
     returns_as_itself,
 )
-from antiphon.simulator.scenario.protocols.options import BrisaTableOptions
-from antiphon.simulator.scenario.protocols.registry import PROTOCOLS
+from antiphon.simulator.scenario.protocols import PROTOCOLS
 from antiphon.simulator.scenario.scenario import (
     CrashFault,
     LeaveFault,
@@ -173,9 +172,10 @@ def all_fits_buffers(scenario: Scenario) -> bool:
 
     BRISA nodes that have lost a neighbour forget nothing for ``KEEP_ALL_PERIODS``, as far as it fits.
     """
-    if PROTOCOLS[scenario.protocol].options is not BrisaTableOptions:
+    protocol = PROTOCOLS[scenario.protocol]
+    if not protocol.keeps_after_cut:
         return False
-    options = msgspec.convert(scenario.protocol_options, BrisaTableOptions)
+    options: Any = msgspec.convert(scenario.protocol_options, protocol.options)
     published = Counter((planned.node, planned.topic) for planned in plan(scenario))
     # Publishers are up, and are asked themselves.
     has_log = options.log >= published.total()

@@ -11,6 +11,7 @@ import msgspec
 
 from antiphon.fabrics.cube.topology import Cube, PartialCube, dimension_for, full_or_partial
 from antiphon.fabrics.gossip.process import Brisa
+from antiphon.fabrics.protocol import DiskKind, DiskOptions, Setting
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import ORDER_NAMES, TOTAL, UNSPECIFIED
 from antiphon.kernel.process import Environment, Process
@@ -32,10 +33,7 @@ from antiphon.simulator.network.network import Cut, NetworkModel
 from antiphon.simulator.scenario.file import check_scenario
 from antiphon.simulator.scenario.incarnations import returns_as_itself
 from antiphon.simulator.scenario.promises import loses, promised_to, why_not_judged
-from antiphon.simulator.scenario.protocols.options import BrisaTableOptions, LastingOptions
-from antiphon.simulator.scenario.protocols.protocol import Setting
-from antiphon.simulator.scenario.protocols.registry import PROTOCOLS
-from antiphon.simulator.scenario.protocols.tree import TreeTableOptions
+from antiphon.simulator.scenario.protocols import PROTOCOLS
 from antiphon.simulator.scenario.scenario import (
     BesideLives,
     ClockFault,
@@ -149,6 +147,7 @@ class Simulation:
             scenario.later_incarnations(),
         )
         self._build = self._protocol.prepare(setting)
+        disks = None if self._protocol.disks is None else self._protocol.disks(options)
         # Every process that ever existed; its counters survive its node's crash.
         self._processes: list[Process] = []
         self.engine = Engine(
@@ -159,9 +158,9 @@ class Simulation:
             recorder,
             can_fail=len(scenario.faults) > 0,
             absent=absent,
-            application=disks_for(options),
+            application=application_of(disks),
             reconnects=self._protocol.remembers,
-            knows_incarnations=isinstance(options, TreeTableOptions) and options.disk,
+            knows_incarnations=disks is not None and disks.kind is DiskKind.JOURNAL,
         )
         schedule_faults(self.engine, scenario, self.cube)
         schedule_subscriptions(self.engine, scenario)
@@ -301,15 +300,15 @@ def timed(
     return msgspec.structs.replace(result, violations=violations, judgement=judgement, agreed=agreed, owed=owed)
 
 
-def disks_for(options: object) -> SimulatedApplication | None:
+def application_of(disks: DiskOptions | None) -> SimulatedApplication | None:
     """The disks of nodes, where they have any."""
-    if isinstance(options, LastingOptions):
-        return CubeDisks(options.log, options.sync) if options.log > 0 else None
-    if isinstance(options, BrisaTableOptions):
-        return GossipDisks(options.log, options.log_nodes) if options.log > 0 else None
-    if isinstance(options, TreeTableOptions) and options.disk:
-        return BrokerDisks(options.log, options.sync)
-    return Disks(options.log) if isinstance(options, TreeTableOptions) and options.log > 0 else None
+    if disks is None:
+        return None
+    if disks.kind is DiskKind.LASTING_LOG:
+        return CubeDisks(disks.log, disks.sync)
+    if disks.kind is DiskKind.ASKED_LOG:
+        return GossipDisks(disks.log, list(disks.nodes))
+    return BrokerDisks(disks.log, disks.sync) if disks.kind is DiskKind.JOURNAL else Disks(disks.log)
 
 
 def build_cube(scenario: Scenario) -> Cube:

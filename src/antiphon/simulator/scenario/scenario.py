@@ -12,13 +12,15 @@ unsubscriptions, then subscriptions, then publications, then messages between no
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, field
 
+from antiphon.fabrics.options import Flag, NodeNumber
+from antiphon.fabrics.registry import DEFAULT_FABRIC
 from antiphon.kernel.errors import UsageError
-from antiphon.simulator.scenario.protocols.options import Flag, NodeNumber
 
 LATEST = 10**15
 LARGEST_DRAW = (1 << 31) - 1
@@ -34,7 +36,7 @@ Probability = Annotated[float, Meta(ge=0, le=1, description="a probability from 
 NodeSet = Annotated[
     list[int] | str, Meta(description="a list of nodes, or ranges of them in quotes", examples=["0-15,20"])
 ]
-Word = Annotated[str, Meta(description="a name in quotes", examples=["cube"])]
+Word = Annotated[str, Meta(description="a name in quotes", examples=[DEFAULT_FABRIC])]
 TopicNumber = Annotated[int, Meta(ge=0, lt=1 << 16, description="the number of a topic, from 0 up", examples=[0])]
 
 OrderName = Annotated[str, Meta(description="the name of an order in quotes", examples=["fifo"])]
@@ -104,6 +106,19 @@ DelayLaw = Annotated[
     ConstantLaw | NormalLaw | QuantileLaw | LinkLaw | MatrixLaw,
     Meta(description="a law of delays", examples=[{"law": "constant", "ticks": 100}]),
 ]
+
+
+def mean_ticks(law: DelayLaw) -> float:
+    """The mean of a law of delays; of a matrix the largest delay."""
+    if isinstance(law, ConstantLaw):
+        return law.ticks
+    if isinstance(law, NormalLaw):
+        return law.mean
+    if isinstance(law, LinkLaw):
+        return mean_ticks(law.of)
+    if isinstance(law, QuantileLaw):
+        return sum((to - at) * (low + high) / 2 for (at, low), (to, high) in pairwise(law.points))
+    return max(max(row) for row in law.rows)
 
 
 class NetworkTable(Table, frozen=True, kw_only=True):
@@ -308,7 +323,7 @@ class Scenario(Table, frozen=True, kw_only=True):
 
     name: Annotated[str, Meta(description="a title in quotes", examples=["a first try"])] = "unnamed"
     seed: Annotated[int, Meta(ge=0, le=LARGEST_SEED, description="an integer from 0 to 2**63 - 1", examples=[7])] = 1
-    fabric: Word = "cube"
+    fabric: Word = DEFAULT_FABRIC
     protocol: Word = "broadcast"
     order: Word = "causal"
     nodes: Annotated[int, Meta(ge=1, le=1 << 22, description="a number of nodes from 1 to 4194304", examples=[64])]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from antiphon.kernel.errors import UsageError
-from antiphon.simulator.scenario.protocols.registry import PROTOCOLS
+from antiphon.simulator.scenario.protocols import PROTOCOLS
 from antiphon.simulator.scenario.scenario import (
     ANY_TOPIC,
     ClockFault,

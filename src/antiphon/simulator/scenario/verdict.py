@@ -22,7 +22,7 @@ from antiphon.simulator.scenario.incarnations import (
 )
 from antiphon.simulator.scenario.last_words import LAST_WORDS, Asked, asked_in, last_words_of, unheard
 from antiphon.simulator.scenario.promises import contract_of
-from antiphon.simulator.scenario.protocols.registry import PROTOCOLS
+from antiphon.simulator.scenario.protocols import PROTOCOLS
 from antiphon.simulator.scenario.scenario import Scenario
 from antiphon.simulator.scenario.subscriptions import changes_by_time, first_members
 from antiphon.trace.contract import (

@@ -6,7 +6,7 @@ engine and the protocols accept every scenario that the walk accepts.
 
 from __future__ import annotations
 
-from antiphon.simulator.scenario.protocols.registry import PROTOCOLS
+from antiphon.simulator.scenario.protocols import PROTOCOLS
 from antiphon.simulator.scenario.scenario import (
     BesideLives,
     CrashFault,

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from antiphon.kernel.message import ORDER_NAMES, UNSPECIFIED
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.scenario.protocols.registry import PROTOCOLS
+from antiphon.simulator.scenario.protocols import PROTOCOLS
 from antiphon.simulator.scenario.scenario import ANY_TOPIC, OnceWorkload, RateWorkload, Scenario
 from antiphon.simulator.scenario.subscriptions import PlannedMembers, Span, draw_nodes, subscribed_spans
 

@@ -24,7 +24,7 @@ from antiphon.api.subscription import Subscription
 from antiphon.client.client import Client
 from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import AntiphonError
-from antiphon.node.local_cluster import Member, Plan, ProcessCluster, any_ports, write_tree
+from antiphon.node.local_cluster import Member, Plan, ProcessCluster, any_ports, founders_file
 from antiphon.torture.hostile.inputs import Mutator, record, record_tls
 from antiphon.transport.links import split_address
 
@@ -216,8 +216,8 @@ class HostileCampaign:
         if not FABRICS[self._fabric].needs_addresses:
             return Plan(nodes, settings=flags, fabric=self._fabric)
         port = any_ports(nodes)
-        tree = write_tree(self._directory / f"tree-{port}.toml", nodes, port)
-        return Plan(nodes, port, settings=flags, tree=tree, fabric=self._fabric)
+        table = founders_file(self._directory, self._fabric, nodes, port)
+        return Plan(nodes, port, settings=flags, table=table, fabric=self._fabric)
 
     def _died(self, member: Member) -> None:
         self.findings.violations.append(f"process {member.index} ended with exit code {member.process.returncode}")

@@ -24,7 +24,7 @@ import msgspec
 
 from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import PeerError
-from antiphon.node.local_cluster import HOST, Member, Plan, ProcessCluster, any_ports, write_tree
+from antiphon.node.local_cluster import HOST, Member, Plan, ProcessCluster, any_ports, founders_file
 from antiphon.runtime.clocks import monotonic_us
 from antiphon.torture.live.crowd import COME_SECONDS
 from antiphon.torture.live.crowd_process import Crowds
@@ -205,9 +205,7 @@ class LiveCampaign:
     def _cluster_plan(self, port: int, doors: list[str]) -> Plan:
         plan = self._plan
         settings = ["--log-level", "warning", *(word for topic in TOPICS for word in ("--keep", topic))]
-        tree = None
-        if FABRICS[plan.fabric].needs_addresses:
-            tree = write_tree(plan.directory / "tree.toml", plan.nodes, port, doors=doors)
+        table = founders_file(plan.directory, plan.fabric, plan.nodes, port, doors)
         data = plan.directory / "data" if plan.has_logs else None
         environment = (lambda place: self._disks[place].environment()) if self._disks else None
         return Plan(
@@ -215,7 +213,7 @@ class LiveCampaign:
             port,
             data,
             settings=settings,
-            tree=tree,
+            table=table,
             fabric=plan.fabric,
             doors=doors,
             environment=environment,

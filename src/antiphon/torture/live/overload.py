@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import antiphon
-from antiphon.fabrics.registry import FABRICS
-from antiphon.node.local_cluster import Member, Plan, ProcessCluster, any_ports, write_tree
+from antiphon.node.local_cluster import Member, Plan, ProcessCluster, any_ports, founders_file
 from antiphon.runtime.clocks import monotonic_us
 from antiphon.runtime.errors import OverloadedError
 
@@ -125,11 +124,9 @@ class Flood:
         self._plan = plan
         self.figures = Overload()
         port = any_ports(plan.nodes)
-        tree = (
-            write_tree(plan.directory / "tree.toml", plan.nodes, port) if FABRICS[plan.fabric].needs_addresses else None
-        )
+        table = founders_file(plan.directory, plan.fabric, plan.nodes, port)
         settings = ["--log-level", "error", "--keep", TOPIC]
-        cluster = Plan(plan.nodes, port, None, settings=settings, tree=tree, fabric=plan.fabric)
+        cluster = Plan(plan.nodes, port, None, settings=settings, table=table, fabric=plan.fabric)
         self._cluster = ProcessCluster(cluster, lambda _, line: complain(line), self._ended)
         self._watch = LatencyWatch()
         self._number = 0

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from antiphon.fabrics.gossip.epto.analysis import Spread
+from antiphon.fabrics.gossip.fabric import GOSSIP
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.scenario.scenario import (
     ConstantLaw,
@@ -58,7 +59,7 @@ def new_scenario(seed: int, nodes: int, options: dict[str, Any], network: Networ
     return Scenario(
         name=f"EpTO torture {seed}",
         seed=seed,
-        fabric="gossip",
+        fabric=GOSSIP.name,
         protocol="epto",
         order="total",
         nodes=nodes,

@@ -21,14 +21,14 @@ from antiphon.torture.schedules.operations import pick
 ALL_STREAM = 30
 """The stream of random numbers for this draw; the simulator and the families use smaller numbers."""
 
-WEIGHTS = ("cube", "cube-faults", "cube-faults", "tree", "tree", "gossip", "epto")
-"""The families to draw from. A family in which more can go wrong is listed twice."""
+WEIGHTED = [name for name, family in FAMILIES.items() for _ in range(family.weight)]
+"""The families to draw from, each as often as its weight says."""
 
 
 def draw_any_schedule(seed: int, order: str | None = None) -> Scenario:
     """The scenario of a seed, from one of the families that have the order, if one is given."""
     random = RandomStream(seed, ALL_STREAM)
-    name = pick(random, [name for name in WEIGHTS if order in orders_of(name) or order is None])
+    name = pick(random, [name for name in WEIGHTED if order in orders_of(name) or order is None])
     scenario = FAMILIES[name].draw(seed, order)
     return scenario if is_calm(scenario) else ExtraFaults(scenario, random).draw()
 

@@ -13,7 +13,7 @@ import msgspec
 
 from antiphon.kernel.process import NO_NODE
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.scenario.protocols.registry import PROTOCOLS
+from antiphon.simulator.scenario.protocols import PROTOCOLS
 from antiphon.simulator.scenario.scenario import MatrixLaw, Scenario
 from antiphon.torture.schedules.last_words import with_last_words
 from antiphon.torture.schedules.operations import (

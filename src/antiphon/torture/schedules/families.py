@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from antiphon.simulator.scenario.protocols.registry import PROTOCOLS
+from antiphon.fabrics.cube.fabric import CUBE
+from antiphon.fabrics.gossip.fabric import GOSSIP
+from antiphon.fabrics.tree.fabric import TREE
+from antiphon.simulator.scenario.protocols import PROTOCOLS
 from antiphon.simulator.scenario.scenario import Scenario
 from antiphon.torture.schedules.cube_busy import draw_cube_fault_schedule
 from antiphon.torture.schedules.epto import calm_agreement, draw_epto_schedule, played_agreement
@@ -32,13 +35,15 @@ class Family:
     """The probability that a publication reaches all nodes, or None where theory does not know it."""
     played: Callable[[Scenario], float] | None = None
     """The same probability, from a game in which rounds are not in step."""
+    weight: int = 1
+    """How often a campaign over all families draws it, compared with others: more where more can go wrong."""
 
 
 FAMILIES: dict[str, Family] = {
-    "cube": Family(draw_schedule, "vcube-ps"),
-    "cube-faults": Family(draw_cube_fault_schedule, "vcube-ps-lasting"),
-    "gossip": Family(draw_any_gossip_schedule, "brisa"),
-    "tree": Family(draw_tree_schedule, "broker-tree"),
+    CUBE.name: Family(draw_schedule, "vcube-ps"),
+    "cube-faults": Family(draw_cube_fault_schedule, "vcube-ps-lasting", weight=2),
+    TREE.name: Family(draw_tree_schedule, "broker-tree", weight=2),
+    GOSSIP.name: Family(draw_any_gossip_schedule, "brisa"),
     "epto": Family(draw_epto_schedule, "epto", calm_agreement, played_agreement),
 }
 """All families by name, in the order in which results list them."""

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from antiphon.fabrics.gossip.fabric import GOSSIP
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.scenario.scenario import LimitsTable, LinkLaw, NetworkTable, NormalLaw, Scenario, TopicsTable
 from antiphon.torture.schedules.operations import (
@@ -68,7 +69,7 @@ def draw_gossip_schedule(seed: int, order: str | None = None, choose: Choose = a
     scenario = Scenario(
         name=f"gossip torture {seed}",
         seed=seed,
-        fabric="gossip",
+        fabric=GOSSIP.name,
         protocol=protocol,
         order=drawn_order if order in (None, MIXED, TOTAL) else order,
         nodes=nodes,

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import msgspec
 
+from antiphon.fabrics.gossip.fabric import GOSSIP
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.scenario.last_words import LONG_AFTER
 from antiphon.simulator.scenario.scenario import LimitsTable, NetworkTable, Scenario, TopicsTable
@@ -52,7 +53,7 @@ def new_scenario(seed: int, order: str, nodes: int, network: NetworkTable, rando
     return Scenario(
         name=f"gossip torture {seed}",
         seed=seed,
-        fabric="gossip",
+        fabric=GOSSIP.name,
         protocol="brisa",
         order=order,
         nodes=nodes,

@@ -8,8 +8,9 @@ in one of eight all crash and return with their disks. In one of eight no node h
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final
 
+from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.randomness import RandomStream
 from antiphon.membership.host import SECOND_US
 from antiphon.simulator.cluster.world import ClusterSchedule, Kind, Step
@@ -18,10 +19,8 @@ from antiphon.torture.schedules.operations import pick
 MEMBERSHIP_STREAM: Final = 42
 """Names the stream of random numbers."""
 
-FABRICS: Final = ("cube", "tree", "gossip")
 
-
-def draw_cluster_schedule(fabric: Literal["cube", "tree", "gossip"], seed: int) -> ClusterSchedule:
+def draw_cluster_schedule(fabric: str, seed: int) -> ClusterSchedule:
     """The schedule of a seed."""
     return Draw(fabric, seed).schedule()
 
@@ -29,18 +28,20 @@ def draw_cluster_schedule(fabric: Literal["cube", "tree", "gossip"], seed: int) 
 class Draw:
     """Draws one schedule."""
 
-    def __init__(self, fabric: Literal["cube", "tree", "gossip"], seed: int) -> None:
-        self._random = random = RandomStream(seed, MEMBERSHIP_STREAM, FABRICS.index(fabric))
+    def __init__(self, fabric: str, seed: int) -> None:
+        self._random = random = RandomStream(seed, MEMBERSHIP_STREAM, list(FABRICS).index(fabric))
+        policy = FABRICS[fabric].membership
         self._fabric = fabric
+        self._has_founders = policy.has_founders
         self._seed = seed
         self._nodes = int(random.between(2, 6) if random.below(8) else random.between(7, 10))
-        self._founders = int(random.between(1, min(3, self._nodes))) if fabric == "tree" else 1
+        self._founders = int(random.between(1, min(3, self._nodes))) if policy.has_founders else 1
         self._disks = [node for node in range(self._nodes) if random.below(3) > 0]
-        self._is_blackout = fabric != "gossip" and random.below(8) == 0
+        self._is_blackout = policy.is_full and random.below(8) == 0
         if self._is_blackout:
             self._disks = list(range(self._nodes))
         # The founders of a tree return as who they were, or the tree has to be founded anew.
-        self._spared = int(random.below(self._founders if fabric == "tree" else 1))
+        self._spared = int(random.below(self._founders if policy.has_founders else 1))
         self._lost_seconds = pick(random, (0.5, 1.0, 1.0, 3.0))
         self._steps: list[Step] = []
         self._begin_us = 0
@@ -110,7 +111,7 @@ class Draw:
         return pick(self._random, others) if others else None
 
     def _is_founder(self, node: int) -> bool:
-        return self._fabric == "tree" and node < self._founders
+        return self._has_founders and node < self._founders
 
     def _crash(self) -> None:
         node = self._mortal()

@@ -20,7 +20,7 @@ from antiphon.fabrics.cube.topic import ORDERS
 from antiphon.kernel.process import NO_NODE
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.scenario.last_words import LONG_AFTER
-from antiphon.simulator.scenario.protocols.registry import PROTOCOLS
+from antiphon.simulator.scenario.protocols import PROTOCOLS
 from antiphon.simulator.scenario.scenario import (
     ClockFault,
     ConstantLaw,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.scenario.protocols.registry import PROTOCOLS
+from antiphon.simulator.scenario.protocols import PROTOCOLS
 from antiphon.simulator.scenario.scenario import Scenario
 from antiphon.torture.schedules.operations import CRASH, PAUSE, Operation, operations_of, pick, with_operations
 from antiphon.trace.contract import TOTAL_ORDER

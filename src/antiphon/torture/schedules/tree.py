@@ -26,6 +26,7 @@ from typing import Any
 
 import msgspec
 
+from antiphon.fabrics.tree.fabric import TREE
 from antiphon.kernel.message import ORDER_NAMES
 from antiphon.kernel.process import NO_NODE
 from antiphon.kernel.randomness import RandomStream
@@ -164,7 +165,7 @@ def new_scenario(seed: int, order: str | None, nodes: int, random: RandomStream)
     return Scenario(
         name=f"tree torture {seed}",
         seed=seed,
-        fabric="tree",
+        fabric=TREE.name,
         protocol="broker-tree",
         order="causal" if order in (None, MIXED) else order,
         nodes=nodes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
@@ -60,3 +60,7 @@ class Gone(Message):
 
     def entries_carried(self) -> i64:
         return len(self.entries)
+
+
+NUMBERED: Final[dict[int, type[Any]]] = {73: Compare, 74: Filling, 75: Gone}
+"""The messages by their numbers on the wire (:class:`antiphon.fabrics.fabric.Implementation`)."""

@@ -110,16 +110,24 @@ class Electorate:
 
     def count(self, lost: i64 = NO_NODE) -> None:
         """Find out whether a majority is within reach, but for one node that is just lost."""
-        among = self.reached(lost)
+        self.has_majority = self._is_majority(self.reached(lost))
+
+    def hears_majority(self) -> bool:
+        """Whether a majority is within reach and is not silent, so that it does not get lost in the next moment."""
+        heard: dict[i64, bool] = {self.lives.voter: True}
+        for node in self._presence.heard():
+            heard[self.lives.voter_of(node)] = True
+        return self._is_majority(heard)
+
+    def _is_majority(self, among: dict[i64, bool]) -> bool:
         reached: i64 = 0
         for voter in self.voters:
             if voter in among:
                 reached += 1
         missing = len(self.voters) - reached
         if reached != missing or reached == 0:
-            self.has_majority = reached > missing
-        else:
-            self.has_majority = min(self.voters) in among
+            return reached > missing
+        return min(self.voters) in among
 
     def counts_for_total(self, node: i64) -> bool:
         """Whether total order has to wait for a node."""

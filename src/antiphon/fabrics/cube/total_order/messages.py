@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
@@ -162,3 +162,18 @@ class Standing(Message):
 
     def entries_carried(self) -> i64:
         return len(self.entries)
+
+
+NUMBERED: Final[dict[int, type[Any]]] = {
+    66: Claim,
+    67: Granted,
+    68: Release,
+    69: KeyLock,
+    70: Closed,
+    71: KeeperIs,
+    72: Standing,
+    76: Unlock,
+    77: Voters,
+    85: VoterIs,
+}
+"""The messages by their numbers on the wire (:class:`antiphon.fabrics.fabric.Implementation`)."""

@@ -76,6 +76,7 @@ class QuorumLockManager(LockManager):
         self._attempts: dict[i64, i64] = {}
         self._is_looking: bool = False
         self._look_at: i64 = 0
+        self._found_at: i64 = -faults.exclude_ticks
         # What waits until all that was written down is on disk.
         self._owes_standing: bool = False
         self._owes_introductions: bool = False
@@ -152,7 +153,21 @@ class QuorumLockManager(LockManager):
         if peer == self.keeper:
             self.claimant.take_back_locks()
         self._look_later()
+        if self._presence.was_silent(peer) and self._electorate.hears_majority():
+            # Its silence has lasted long enough, and nobody else is about to be lost whom a majority needs.
+            self._go_on_without(peer)
         self._agenda.advance_opened()
+
+    def _go_on_without(self, peer: i64) -> None:
+        """Do at once what is done when somebody is out of reach for long: exclude it, or look for another keeper."""
+        if self._is_active:
+            self._exclude([self._electorate.lives.voter_of(peer)])
+        elif peer == self.keeper:
+            self._look_for_keeper()
+
+    def _exclude(self, voters: list[i64]) -> None:
+        """As the keeper, let those count no more who have been out of reach for long."""
+        self._change_voters([], [voter for voter in self._electorate.missing() if voter in voters])
 
     def voter_left(self, node: i64) -> None:
         """A node has left in an orderly way."""
@@ -166,6 +181,7 @@ class QuorumLockManager(LockManager):
         self._electorate.count()
         self.claimant.meet_again(peer)
         # Others may be about to be found too: nobody is excluded at once.
+        self._found_at = self.environment.now()
         self._look_later()
         if peer == self.keeper:
             # It may have come back and know nothing of it; or it waits to hear what stands.
@@ -234,14 +250,12 @@ class QuorumLockManager(LockManager):
             self._set_timer()
         elif self._electorate.has_majority and self._is_active:
             until = self.environment.now() - self._faults.exclude_ticks
-            lost = self._electorate.missing()
-            self._change_voters(
-                [],
+            self._exclude(
                 [
                     voter
-                    for voter in lost
+                    for voter in self._electorate.voters
                     if self._presence.lost_at.get(self._electorate.lives.latest(voter), 0) <= until
-                ],
+                ]
             )
         elif self._electorate.has_majority and self.keeper == self.me:
             self.take_standing()
@@ -343,7 +357,8 @@ class QuorumLockManager(LockManager):
             self._begin_or_resign()
         elif self.keeper in self._presence.present:
             self._tell_standing()
-        else:
+        elif not is_known or not self._is_looking:
+            # What others say of a keeper that is lost here too puts nothing off.
             self._look_later()
 
     def _hear_of_voters(self, message: KeeperIs) -> None:
@@ -392,9 +407,20 @@ class QuorumLockManager(LockManager):
                 return
             self._is_active = True
             self._admit()
-            # Those who cannot be reached are excluded when that has lasted.
-            self._look_later()
+            self._exclude_lost()
         super().take_standing()
+
+    def _exclude_lost(self) -> None:
+        """As a new keeper, exclude those who have been out of reach for long, and later those for whom it may be short.
+
+        If somebody was found a moment ago others may follow, and nobody is excluded at once.
+        """
+        if self.environment.now() - self._found_at >= self._faults.exclude_ticks:
+            lives, ticks = self._electorate.lives, self._faults.exclude_ticks
+            self._exclude(
+                [voter for voter in self._electorate.voters if self._presence.is_lost_for(lives.latest(voter), ticks)]
+            )
+        self._look_later()
 
     def keep(self, message: ToKeeper) -> None:
         if message.epoch != self.epoch or self.keeper != self.me:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import Any, Final, final
 
 from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
@@ -145,3 +145,7 @@ def payload_bytes_of(publications: list[Stamped]) -> i64:
     for publication in publications:
         total += len(publication.payload)
     return total
+
+
+NUMBERED: Final[dict[int, type[Any]]] = {62: Stamped, 63: Ball, 64: Probe}
+"""The messages by their numbers on the wire (:class:`antiphon.fabrics.fabric.Implementation`)."""

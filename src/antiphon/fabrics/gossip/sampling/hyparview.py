@@ -22,7 +22,7 @@ Where this departs from the published rules:
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import Any, Final, final
 
 from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
@@ -432,3 +432,17 @@ class HyParView(PeerSampling):
                 if leaving in self._passive:
                     self._passive.remove(leaving)
             self._remember(peer)
+
+
+NUMBERED: Final[dict[int, type[Any]]] = {
+    53: Join,
+    54: ForwardJoin,
+    55: Connected,
+    56: Disconnect,
+    57: Request,
+    58: Refusal,
+    59: Shuffle,
+    60: ShuffleReply,
+    61: Parted,
+}
+"""The messages by their numbers on the wire (:class:`antiphon.fabrics.fabric.Implementation`)."""

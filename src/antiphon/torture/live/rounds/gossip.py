@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from antiphon.fabrics.gossip.fabric import GOSSIP
 from antiphon.node.local_cluster import Plan
 from antiphon.torture.live.rounds.round import (
     KILL_SECONDS,
@@ -52,7 +53,7 @@ class GossipRound(Round):
         self._coming: list[asyncio.Future[None]] = []
 
     def plan(self, nodes: int, directory: Path) -> Plan:
-        return Plan(nodes, 0, None, directory / "traces", settings=QUIET, fabric="gossip")
+        return Plan(nodes, 0, None, directory / "traces", settings=QUIET, fabric=GOSSIP.name)
 
     async def trouble(self) -> None:
         """Kill as many nodes as there were at the start."""

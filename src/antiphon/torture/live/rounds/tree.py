@@ -7,8 +7,9 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from antiphon.fabrics.tree.fabric import TREE
 from antiphon.kernel.errors import PeerError
-from antiphon.node.local_cluster import Member, Plan, any_ports, write_tree
+from antiphon.node.local_cluster import Member, Plan, any_ports, write_founders
 from antiphon.torture.live.rounds.round import (
     KILL_SECONDS,
     QUIET,
@@ -40,9 +41,9 @@ class TreeRound(Round):
         port = any_ports(3 * nodes)
         self._has_quorum = self.figures.rounds % 2 == 1
         self._survivors = nodes // 2 + 1 if self._has_quorum else SURVIVORS
-        tree = write_tree(directory / "tree.toml", nodes, port, self._has_quorum)
+        tree = write_founders(directory / "tree.toml", TREE.name, nodes, port, self._has_quorum)
         settings = [*QUIET, *(word for topic in TOPICS for word in ("--keep", topic))]
-        return Plan(nodes, port, None, directory / "traces", settings=settings, tree=tree, fabric="tree")
+        return Plan(nodes, port, None, directory / "traces", settings=settings, table=tree, fabric=TREE.name)
 
     async def trouble(self) -> None:
         founders = list(self.cluster.members)

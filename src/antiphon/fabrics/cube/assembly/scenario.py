@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from antiphon.fabrics.cube.aggregation.packets import PacketFormat
 from antiphon.fabrics.cube.aggregation.process import AggregatingVCubePs
+from antiphon.fabrics.cube.assembly.settings import LastingOptions, VCubePsOptions
 from antiphon.fabrics.cube.fault_tolerant import LastingVCubePs
 from antiphon.fabrics.cube.process import CubeProcess
 from antiphon.fabrics.cube.topic import FaultOptions
 from antiphon.fabrics.cube.topology import PartialCube, dimension_for
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View
+from antiphon.fabrics.protocol import Builder, DiskKind, DiskOptions, Mistake, Protocol, Setting
+from antiphon.kernel.message import ORDER_NAMES
 from antiphon.kernel.process import Environment, Process
 from antiphon.orders.order import Order
-from antiphon.simulator.scenario.protocols.options import (
-    LastingOptions,
-    VCubePsOptions,
-)
-from antiphon.simulator.scenario.protocols.protocol import Builder, Mistake, Setting
 
 
 def prepare_vcube_ps(setting: Setting) -> Builder:
@@ -103,3 +103,35 @@ def mistake_in_lasting(options: LastingOptions, _nodes: int) -> Mistake | None:
             ("forget",), f"a node must compare before it forgets; for example: forget = {100 * options.compare}"
         )
     return None
+
+
+def disks_of_lasting(options: LastingOptions) -> DiskOptions | None:
+    """Logs that survive crashes."""
+    return DiskOptions(DiskKind.LASTING_LOG, options.log, options.sync) if options.log > 0 else None
+
+
+VCUBE_PS: Final = Protocol(
+    VCubePsOptions,
+    prepare_vcube_ps,
+    orders_of_vcube_ps,
+    ORDER_NAMES,
+    has_topics=True,
+    mixes_orders=True,
+    has_keys=True,
+    tolerates_faults=False,
+)
+LASTING: Final = Protocol(
+    LastingOptions,
+    prepare_lasting,
+    orders_of_vcube_ps,
+    ORDER_NAMES,
+    mistake=mistake_in_lasting,
+    has_topics=True,
+    mixes_orders=True,
+    has_keys=True,
+    needs_connections=True,
+    outlives_publishers=True,
+    recovers=True,
+    remembers=True,
+    disks=disks_of_lasting,
+)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import typing
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, NamedTuple
 
 import msgspec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.topology import Cube
+from antiphon.kernel.message import ORDER_NAMES
 from antiphon.kernel.process import Environment, Process
-from antiphon.simulator.scenario.scenario import NetworkTable
+
+SCENARIO_ORDERS = ("best-effort", *ORDER_NAMES)
+"""The orders that scenarios can name."""
 
 
 class Mistake(NamedTuple):
@@ -20,6 +24,33 @@ class Mistake(NamedTuple):
 
     place: tuple[str | int, ...]
     complaint: str
+
+
+class NetworkFigures(NamedTuple):
+    """The figures of a network on which the agreement of an epidemic depends."""
+
+    loss: float
+    """The probability that a message is lost."""
+    mean_delay_ticks: float
+
+
+class DiskKind(Enum):
+    """What a simulated disk keeps, and for whom."""
+
+    LOG = "a log that a crash removes"
+    ASKED_LOG = "a log from which other nodes ask for single publications"
+    LASTING_LOG = "a log that survives a crash, with the node's subscriptions and records"
+    JOURNAL = "a log and records with which a node restarts as itself"
+
+
+class DiskOptions(NamedTuple):
+    """The disks of all nodes: how many publications of a topic a log holds, and how many ticks a write takes."""
+
+    kind: DiskKind
+    log: int
+    sync: int = 0
+    nodes: Sequence[int] = ()
+    """The nodes with disks; all if empty."""
 
 
 class WaitingCounts(typing.Protocol):
@@ -63,7 +94,6 @@ Builder = Callable[[Environment], Process]
 class Protocol:
     """A protocol that scenarios can name."""
 
-    fabric: str
     options: type[msgspec.Struct]
     prepare: Callable[[Setting], Builder]
     orders_of: Callable[[Process], Sequence[WaitingCounts]]
@@ -74,7 +104,7 @@ class Protocol:
     """The options that name a node, which must exist."""
     mistake: Callable[[Any, int], Mistake | None] | None = None
     """Finds errors in the options, for a number of nodes, that their types cannot exclude."""
-    misfit: Callable[[Any, int, NetworkTable], Mistake | None] | None = None
+    misfit: Callable[[Any, int, NetworkFigures], Mistake | None] | None = None
     """Finds options with which a number of nodes cannot have total order on a network."""
     has_topics: bool = False
     mixes_orders: bool = False
@@ -99,3 +129,9 @@ class Protocol:
     """Whether a restarted node continues from its log."""
     holes_in: str | None = None
     """The order in which nodes may pass over a publication, and report it; weaker orders are complete."""
+    disks: Callable[[Any], DiskOptions | None] | None = None
+    """The disks of nodes with some options; None where nodes have none."""
+    keeps_after_cut: bool = False
+    """Whether a node that has lost a neighbour forgets nothing for a while, as far as ``buffer`` and ``log`` hold."""
+    fabric: str = ""
+    """The name of its fabric; the registry fills it in for protocols that a fabric lists."""

@@ -7,21 +7,20 @@ from typing import Any
 
 from antiphon.fabrics.cube.topic import ORDERS
 from antiphon.fabrics.cube.topology import full_or_partial
-from antiphon.fabrics.gossip.epto.options import EptoOptions
+from antiphon.fabrics.gossip.assembly.settings import (
+    BrisaTableOptions,
+    FloodingOptions,
+    GroupTableOptions,
+    brisa_options,
+)
 from antiphon.fabrics.gossip.epto.topic import TotalOptions
-from antiphon.fabrics.gossip.options import BrisaOptions, Rules, published_rules
+from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.process import Brisa
-from antiphon.fabrics.gossip.sampling.hyparview import HyParViewOptions
+from antiphon.fabrics.protocol import Builder, DiskKind, DiskOptions, Mistake, Protocol, Setting
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.orders.order import Order
-from antiphon.simulator.scenario.protocols.options import (
-    BrisaTableOptions,
-    FloodingOptions,
-    GroupTableOptions,
-)
-from antiphon.simulator.scenario.protocols.protocol import Builder, Mistake, Protocol, Setting
 
 DEFAULT_CONTACTS = 3
 
@@ -45,52 +44,10 @@ def gossip_options(setting: Setting) -> BrisaOptions:
 
 def total_options(chosen: BrisaTableOptions, nodes: int, loss: float, seed: int) -> TotalOptions:
     """Total order on topics, as if all nodes took part in each."""
-    options = EptoOptions(
-        nodes,
-        chosen.fanout or 0,
-        chosen.ttl or 0,
-        chosen.round_period,
-        chosen.round_drift,
-        chosen.clock,
-        patience=chosen.total_patience,
-        adapts=chosen.adapts,
-        loss=loss,
-        agreement=chosen.agreement,
-        carried=True,
-    )
     errors = (RandomStream(seed, CLOCK_STREAM, node) for node in range(nodes))
     # Stamps are not negative: all clocks are ahead of the host's by the largest error.
     skews = [chosen.skew + int(each.between(-chosen.skew, chosen.skew)) for each in errors] if chosen.skew else []
-    return TotalOptions(options, skews, chosen.granularity)
-
-
-def brisa_options(
-    chosen: FloodingOptions, contacts: list[int], order: str, mixed: bool, total: TotalOptions | None
-) -> BrisaOptions:
-    """BRISA, or flooding on the same overlay."""
-    own = chosen if isinstance(chosen, BrisaTableOptions) else BrisaTableOptions()
-    return BrisaOptions(
-        HyParViewOptions(chosen.active, chosen.passive, chosen.expansion),
-        contacts,
-        order,
-        mixed,
-        own.parents,
-        own.strategy,
-        own.trees,
-        own.reuse_depth,
-        chosen.period,
-        chosen.patience,
-        chosen.keep,
-        chosen.buffer,
-        chosen.join_window,
-        floods=own is not chosen,
-        bandwidths=own.bandwidths,
-        deepest=own.deepest,
-        rules=published_rules() if own.published else Rules(),
-        window=own.window,
-        total=total,
-        longest_wait=own.total_wait,
-    )
+    return TotalOptions(chosen.epto_options(nodes, loss), skews, chosen.granularity)
 
 
 MakeOptions = Callable[[Setting], BrisaOptions]
@@ -138,10 +95,15 @@ def gossip_protocol(
         return None
 
     usual: dict[str, Any] = {"orders": ORDERS, "has_topics": True, "mixes_orders": True, "recovers": True}
-    return Protocol("gossip", options, prepare, orders_of=orders_of_gossip, mistake=mistake, **{**usual, **differences})
+    return Protocol(options, prepare, orders_of=orders_of_gossip, mistake=mistake, **{**usual, **differences})
 
 
 def orders_of_gossip(process: Process) -> list[Order]:
     """The order of each topic that a node takes part in."""
     assert isinstance(process, Brisa), "asked about the gossip fabric"
     return process.orders()
+
+
+def disks_of_gossip(options: BrisaTableOptions) -> DiskOptions | None:
+    """Logs from which other nodes ask for single publications."""
+    return DiskOptions(DiskKind.ASKED_LOG, options.log, nodes=options.log_nodes) if options.log > 0 else None

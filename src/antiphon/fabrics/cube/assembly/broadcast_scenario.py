@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
+from antiphon.fabrics.cube.assembly.settings import BroadcastOptions, SingleTreeOptions
 from antiphon.fabrics.cube.broadcast import SingleTreeBroadcast, TreeBroadcast
+from antiphon.fabrics.protocol import Builder, Protocol, Setting
 from antiphon.kernel.process import Environment, Process
 from antiphon.orders.fifo import Fifo, Unordered
 from antiphon.orders.order import Order
 from antiphon.orders.vectors import CausalVectors
-from antiphon.simulator.scenario.protocols.protocol import Builder, Setting
 
 ORDERS: dict[str, Callable[[int], Order] | None] = {
     "best-effort": None,
@@ -54,3 +56,9 @@ def order_of_broadcast(process: Process) -> list[Order]:
     """The one order of a broadcast, if it has one."""
     assert isinstance(process, TreeBroadcast), "asked about a broadcast"
     return [] if process.order is None else [process.order]
+
+
+BROADCAST: Final = Protocol(BroadcastOptions, prepare_broadcast, order_of_broadcast, tuple(ORDERS))
+SINGLE_TREE: Final = Protocol(
+    SingleTreeOptions, prepare_single_tree, order_of_broadcast, tuple(ORDERS), node_options=("root",)
+)

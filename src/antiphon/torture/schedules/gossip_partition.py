@@ -5,7 +5,7 @@ publishes more than nodes keep, and in some schedules more than their buffers ho
 the partition, publications that fit into a buffer reach all nodes. The others are reported as lost, and no node waits
 for them.
 
-**Logged.** All nodes have logs, and partitions outlast every buffer. One to three partitions separate nodes for a second
+**Logged.** All nodes have logs, and partitions outlast every buffer. One to three partitions separate nodes for seconds
 or for many minutes. Publishers on both sides publish more than the buffers hold. Nodes crash during the partitions and
 restart. A publisher may crash for good, also behind a partition: its publications are then in the logs of other nodes
 only. A member must deliver every publication that a remaining member has delivered, from that member's log if need be.

@@ -51,8 +51,8 @@ class Hello(Control, frozen=True, array_like=True, tag=FIRST_CONTROL):
 
     ``target`` is the instance that is meant, or nothing if whoever listens will do. A client has no address, and may
     have a token that says who it is. A broker that is in its tree says its permanent identifier, and which of its
-    incarnations it is. ``version`` is the latest and ``oldest`` the oldest version that the sender speaks; without
-    ``oldest`` it speaks no other.
+    incarnations it is; one that asks for an identifier says the incarnation 1 and none. ``version`` is the latest and
+    ``oldest`` the oldest version that the sender speaks; without ``oldest`` it speaks no other.
     """
 
     version: int

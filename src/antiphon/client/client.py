@@ -25,7 +25,7 @@ from antiphon.client.connection import LOOK_SECONDS, ClientConnection, until_end
 from antiphon.client.requests import Requests, set_exception
 from antiphon.client.server_pool import addresses_of
 from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError, UsageError
-from antiphon.membership.messages import PROTOCOL_VERSION, Control, Hello, Refused
+from antiphon.membership.messages import OLDEST_VERSION, PROTOCOL_VERSION, Control, Hello, Refused
 from antiphon.runtime.clocks import monotonic_us, wall_clock_us
 from antiphon.runtime.errors import ClosedError, DeniedError, error_from
 from antiphon.runtime.logging import logger
@@ -49,6 +49,7 @@ from antiphon.sessions.steps import Promise
 from antiphon.transport.codec import Codec
 from antiphon.transport.links import CONNECT_SECONDS, split_address
 from antiphon.transport.peer_messages import PEER_CONTROLS
+from antiphon.transport.schema import SINCE, may_send
 from antiphon.transport.tls import Tls, check_meant, identity_of, is_loopback, reason_of, tls_from
 
 RECONNECT_SECONDS: Final = 10.0
@@ -147,7 +148,9 @@ class Client(PubSub):
                 self._connection = connection
                 transport, _ = await self._loop.create_connection(lambda: connection, host, port, ssl=self._context)
                 self._check_node(transport, host)
-                self.send(Hello(PROTOCOL_VERSION, self._cluster, self._instance, "", "", self._token))
+                self.send(
+                    Hello(PROTOCOL_VERSION, self._cluster, self._instance, "", "", self._token, oldest=OLDEST_VERSION)
+                )
                 self._opening = self._loop.create_future()
                 self.send(StatusRequest(OPENING, False))
                 connection.writer.flush()
@@ -161,6 +164,7 @@ class Client(PubSub):
             self.leave(False, False)
             raise
         status = answer.status
+        connection.version = min(int(status.get("protocol", OLDEST_VERSION)), PROTOCOL_VERSION)
         # A node of an earlier version does not say it; batches about one key suit every fabric.
         self.mixes_keys = bool(status.get("mixes_keys", False))
         lost_seconds = status.get("lost_seconds")
@@ -436,8 +440,9 @@ class Client(PubSub):
 
     def send(self, control: Control) -> None:
         """Queue something for the node; without one, it is forgotten."""
-        if self._connection is not None:
-            self._connection.writer.send(self._codec.encode_control(control))
+        connection = self._connection
+        if connection is not None and (not SINCE or may_send(control, connection.version)):
+            connection.writer.send(self._codec.encode_control(control))
 
     def _fail(self, error: BaseException) -> None:
         if self._failure is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final, Protocol
 
+from antiphon.membership.messages import OLDEST_VERSION
 from antiphon.transport.links import FrameReader, FrameWriter
 
 FAREWELL_SECONDS: Final = 1.0
@@ -37,6 +38,8 @@ class ClientConnection(FrameReader):
         self._client = client
         self._open = open_ones
         self.address = address
+        # The version of the frames that both ends understand.
+        self.version = OLDEST_VERSION
         self.writer = FrameWriter()
 
     def abort(self) -> None:

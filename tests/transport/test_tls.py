@@ -221,6 +221,7 @@ def test_in_gossip_nobody_takes_the_identifier_of_another() -> None:
     roster.check_claim("beta/1", [Peer("beta/1", "127.0.0.1:2", 5), Peer("gamma/1", "127.0.0.1:3", 6)])
     with pytest.raises(ProtocolError, match="identifier 5"):
         roster.check_claim("mallory/1", [Peer("mallory/1", "127.0.0.1:9", 5)])
+    roster.claim(Peer("beta/1", "127.0.0.1:2", 5))
     with pytest.raises(ProtocolError, match="identifier 7"):
         roster.check_claim("beta/1", [Peer("beta/1", "127.0.0.1:2", 7)])
 

@@ -16,7 +16,7 @@ from antiphon.kernel.message import Message
 from antiphon.membership.host import NOT_HERE
 from antiphon.membership.messages import (
     MEMBERSHIP_CONTROLS,
-    PROTOCOL_VERSION,
+    OLDEST_VERSION,
     Control,
     Expelled,
     Hello,
@@ -161,6 +161,8 @@ class IncomingConnection(FrameReader):
         self.where_from = where_from
         self.instance = ""
         self.address = ""
+        # The version of the frames that both ends understand.
+        self.version = OLDEST_VERSION
         # Who it is by its certificate, if it has shown one.
         self.identity: CertifiedIdentity | None = None
         self._sender: int | None = None
@@ -228,10 +230,7 @@ class IncomingConnection(FrameReader):
 
     def _greeted(self, hello: Hello) -> None:
         greeting = self._reception.greeting
-        if hello.version != PROTOCOL_VERSION:
-            raise ProtocolError(
-                f"the other end speaks version {hello.version}, this node {PROTOCOL_VERSION}; upgrade the older one"
-            )
+        self.version = hello.agreed_version()
         if hello.cluster != greeting.cluster:
             raise ProtocolError(f"this node is of cluster {greeting.cluster!r}, the other end of {hello.cluster!r}")
         if hello.target and hello.target != greeting.instance:

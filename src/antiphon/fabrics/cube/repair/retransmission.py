@@ -82,7 +82,7 @@ class Retransmission:
     def _kept(self, topic: Topic) -> Keeping:
         kept = topic.keeping
         if kept is None:
-            kept = Keeping(self._faults.keep)
+            kept = Keeping(self._faults.keep, self._faults.keep_bytes)
             topic.keeping = kept
         return kept
 

@@ -46,7 +46,7 @@ class Life:
 
 
 @dataclass(frozen=True)
-class Rules:
+class MembershipRules:
     """What differs between clusters.
 
     ``keeps_identity``: a lineage has one identifier. ``begins_apart``: peers count as lost until they are found.
@@ -61,7 +61,7 @@ class Rules:
 class MembershipJudge:
     """Judges one run."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: MembershipRules) -> None:
         self._rules = rules
         self._lives: dict[int, Life] = {}
         self._owners: dict[int, int] = {}

@@ -18,7 +18,7 @@ from antiphon.api.batch import Batch
 from antiphon.api.batch_codec import NO_AUTHOR, Columns, decode_checked, encode_columns
 from antiphon.api.lifecycle import Lifecycle
 from antiphon.api.outbox import BlockedOutboxes, Segment, set_if_waiting
-from antiphon.api.topic_state import LiveTopic, TopicTable
+from antiphon.api.topic_state import LiveTopic, LiveTopicTable
 from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError
 from antiphon.kernel.message import ORDER_NAMES, Publication
@@ -79,7 +79,7 @@ class NodeLoop:
         self._loop = asyncio.get_running_loop()
         fabric = FABRICS[settings.fabric]
         self.traits = fabric.implementation().traits(settings.table)
-        self.topics = TopicTable(TotalOrder(fabric.may_pass_over, self.traits.is_strict))
+        self.topics = LiveTopicTable(TotalOrder(fabric.may_pass_over, self.traits.is_strict))
         self._by_number = self.topics.by_number
         self.writers = Writers(logger("writers"), wall_clock_us)
         self.process: Process | None = None

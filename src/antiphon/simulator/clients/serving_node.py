@@ -344,7 +344,7 @@ class ServingEnvironment(LifeEnvironment):
         super().deliver(publication)
         self._serving.delivered(publication)
 
-    def lost(self, topic: int, source: int, sequence: int) -> None:
+    def lost(self, topic: int, source: int, sequence: int, is_late: bool = False) -> None:
         self._serving.lost_one()
 
     def subscribed(self, topic: int) -> None:

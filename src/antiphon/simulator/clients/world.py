@@ -12,7 +12,7 @@ import msgspec
 
 from antiphon.audit.clients import ERROR, ClientJudge
 from antiphon.audit.membership import ERROR as NODE_ERROR
-from antiphon.audit.membership import MembershipJudge, Rules
+from antiphon.audit.membership import MembershipJudge, MembershipRules
 from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.randomness import RandomStream
 from antiphon.membership.host import SECOND_US
@@ -79,9 +79,9 @@ class ClientWorld:
         self.judge = ClientJudge()
         policy = FABRICS[schedule.fabric].membership
         self._has_founders = policy.has_founders
-        self._members = MembershipJudge(Rules(policy.keeps_identity, policy.begins_apart, policy.is_full))
+        self._members = MembershipJudge(MembershipRules(policy.keeps_identity, policy.begins_apart, policy.is_full))
         random = RandomStream(schedule.seed, NETWORK_STREAM)
-        self.network = Network(self.clock, random, schedule.delay_us, round(schedule.lost_seconds * SECOND_US))
+        self.network = Network(self.clock, random, schedule.delay_us, 0, round(schedule.lost_seconds * SECOND_US))
         self.places = [f"machine{number}:7400" for number in range(schedule.nodes)]
         self.nodes: list[ServingLife | None] = [None] * schedule.nodes
         self.clients: list[SimulatedClient | None] = [None] * len(schedule.homes)

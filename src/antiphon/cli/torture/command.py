@@ -18,7 +18,8 @@ def torture(
     fabric: Annotated[
         str | None,
         typer.Option(
-            help="all, cube, cube-faults, gossip, epto or tree. By default all; with --live or --hostile cube.",
+            help="all, cube, cube-faults, gossip, epto, tree or membership; by default all, with --live or --hostile "
+            "cube.",
             show_default=False,
         ),
     ] = None,

@@ -345,7 +345,7 @@ class Node(PubSub):
 
     # Subscribing.
 
-    def outlook(self, topic: str) -> list[Early]:
+    def tentative(self, topic: str) -> list[Early]:
         """What has come on a topic in total order and may not be delivered yet, in the order as far as it is known.
 
         Each with the probabilities that all nodes know it, and that nothing can come before it. Who uses something

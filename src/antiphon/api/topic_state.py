@@ -101,8 +101,9 @@ class LiveTopic:
         self.is_behind = False
         self.delivered_messages = 0
         self.delivered_bytes = 0
-        # Batches that nobody had kept when they were asked for.
+        # Batches that this node will never deliver; and those of them that came too late for total order.
         self.lost_batches = 0
+        self.late_batches = 0
         # Whether the last that happened was such a loss, of which subscribers have not been told yet.
         self.is_missing = False
 
@@ -174,7 +175,7 @@ class LiveTopic:
         return not self.is_behind
 
 
-class TopicTable:
+class LiveTopicTable:
     """The topics of one node, by their names and numbers."""
 
     def __init__(self, total_order: TotalOrder) -> None:

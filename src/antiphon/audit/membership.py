@@ -6,9 +6,9 @@ is a node from its start to its end, a *lineage* the lives that have one disk af
 * ``identity``: two lineages never enter a cluster under one identifier, nor two lives of one lineage where each life
   has an identifier of its own. A node that returns with its disk has the identifier that it had, where it keeps one,
   and a higher incarnation. A message that names a node as its sender was sent by that node.
-* ``togetherness``: a process is told that a peer is lost and found in turn. Messages that a node sends to a peer
-  during one time together arrive during one time together there, and no message of an earlier one arrives later. None
-  arrives twice.
+* ``togetherness``: a node that has entered loses another only if a fault has happened to one of them. A process is told
+  that a peer is lost and found in turn. Messages that a node sends to a peer during one time together arrive during one
+  time together there, and no message of an earlier one arrives later. None arrives twice.
 * ``joining``: no node gives up, or still looks for its place, long after the network became whole.
 * ``knowledge``: in the end all nodes that are up know each other, or are in one overlay.
 * ``last words``: what a node publishes in the end is delivered by all, once.
@@ -35,6 +35,7 @@ class Life:
 
     number: int
     lineage: int
+    is_troubled: bool = False
     identifiers: set[int] = field(default_factory=set)
     entered_as: int | None = None
     sent: int = 0
@@ -45,7 +46,7 @@ class Life:
 
 
 @dataclass(frozen=True)
-class Rules:
+class MembershipRules:
     """The differences between clusters.
 
     ``keeps_identity``: a lineage has one identifier. ``begins_apart``: peers count as lost until they are found.
@@ -60,7 +61,7 @@ class Rules:
 class MembershipJudge:
     """Judges one run."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: MembershipRules) -> None:
         self._rules = rules
         self._lives: dict[int, Life] = {}
         self._owners: dict[int, int] = {}
@@ -108,6 +109,14 @@ class MembershipJudge:
 
     # Being together.
 
+    def trouble(self, life: int) -> None:
+        """A fault happens to a node: from now on others may lose it, and it may lose others."""
+        self._lives[life].is_troubled = True
+
+    def _is_untroubled(self, identifier: int) -> bool:
+        lives = [life for life in self._lives.values() if identifier in life.identifiers]
+        return bool(lives) and not any(life.is_troubled for life in lives)
+
     def watched(self, life: int, peer: int) -> None:
         """A process begins to watch a peer, which counts as up until it is said to be lost."""
         self._lives[life].is_lost.setdefault(peer, False)
@@ -133,6 +142,8 @@ class MembershipJudge:
     def parted(self, life: int, peer: int) -> None:
         """A node is not together with a peer any more, whether its process watches that peer or not."""
         facts = self._lives[life]
+        if facts.entered_as is not None and not facts.is_troubled and self._is_untroubled(peer):
+            self.violation(TOGETHERNESS, f"life {life} lost {peer}, though nothing has happened to either")
         facts.losses[peer] = facts.losses.get(peer, 0) + 1
         facts.is_apart[peer] = True
 

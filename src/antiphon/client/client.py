@@ -26,7 +26,7 @@ from antiphon.client.publishing import HandingIn, set_exception
 from antiphon.client.requests import Requests
 from antiphon.client.server_pool import Pauses, Whereabouts
 from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError, UsageError
-from antiphon.membership.messages import PROTOCOL_VERSION, Control, Hello, Refused
+from antiphon.membership.messages import OLDEST_VERSION, PROTOCOL_VERSION, Control, Hello, Refused
 from antiphon.runtime.clocks import monotonic_us, wall_clock_us
 from antiphon.runtime.errors import ClosedError, DeniedError, error_from
 from antiphon.runtime.logging import logger
@@ -56,6 +56,7 @@ from antiphon.sessions.client_messages import (
 from antiphon.transport.codec import Codec
 from antiphon.transport.links import CONNECT_SECONDS, split_address
 from antiphon.transport.peer_messages import PEER_CONTROLS
+from antiphon.transport.schema import SINCE, may_send
 from antiphon.transport.tls import Tls, check_meant, identity_of, is_loopback, reason_of, tls_from
 
 RECONNECT_SECONDS: Final = 10.0
@@ -147,7 +148,9 @@ class Client(PubSub):
                 self._connection = connection
                 transport, _ = await self._loop.create_connection(lambda: connection, host, port, ssl=self._context)
                 self._check_node(transport, host)
-                self.send(Hello(PROTOCOL_VERSION, self._cluster, self._instance, "", "", self._token))
+                self.send(
+                    Hello(PROTOCOL_VERSION, self._cluster, self._instance, "", "", self._token, oldest=OLDEST_VERSION)
+                )
                 number, self._opening = self._requests.ask_status()
                 self.send(StatusRequest(number, False))
                 connection.writer.flush()
@@ -161,6 +164,7 @@ class Client(PubSub):
             self._let_go()
             raise
         self.address = address
+        connection.version = min(int(status.get("protocol", OLDEST_VERSION)), PROTOCOL_VERSION)
         # A node of an earlier version does not say it; batches about one key suit every fabric.
         self.mixes_keys = bool(status.get("mixes_keys", False))
         # Where clients have names, the node knows better than the client under which number its messages are published.
@@ -419,8 +423,9 @@ class Client(PubSub):
 
     def send(self, control: Control) -> None:
         """Queue something for the node; without one, it is forgotten."""
-        if self._connection is not None:
-            self._connection.writer.send(self._codec.encode_control(control))
+        connection = self._connection
+        if connection is not None and (not SINCE or may_send(control, connection.version)):
+            connection.writer.send(self._codec.encode_control(control))
 
     def _fail(self, error: BaseException) -> None:
         if self._failure is not None:

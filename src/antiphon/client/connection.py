@@ -6,6 +6,7 @@ import asyncio
 from typing import Final, Protocol
 
 from antiphon.membership.heartbeats import Vigil
+from antiphon.membership.messages import OLDEST_VERSION
 from antiphon.transport.links import FrameReader, FrameWriter
 
 FAREWELL_SECONDS: Final = 1.0
@@ -53,6 +54,8 @@ class ClientConnection(FrameReader):
         self._client = client
         self._open = open_ones
         self.address = address
+        # The version of the frames that both ends understand.
+        self.version = OLDEST_VERSION
         self.writer = FrameWriter()
         self._looking: asyncio.TimerHandle | None = None
 

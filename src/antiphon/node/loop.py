@@ -18,7 +18,7 @@ from antiphon.api.batch import Batch
 from antiphon.api.batch_codec import NO_AUTHOR, Columns, decode_checked, encode_columns
 from antiphon.api.lifecycle import Lifecycle
 from antiphon.api.outbox import BlockedOutboxes, Segment, set_if_waiting
-from antiphon.api.topic_state import LiveTopic, TopicTable
+from antiphon.api.topic_state import LiveTopic, LiveTopicTable
 from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError
 from antiphon.kernel.message import ORDER_NAMES, Publication
@@ -41,7 +41,7 @@ from antiphon.storage.process_log import ProcessLog
 from antiphon.transport.codec import Codec
 from antiphon.transport.links import FrameWriter, OutgoingLink
 from antiphon.transport.peer_messages import PEER_CONTROLS, CreditRequest
-from antiphon.transport.schema import FABRIC_KINDS
+from antiphon.transport.schema import FABRIC_KINDS, SINCE, may_send
 
 if TYPE_CHECKING:
     # Columns and their libraries take time and memory that a node without a trace has no use for.
@@ -79,7 +79,7 @@ class NodeLoop:
         self._loop = asyncio.get_running_loop()
         fabric = FABRICS[settings.fabric]
         self.traits = fabric.implementation().traits(settings.table)
-        self.topics = TopicTable(TotalOrder(fabric.may_pass_over, self.traits.is_strict))
+        self.topics = LiveTopicTable(TotalOrder(fabric.may_pass_over, self.traits.is_strict))
         self._by_number = self.topics.by_number
         self.writers = Writers(logger("writers"), wall_clock_us)
         self.process: Process | None = None
@@ -276,6 +276,8 @@ class NodeLoop:
         if not isinstance(link, OutgoingLink):
             # There is nobody any more.
             return
+        if SINCE and not may_send(message, self.cluster.version_of(destination)):
+            return
         topic = self._by_number.get(message.topic)
         is_hurried = topic is not None and topic.hurried_until > 0 and topic.hurried_until > self._loop.time()
         if is_hurried and not message.is_control():
@@ -373,10 +375,11 @@ class NodeLoop:
         if self.trace is not None:
             self.trace.began_epoch(self.identifier, epoch, members, councils)
 
-    def lost(self, number: int, source: int, sequence: int) -> None:
-        """A publication will never be delivered here: nobody has kept it, or its turn is over; subscribers are told."""
+    def lost(self, number: int, source: int, sequence: int, is_late: bool) -> None:
+        """Tell subscribers that this node will never deliver a publication: no node has kept it, or it came late."""
         topic = self._by_number[number]
         topic.lost_batches += 1
+        topic.late_batches += is_late
         self._has_watched_news = topic.is_watched or self._has_watched_news
         if self.trace is not None:
             self.trace.lost(self.identifier, topic, source, sequence)
@@ -391,7 +394,8 @@ class NodeLoop:
             # knows the rest: what is lost after that may have been published after that.
             return
         topic.is_missing = True
-        log.warning("messages are lost", topic=topic.name, publisher=source, number=sequence)
+        cause = "late" if is_late else "gone"
+        log.warning("messages are lost", topic=topic.name, publisher=source, number=sequence, cause=cause)
         if self._disk_first is not None:
             self._disk_first.then(topic.miss)
         else:

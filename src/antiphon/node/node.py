@@ -49,10 +49,10 @@ from antiphon.storage.journals import LiveJournal
 from antiphon.storage.log import DurableLog
 from antiphon.storage.log_server import LogServer
 from antiphon.storage.log_topics import Retention
-from antiphon.transport.incoming import FrameClient, Greeting, IncomingConnection
+from antiphon.transport.incoming import ConnectionGreeting, FrameClient, IncomingConnection
 from antiphon.transport.links import FrameWriter, split_address
 from antiphon.transport.listener import Listener
-from antiphon.transport.tls import Identity, instance_of, own_node_name
+from antiphon.transport.tls import CertifiedIdentity, instance_of, own_node_name
 
 FAREWELL_SECONDS: Final = 1.0
 """How long connections with TLS may take to end in an orderly way."""
@@ -334,10 +334,10 @@ class Node(PubSub):
         return 0 if self._server is None else self._server.refused_connections
 
     @property
-    def greeting(self) -> Greeting:
+    def greeting(self) -> ConnectionGreeting:
         """What the first frame of a connection is compared with."""
         has_tls = self._outgoing_context is not None
-        return Greeting(self.settings.cluster, self.instance, has_tls, self.settings.maximum_connections())
+        return ConnectionGreeting(self.settings.cluster, self.instance, has_tls, self.settings.maximum_connections())
 
     def settle(self) -> None:
         """Bring the outside up to date with the process."""
@@ -425,7 +425,7 @@ class Node(PubSub):
     # What peers and clients do.
 
     def client_connected(
-        self, writer: FrameWriter, hello: Hello, identity: Identity | None, connection: IncomingConnection
+        self, writer: FrameWriter, hello: Hello, identity: CertifiedIdentity | None, connection: IncomingConnection
     ) -> FrameClient:
         """A client has opened a connection."""
         if self._lifecycle.is_closing:

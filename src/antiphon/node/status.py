@@ -23,6 +23,7 @@ from antiphon.api.subscription import Subscription
 from antiphon.api.topic_state import LiveTopic
 from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import UsageError
+from antiphon.membership.messages import PROTOCOL_VERSION
 from antiphon.node.acl import Rights
 from antiphon.node.loop import NodeLoop
 from antiphon.node.members import Members
@@ -113,6 +114,7 @@ class NodeStatus:
             "fabric": self._settings.fabric,
             "mixes_keys": FABRICS[self._settings.fabric].mixes_keys,
             "lost_seconds": self._settings.lost_seconds,
+            "protocol": PROTOCOL_VERSION,
             "peers": peers,
         }
 
@@ -145,6 +147,7 @@ def topic_status(core: NodeLoop, topic: LiveTopic) -> dict[str, Any]:
         "dropped": sum(sub.dropped for sub in subscriptions),
         "repeated_batches": topic.repeated_batches,
         "lost_batches": topic.lost_batches,
+        "late_batches": topic.late_batches,
         "published": 0 if outbox is None else int(outbox.next_sequence - outbox.first_sequence),
         "unsent": 0 if outbox is None else len(outbox),
         "publisher_waits": 0 if outbox is None else int(outbox.waits),
@@ -220,6 +223,7 @@ TOPIC_METRICS: Final = {
     "dropped": CounterMetricFamily,
     "repeated_batches": CounterMetricFamily,
     "lost_batches": CounterMetricFamily,
+    "late_batches": CounterMetricFamily,
     "publisher_waits": CounterMetricFamily,
     "lag": GaugeMetricFamily,
     "unsent": GaugeMetricFamily,

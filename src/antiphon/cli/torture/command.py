@@ -90,6 +90,15 @@ def torture(
     without_logs: Annotated[
         bool, typer.Option("--without-logs", help="With --live: nodes keep nothing on disk, so slow subscribers block.")
     ] = False,
+    other_version: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIRECTORY",
+            help="With --live: the directory of another version of the package; each node runs it after every other "
+            "start.",
+            show_default=False,
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
 ) -> None:
     """Torture every fabric with random schedules, and let an oracle that knows no protocol judge each of them.
@@ -126,6 +135,7 @@ def torture(
             spark,
             not without_logs,
             fresh,
+            other_version,
         )
         if overload:
             from antiphon.cli.torture.overload import torture_by_overload

@@ -288,6 +288,8 @@ class NodeLife:
 
     def displaced(self) -> None:
         """The process has no place any more."""
+        # The others lose it under the identifier that it had.
+        self.judge.trouble(self.number)
         if self.environment is not None:
             self.environment.is_over = True
 

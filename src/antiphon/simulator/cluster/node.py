@@ -281,7 +281,7 @@ class NodeLife:
             self.facts.rewrite([])
         if self.environment is not None:
             self.environment.is_over = True
-        self.environment = LifeEnvironment(identifier, self)
+        self.environment = self.new_environment(identifier)
         self.judge.placed(self.number, identifier)
         self.process = new_process(self.settings, self.environment, members)
         self.process.start()
@@ -304,6 +304,15 @@ class NodeLife:
         if self.is_scarce:
             roster = self.membership.roster
             roster.take(PlaceResponse(identifier, 0, 0, roster.appointments(), roster.founding))
+        self.begin_topic()
+
+    def new_environment(self, identifier: int) -> LifeEnvironment:
+        """What the process may do to the world."""
+        return LifeEnvironment(identifier, self)
+
+    def begin_topic(self) -> None:
+        """The node is in its cluster: use the topic."""
+        assert self.process is not None, "a node that is in has a process"
         self.process.subscribe(TOPIC)
 
     def refused(self, reason: str) -> None:

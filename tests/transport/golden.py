@@ -120,7 +120,7 @@ standing = session.LaneState("room", 9, 10, 11)
 lane = client.LaneOf("writer", 12, 13, 14)
 
 HOSTS: tuple[membership.Control, ...] = (
-    membership.Hello(8, "cluster", "instance", "host:1", "target", "token", 15, 16),
+    membership.Hello(9, "cluster", "instance", "host:1", "target", "token", 15, 16, 9),
     membership.Refused("reason", True),
     peer.TopicAnnouncement(["room", "hall"], True),
     peer.TopicAnnouncementAck("room"),

@@ -384,11 +384,9 @@ def test_a_bundle_of_nothing_is_refused() -> None:
         Codec().decode(msgspec.msgpack.encode([1, []]))
 
 
-@pytest.mark.parametrize("change", [[], ["surplus"]])
-def test_too_few_and_too_many_fields_are_refused(change: list[str]) -> None:
-    encoded = [2, 3, 7, *([9, *change] if change else [])]
+def test_too_few_fields_are_refused() -> None:
     with pytest.raises(ProtocolError):
-        Codec().decode(msgspec.msgpack.encode(encoded))
+        Codec().decode(msgspec.msgpack.encode([2, 3, 7]))
 
 
 def test_messages_of_hosts_come_back_as_they_were() -> None:

@@ -220,6 +220,22 @@ PARAMETERS: Final = {kind: read_parameters(kind) for kind in KINDS}
 """Read once, before there are threads: in Python 3.11 two of them cannot parse at a time."""
 
 
+ADDED: Final[dict[tuple[type[Any], str], Any]] = {}
+"""Fields that came after ``OLDEST_VERSION``, by class and name, each with its value in frames that lack it.
+
+They stand at the end of the constructor, in the order in which they came."""
+
+SINCE: Final[dict[type[Any], int]] = {}
+"""The version that brought a kind, for kinds of protocols and hosts that are younger than ``OLDEST_VERSION``.
+
+They are not sent to a peer of an earlier version, so a protocol must do without them where such a peer is."""
+
+
+def may_send(message: object, version: int) -> bool:
+    """Whether a peer of some version knows the kind of a message."""
+    return SINCE.get(type(message), 0) <= version
+
+
 def parameters(kind: type[Any]) -> list[str]:
     """The names of a constructor's arguments, which are the fields of the message."""
     return PARAMETERS[kind]

@@ -298,8 +298,8 @@ TREE = (
     tree(
         "a root that gives way goes on as a root",
         "root",
-        "            view.is_root = False\n            # Else this broker would",
-        "            # Else this broker would",
+        "            view.is_root = False\n            # Otherwise this broker would",
+        "            # Otherwise this broker would",
     ),
     tree(
         "who was asked for a place and does not answer is waited for",
@@ -310,8 +310,8 @@ TREE = (
     tree(
         "any broker grants a place",
         "attachment",
-        "        elif view.is_root:\n            self._answer(ParentAnswer(request.source, request.sequence, True,",
-        "        elif view.me >= 0:\n            self._answer(ParentAnswer(request.source, request.sequence, True,",
+        "        elif view.is_root:\n            self._answer(ParentResponse(request.source, request.sequence, True,",
+        "        elif view.me >= 0:\n            self._answer(ParentResponse(request.source, request.sequence, True,",
     ),
     tree(
         "the last entry of the log that is wanted is not found",
@@ -467,7 +467,7 @@ HARMLESS: tuple[Mutant, ...] = (
     tree(
         "a round goes on though those below a lost child were not asked",
         "stability",
-        "        # Those who were below the child have not been asked.\n        self._round = 0\n",
+        "        # The brokers below the child have not been asked.\n        self._round = 0\n",
         "        self._reporters &= {int(left) for left in self._view.children}\n        self._report_if_complete()\n",
     ),
     tree(

@@ -99,8 +99,8 @@ VALUES: dict[str, Any] = {
 
 SPECIAL_VALUES: dict[tuple[type[Any], str], Any] = {
     (gossip.Data, "publication"): ordered,
-    (gossip.Resent, "publication"): stamped,
-    (gossip.Welcome, "frontier"): array_of(168, 169),
+    (gossip.FetchResponse, "publication"): stamped,
+    (gossip.FrontierResponse, "frontier"): array_of(168, 169),
     (epto.Ball, "names"): array_of(170),
     (epto.Ball, "hops"): array_of(171),
     (epto.Ball, "publications"): [],

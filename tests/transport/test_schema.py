@@ -210,9 +210,9 @@ FIELD_VALUES: dict[str, st.SearchStrategy[Any]] = {
 }
 SPECIAL_VALUES: dict[tuple[type[Any], str], st.SearchStrategy[Any]] = {
     (gossip.Data, "publication"): ordered | stamped,
-    (gossip.Resent, "publication"): ordered | stamped,
-    (gossip.Welcome, "frontier"): integers,
-    (gossip.Welcome, "stamp"): stamps,
+    (gossip.FetchResponse, "publication"): ordered | stamped,
+    (gossip.FrontierResponse, "frontier"): integers,
+    (gossip.FrontierResponse, "stamp"): stamps,
 }
 
 
@@ -401,8 +401,8 @@ def test_a_fabric_understands_its_own_messages_only() -> None:
     assert isinstance(Codec(CONTROLS, FABRIC_KINDS["tree"]).decode(encoded), tree.Install)
     with pytest.raises(ProtocolError):
         Codec(CONTROLS, FABRIC_KINDS["cube"]).decode(encoded)
-    fetch = Codec(CONTROLS, FABRIC_KINDS["gossip"]).encode(gossip.Fetch(1, 2, array_of([3])))
-    assert isinstance(Codec(CONTROLS, FABRIC_KINDS["gossip"]).decode(fetch), gossip.Fetch)
+    fetch = Codec(CONTROLS, FABRIC_KINDS["gossip"]).encode(gossip.FetchRequest(1, 2, array_of([3])))
+    assert isinstance(Codec(CONTROLS, FABRIC_KINDS["gossip"]).decode(fetch), gossip.FetchRequest)
     with pytest.raises(ProtocolError):
         Codec(CONTROLS, FABRIC_KINDS["tree"]).decode(fetch)
 

@@ -172,11 +172,11 @@ FIELDS: Final[dict[str, Any]] = {
 
 SPECIAL: Final[dict[tuple[type[Any], str], Any]] = {
     (Ordered, "order"): Annotated[int, msgspec.Meta(ge=0, le=int(CAUSAL))],
-    (gossip.Welcome, "frontier"): Integers,
+    (gossip.FrontierResponse, "frontier"): Integers,
     (tree.Item, "origin"): Number,
     (tree.LockItem, "origin"): Number,
     (cube_totals.KeeperIs, "origin"): Annotated[int, msgspec.Meta(ge=-1, lt=1 << 22)],
-    (gossip.Welcome, "stamp"): Stamp,
+    (gossip.FrontierResponse, "stamp"): Stamp,
     (epto.Stamped, "stamp"): Stamp,
     (epto.Ball, "names"): Integers,
     (epto.Ball, "hops"): Integers,
@@ -200,7 +200,7 @@ NESTED: Final[dict[str, tuple[type[Any], ...]]] = {
 
 SPECIALLY_NESTED: Final[dict[tuple[type[Any], str], tuple[type[Any], ...]]] = {
     (gossip.Data, "publication"): (Ordered, epto.Stamped),
-    (gossip.Resent, "publication"): (Ordered, epto.Stamped),
+    (gossip.FetchResponse, "publication"): (Ordered, epto.Stamped),
     (epto.Ball, "publications"): (epto.Stamped,),
 }
 """Where a class holds something else under that name than others do."""

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
-from antiphon.audit.membership import IDENTITY, JOINING, KNOWLEDGE, TOGETHERNESS, MembershipJudge, Rules
+from antiphon.audit.membership import IDENTITY, JOINING, KNOWLEDGE, TOGETHERNESS, MembershipJudge, MembershipRules
 from antiphon.membership.host import SECOND_US
 from antiphon.simulator.cluster.file import load_schedule
 from antiphon.simulator.cluster.world import ClusterSchedule, ClusterWorld, Step
@@ -131,7 +131,7 @@ def test_a_broker_that_returns_with_its_disk_is_who_it_was(kind: Any) -> None:
 
 def judged(keeps_identity: bool = False, is_full: bool = True) -> MembershipJudge:
     """A judge of two lives that have entered as 0 and 1."""
-    judge = MembershipJudge(Rules(keeps_identity, begins_apart=True, is_full=is_full))
+    judge = MembershipJudge(MembershipRules(keeps_identity, begins_apart=True, is_full=is_full))
     for life in (0, 1):
         judge.began(life, life)
         judge.placed(life, life)

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from antiphon.audit.membership import JOINING, MembershipJudge, Rules
+from antiphon.audit.membership import JOINING, MembershipJudge, MembershipRules
 from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.randomness import RandomStream
 from antiphon.membership.host import SECOND_US
@@ -52,7 +52,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ClusterSchedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What happens to a cluster. Node 0 founds it, or on trees the first ``founders``; others join at any node."""
+    """The events of a cluster. Node 0 founds it, or on trees the first ``founders``; others join at any node."""
 
     seed: int
     fabric: str
@@ -83,7 +83,7 @@ class ClusterWorld:
         self.clock = Clock()
         fabric = FABRICS[schedule.fabric]
         policy = fabric.membership
-        self.judge = MembershipJudge(Rules(policy.keeps_identity, policy.begins_apart, policy.is_full))
+        self.judge = MembershipJudge(MembershipRules(policy.keeps_identity, policy.begins_apart, policy.is_full))
         self._has_founders = policy.has_founders
         random = RandomStream(schedule.seed, NETWORK_STREAM)
         silent_us = round(schedule.lost_seconds * SECOND_US)

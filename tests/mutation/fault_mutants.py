@@ -71,26 +71,26 @@ LASTING = (
     faults(
         "members that find each other do not compare",
         "repair/anti_entropy",
-        ".unanswered = None\n        self._compare(topic, peer, ASKS)\n\n    def expire",
+        ".unanswered = None\n        self._compare(topic, peer, REQUEST)\n\n    def expire",
         ".unanswered = None\n\n    def expire",
     ),
     faults(
         "members compare when they find each other and never again",
         "repair/anti_entropy",
-        "        for neighbour in self._neighbours(topic):\n            self._compare(topic, neighbour, ASKS)\n",
+        "        for neighbour in self._neighbours(topic):\n            self._compare(topic, neighbour, REQUEST)\n",
         "",
     ),
     faults(
         "the last number that another one lacks is not given",
         "repair/retransmission",
-        "            number = last\n            while number > reached:\n",
-        "            number = last - 1\n            while number > reached:\n",
+        "        number = last\n",
+        "        number = last - 1\n",
     ),
     faults(
         "the first number that another one lacks is not given",
         "repair/retransmission",
-        "            while number > reached:\n                if not theirs.holds",
-        "            while number > reached + 1:\n                if not theirs.holds",
+        "        while number > reached and (logged == 0",
+        "        while number > reached + 1 and (logged == 0",
     ),
     faults(
         "a member that is back is not in the view again",
@@ -102,8 +102,8 @@ LASTING = (
         "members of whom one side has not heard stay unknown",
         "repair/anti_entropy",
         "            topic.away[node] = counter\n            if topic.state == MEMBER:\n"
-        "                self._restless.disturb(topic)\n",
-        "            if topic.state == MEMBER:\n                self._restless.disturb(topic)\n",
+        "                self._unsettled.disturb(topic)\n",
+        "            if topic.state == MEMBER:\n                self._unsettled.disturb(topic)\n",
     ),
     faults(
         "hearsay brings a leaver back",
@@ -139,7 +139,7 @@ LASTING = (
     faults(
         "nobody asks all for what is missing",
         "repair/anti_entropy",
-        "            self._ask_all(topic, unrest)\n            return\n",
+        "            self._ask_all(topic, unsettled)\n            return\n",
         "            return\n",
     ),
     faults(
@@ -158,14 +158,14 @@ LASTING = (
     faults(
         "what only newcomers count as past is asked of nobody",
         "repair/anti_entropy",
-        "        asks_all = asks_all or (lacks.is_lasting() and unrest.quiet_rounds > 0)\n",
+        "        asks_all = asks_all or (missing.is_lasting() and unsettled.quiet_rounds > 0)\n",
         "",
     ),
     # Rare: schedules in which most are down and the others publish in total order (seeds 8002857 and 8018971).
     faults(
         "a voter that returns has forgotten who counts",
         "total_order/electorate",
-        "        self._environment.rewrite([self.voter_is(), keeper])\n",
+        "        self._environment.rewrite([self.voter_is(), manager])\n",
         "        self._environment.rewrite([])\n",
     ),
     faults(
@@ -211,7 +211,7 @@ HARMLESS_FAULTS: tuple[Mutant, ...] = (
     faults(
         "what a node said before it left is not given to those it finds",
         "fault_tolerant",
-        "            if topic.state == MEMBER or (topic.state == OUTSIDE and topic.keeping is not None):\n",
+        "            if topic.state == MEMBER or (topic.state == OUTSIDE and topic.retransmit_buffer is not None):\n",
         "            if topic.state == MEMBER:\n",
     ),
 )

@@ -96,8 +96,8 @@ CUBE = (
     cube(
         "of several packets held back for one only the first goes on",
         "aggregation/dissemination",
-        "                for forwarded in queue:\n                    forwarded.look_at_rest()\n",
-        "                for forwarded in queue[:1]:\n                    forwarded.look_at_rest()\n",
+        "                for forwarded in queue:\n                    forwarded.check_rest()\n",
+        "                for forwarded in queue[:1]:\n                    forwarded.check_rest()\n",
     ),
     cube(
         "a total publication does not wait for what others have published",

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from antiphon.fabrics.cube.fault_tolerant import LastingVCubePs
+from antiphon.fabrics.cube.fault_tolerant import FaultTolerantVCubePs
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import TOTAL
 from antiphon.membership.address_book import BLOCKS_FIRST
@@ -152,7 +152,7 @@ class Companions(FullMesh):
 
     def figures(self) -> dict[str, Any]:
         process = self._events.process
-        if not isinstance(process, LastingVCubePs):
+        if not isinstance(process, FaultTolerantVCubePs):
             return {}
         return {
             "council": process.voters(),
@@ -162,7 +162,7 @@ class Companions(FullMesh):
 
     def dismiss(self, brokers: Sequence[int]) -> str:
         process = self._events.process
-        if not isinstance(process, LastingVCubePs):
+        if not isinstance(process, FaultTolerantVCubePs):
             return super().dismiss(brokers)
         present = [node for node in brokers if node not in process.missing_voters()]
         if present:

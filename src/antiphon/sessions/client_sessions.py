@@ -41,7 +41,7 @@ from antiphon.api.lifecycle import Lifecycle
 from antiphon.api.outbox import Segment, set_if_waiting
 from antiphon.api.replay_buffer import Resumption
 from antiphon.api.topic_state import LiveTopic, TopicTable
-from antiphon.fabrics.cube.repair.retransmit_buffer import Possession
+from antiphon.fabrics.cube.repair.retransmit_buffer import Holdings
 from antiphon.kernel.errors import PeerError, ProtocolError
 from antiphon.kernel.message import BARRIER_KEY, ORDER_NAMES, TOTAL
 from antiphon.kernel.process import Process
@@ -442,7 +442,7 @@ class Sessions:
         """Whether all that counts as past somewhere else on a cube does here."""
         if not past or not self._counts_past:
             return True
-        return Possession(vec[i64](self._past(topic))).covers(Possession(vec[i64](past)))
+        return Holdings(vec[i64](self._past(topic))).covers(Holdings(vec[i64](past)))
 
     async def _recent(self, sender: int, message: ReplayRequest) -> None:
         """Answer another node when what it waits for has come."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from antiphon.audit.oracle import judge
-from antiphon.fabrics.cube.messages import Acknowledgement, Answer, Refusal, Subscribe, Synchronise
+from antiphon.fabrics.cube.messages import Acknowledgement, Refusal, Subscribe, SurveyResponse, Synchronise
 from antiphon.fabrics.cube.topology import full_or_partial
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View
@@ -117,7 +117,7 @@ def test_an_answer_that_nobody_asked_for_is_the_peers_fault() -> None:
     from mypy_extensions import i64
 
     with pytest.raises(ProtocolError, match="which did not ask"):
-        builder(4, [])(Notebook(1)).receive(3, Answer(3, 1, 0, vec[i64](), vec[i64](), False))
+        builder(4, [])(Notebook(1)).receive(3, SurveyResponse(3, 1, 0, vec[i64](), vec[i64](), False))
 
 
 def test_publications_wait_for_the_subscription_and_go_before_the_unsubscription() -> None:
@@ -193,19 +193,19 @@ class OwnNumberOnly(Environment):
         if isinstance(message, (Subscribe, Synchronise)):
             self._synchronising = isinstance(message, Synchronise)
             self._below = set()
-        elif isinstance(message, Answer):
+        elif isinstance(message, SurveyResponse):
             self._below |= set(message.entries)
 
     def now(self) -> int:
         return self._inner.now()
 
     def send(self, destination: int, message: Message) -> None:
-        if isinstance(message, Answer) and self._synchronising:
+        if isinstance(message, SurveyResponse) and self._synchronising:
             from librt.vecs import vec
             from mypy_extensions import i64
 
             own = [key for key in message.entries if (key & SOURCE_MASK) == self.identifier or key in self._below]
-            message = Answer(
+            message = SurveyResponse(
                 message.source, message.sequence, message.topic, vec[i64](own), message.announced, message.is_past
             )
         self._inner.send(destination, message)

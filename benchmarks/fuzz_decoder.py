@@ -21,8 +21,8 @@ with atheris.instrument_imports(include=["antiphon.transport", "antiphon.api", "
     import antiphon
     from antiphon.api.batch_codec import check_payload, decode_columns
     from antiphon.kernel.errors import ProtocolError
+    from antiphon.sessions.client_messages import CLIENT_CONTROLS
     from antiphon.torture.hostile.inputs import Mutator, Recordings, record
-    from antiphon.transport.client_messages import CLIENT_CONTROLS
     from antiphon.transport.codec import Codec
     from antiphon.transport.peer_messages import PEER_CONTROLS
     from antiphon.transport.schema import FABRIC_KINDS

@@ -18,14 +18,13 @@ if TYPE_CHECKING:
     from antiphon.api.batch_codec import Receipt
     from antiphon.api.subscription import Subscription
     from antiphon.client.client import Client, connect
-    from antiphon.kernel.errors import AntiphonError, PeerError, UsageError
+    from antiphon.kernel.errors import AntiphonError, NoMajorityError, PeerError, UsageError
     from antiphon.node.node import Node, start
     from antiphon.runtime.errors import (
         ClosedError,
         DeniedError,
         JoinError,
         MissedMessagesError,
-        NoMajorityError,
         OverloadedError,
         SlowConsumerError,
     )
@@ -56,7 +55,7 @@ __all__ = [
 
 # Loaded when first used: a simulation needs no sockets, and a command that prints help needs nothing.
 HOMES = {
-    "antiphon.kernel.errors": ("AntiphonError", "PeerError", "UsageError"),
+    "antiphon.kernel.errors": ("AntiphonError", "NoMajorityError", "PeerError", "UsageError"),
     "antiphon.api.batch": ("Message",),
     "antiphon.client.client": ("Client", "connect"),
     "antiphon.api.batch_codec": ("Receipt",),
@@ -65,7 +64,6 @@ HOMES = {
         "DeniedError",
         "JoinError",
         "MissedMessagesError",
-        "NoMajorityError",
         "OverloadedError",
         "SlowConsumerError",
     ),

@@ -11,7 +11,7 @@ import pytest
 
 import antiphon
 from antiphon import ClosedError, DeniedError, Message, PeerError, Receipt
-from antiphon.transport.client_messages import PublishResponse
+from antiphon.sessions.client_messages import PublishResponse
 from tests.node.support import child, cluster, free_addresses, running, take_exactly, tree, until
 from tests.node.test_rights import GUEST, SHOP, client_of, guarded
 

@@ -10,7 +10,7 @@ import pytest
 
 import antiphon
 from antiphon import Client, ClosedError, Message, PeerError, UsageError
-from antiphon.transport.client_messages import AHEAD
+from antiphon.sessions.client_messages import AHEAD
 from tests.node.support import child, cluster, outcome, running, take, take_values, until
 
 

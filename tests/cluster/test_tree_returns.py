@@ -159,7 +159,7 @@ def test_without_a_majority_a_client_that_changed_its_broker_loses_nothing_accep
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its new broker cannot catch up with what it saw. It and the broker's other clients go on all the same."""
-    monkeypatch.setattr("antiphon.sessions.client_sessions.KNOWN_SECONDS", 2.0)
+    monkeypatch.setattr("antiphon.sessions.node_end.KNOWN_US", 2_000_000)
     # The client does not hear that the other brokers have its message; and on this topic there are no others.
     monkeypatch.setattr("antiphon.client.publishing.HandingIn.safe", lambda *_: None)
 

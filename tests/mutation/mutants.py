@@ -394,7 +394,7 @@ GOSSIP = (
     gossip(
         "nobody is told of holes",
         "delivery",
-        "                    self._environment.lost(self._topic, publication.source, publication.sequence)\n",
+        "                    self._report_lost(publication)\n",
         "                    pass\n",
         "total",
     ),

@@ -20,15 +20,15 @@ from antiphon.kernel.errors import ProtocolError
 from antiphon.membership.messages import PROTOCOL_VERSION, Hello
 from antiphon.node.gateway import client_session
 from antiphon.node.gateway.client_relay import Ahead
+from antiphon.node.gateway.session_host import check_batches
 from antiphon.node.loop import NodeLoop
 from antiphon.runtime.logging import LineFormatter
-from antiphon.sessions import backlog
-from antiphon.sessions.client_sessions import check_batches
-from antiphon.transport import client_messages, incoming, listener
-from antiphon.transport.client_messages import MessagesConsumed, PublishRequest, StatusRequest, SubscribeRequest
+from antiphon.sessions import backlog, client_messages
+from antiphon.sessions.client_messages import MessagesConsumed, PublishRequest, StatusRequest, SubscribeRequest
+from antiphon.sessions.peer_messages import ReplayResponse
+from antiphon.transport import incoming, listener
 from antiphon.transport.links import BUFFER_BYTES, FIRST_BUFFER_BYTES, split_address
 from antiphon.transport.listener import STRANGERS_AT_MOST
-from antiphon.transport.peer_messages import ReplayResponse
 from tests.node.secure import ours
 from tests.node.strangers import attacking, frames
 from tests.node.support import cluster, outcome, running, take_values, until

@@ -24,9 +24,9 @@ from antiphon.node.loop import NodeLoop
 from antiphon.node.settings import settings_from
 from antiphon.sessions import backlog
 from antiphon.sessions.backlog import Backlog, Backlogs
+from antiphon.sessions.client_messages import PublishRequest, SubscribeRequest
 from antiphon.sessions.unacked import KEPT_BYTES_AT_MOST, WINDOW_BYTES, Kept, KeptBatches
 from antiphon.storage.log import DurableLog
-from antiphon.transport.client_messages import PublishRequest, SubscribeRequest
 from antiphon.transport.links import split_address
 from tests.node.strangers import attacking, frames
 from tests.node.support import child, cluster, outcome, running, take_exactly, tree, until

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 
 from hypothesis import given
 
+from antiphon.kernel.message import Publication
 from antiphon.orders import CausalBarriers
+from antiphon.orders.barriers import RECENT_BYTES_AT_MOST, CausalBarrier
 from tests.orders.model import CausalModel, Identity, Step, World, dependencies_of, schedules
 
 PROCESSES = 4
@@ -91,3 +94,16 @@ def test_what_becomes_an_indirect_predecessor_is_not_named() -> None:
     assert list(system.orders[2].barrier()) == list(answer.publication.dependencies)
     system.arrive(2, answer)
     assert dependencies_of(system.publish(2).publication) == [(1, 1)]
+
+
+def test_large_publications_are_not_held_until_the_next_one_is_published() -> None:
+    """They have come into the barrier before they are many bytes, and the barrier is the same."""
+    large, small = CausalBarrier(), CausalBarrier()
+    payloads = [bytes([number]) * 100_000 for number in range(50)]
+    for number, payload in enumerate(payloads, start=1):
+        large.delivered(Publication(number % 3, number, 0, payload))
+        small.delivered(Publication(number % 3, number, 0, b""))
+    del payload
+    held = [len(each) for each in payloads if sys.getrefcount(each) > sys.getrefcount(bytes([7]) * 100_000) + 2]
+    assert sum(held) <= RECENT_BYTES_AT_MOST
+    assert list(large.barrier()) == list(small.barrier())

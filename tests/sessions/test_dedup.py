@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from antiphon.api.batch import Batch
 from antiphon.api.batch_codec import Author, Columns, decode_columns, encode_columns, read_header
-from antiphon.api.replay_buffer import BATCHES_AT_MOST, BYTES_AT_MOST, Budget, Recent
 from antiphon.client.server_pool import LONGEST_PAUSE_SECONDS, Pauses, Whereabouts, addresses_of
 from antiphon.kernel.errors import UsageError
-from antiphon.runtime.dedup import GAPS_AT_MOST, SeenOfAll
+from antiphon.sessions.dedup import GAPS_AT_MOST, SeenOfAll
+from antiphon.sessions.replay_buffer import BATCHES_AT_MOST, BYTES_AT_MOST, Budget, Recent
 from antiphon.sessions.unacked import KEPT_AT_MOST, WINDOW, Kept, KeptBatches
 from tests.node.support import running
 
@@ -75,7 +75,7 @@ def test_the_oldest_of_too_many_gaps_counts_as_filled() -> None:
 
 
 def test_who_was_silent_longest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("antiphon.runtime.dedup.AUTHORS_AT_MOST", 3)
+    monkeypatch.setattr("antiphon.sessions.dedup.AUTHORS_AT_MOST", 3)
     seen = SeenOfAll()
     for author in (1, 2, 3, 1, 4):
         seen.add(author, 1 if author != 1 else seen.highest(1) + 1)
@@ -98,7 +98,7 @@ def batch(author: int, number: int, size: int = 1) -> Batch:
 
 
 def test_what_was_not_seen_is_found_again() -> None:
-    recent = Recent(Budget())
+    recent: Recent[Batch] = Recent(Budget())
     recent.begin(100)
     for number in (1, 2, 3):
         recent.add(100 + number, batch(BEN, number))
@@ -115,7 +115,7 @@ def test_what_was_not_seen_is_found_again() -> None:
 
 @pytest.mark.parametrize(("size", "last"), [(1, BATCHES_AT_MOST + 10), (BYTES_AT_MOST // 16, 40)])
 def test_who_lacks_what_is_not_kept_any_more_is_told(size: int, last: int) -> None:
-    recent = Recent(Budget())
+    recent: Recent[Batch] = Recent(Budget())
     recent.begin(0)
     for number in range(1, last + 1):
         recent.add(number, batch(BEN, number, size))
@@ -129,9 +129,9 @@ def test_who_lacks_what_is_not_kept_any_more_is_told(size: int, last: int) -> No
 
 
 def test_all_topics_together_keep_no_more_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("antiphon.api.replay_buffer.BYTES_OF_ALL_AT_MOST", 1000)
+    monkeypatch.setattr("antiphon.sessions.replay_buffer.BYTES_OF_ALL_AT_MOST", 1000)
     budget = Budget()
-    topics = [Recent(budget) for _ in range(4)]
+    topics: list[Recent[Batch]] = [Recent(budget) for _ in range(4)]
     for number in range(1, 101):
         for topic in topics:
             topic.add(number, batch(BEN, number, 50))

@@ -23,7 +23,9 @@ from antiphon import (
 )
 from antiphon.api.batch_codec import Author, Columns
 from antiphon.api.topic_names import client_number
-from antiphon.transport.client_messages import FollowRequest
+from antiphon.node.gateway.session_host import future_of
+from antiphon.sessions.client_messages import FollowRequest
+from antiphon.sessions.steps import start
 from tests.node.support import (
     Child,
     child,
@@ -261,7 +263,7 @@ def test_where_nobody_has_kept_what_a_client_lacks_it_is_told(
     fabric: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its node stood still for so long that the others have shown more than they keep."""
-    monkeypatch.setattr("antiphon.api.replay_buffer.BATCHES_AT_MOST", 8)
+    monkeypatch.setattr("antiphon.sessions.replay_buffer.BATCHES_AT_MOST", 8)
 
     async def test() -> None:
         async with (
@@ -479,7 +481,7 @@ def test_nobody_waits_for_what_came_before_its_node_was_a_member(fabric: str) ->
                 node = following
             past = client._subscriptions.past_of("room")
             assert list(past.values()) == [1] and past.keys() != {client_number(client._instance)}
-            crossing = await node.sessions.follow(1, FollowRequest(1, "room", past))
+            crossing = await future_of(start(node.sessions.follow(1, FollowRequest(1, "room", past))))
             assert crossing.failure is None
             await client.publish("room", b"answer")
             assert await take_values(heard, 1) == await take_values(own, 1) == [b"answer"]
@@ -610,7 +612,7 @@ def test_what_was_delivered_before_a_new_node_was_a_member_is_not_published_agai
 
     async def test() -> None:
         async with tree(4) as nodes, antiphon.connect(nodes[1].address) as client:
-            nodes[1].sessions._poll = lambda: None  # type: ignore[method-assign]
+            nodes[1].sessions._tell_safe = lambda: None  # type: ignore[method-assign]
             first = await nodes[3].subscribe("room").ready()
             await client.publish("room", b"first", order="total", key=b"anna")
             assert await take_values(first, 1) == [b"first"]

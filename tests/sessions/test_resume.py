@@ -7,10 +7,14 @@ import asyncio
 import pytest
 
 from antiphon import Node
+from antiphon.api.batch import Batch
 from antiphon.api.batch_codec import Author, Columns
 from antiphon.api.topic_state import LiveTopic
-from antiphon.runtime.dedup import numbers_from
-from antiphon.sessions.resume import Crossing, NodeTraits
+from antiphon.node.gateway.session_host import future_of
+from antiphon.sessions.dedup import numbers_from
+from antiphon.sessions.host import FabricTraits
+from antiphon.sessions.resume import Crossing
+from antiphon.sessions.steps import start
 from tests.node.support import cluster, outcome, running
 
 CLIENT = 77
@@ -23,8 +27,8 @@ async def member(node: Node) -> LiveTopic:
     return node.topic("room")
 
 
-def traits(node: Node) -> NodeTraits:
-    return NodeTraits(node.identifier, node.settings.fabric == "gossip")
+def has_come(crossing: Crossing[Batch], serial: int) -> asyncio.Future[bool]:
+    return future_of(start(crossing.has_come(serial)))
 
 
 def hand_in(node: Node, serial: int) -> None:
@@ -34,13 +38,13 @@ def hand_in(node: Node, serial: int) -> None:
 def test_the_first_fifo_batch_follows_all_and_the_others_follow_it() -> None:
     async def test() -> None:
         async with cluster(1) as (node,):
-            crossing = Crossing(traits(node), await member(node), CLIENT, [], is_waited_for=True)
+            crossing = Crossing(node.sessions, await member(node), CLIENT, [])
             orders = [crossing.order_of(order) for order in ("none", "fifo", "fifo", "causal", "total", "none")]
             assert orders == ["none", "causal", "fifo", "causal", "total", "none"]
             # A batch that had come before is of another source: what follows has to be bound to it anew.
             hand_in(node, 4)
             await node.flush()
-            assert await crossing.has_come(4)
+            assert await has_come(crossing, 4)
             assert [crossing.order_of("fifo"), crossing.order_of("fifo")] == ["causal", "fifo"]
 
     running(test)
@@ -49,7 +53,7 @@ def test_the_first_fifo_batch_follows_all_and_the_others_follow_it() -> None:
 def test_what_sticks_to_a_total_batch_need_not_be_causal() -> None:
     async def test() -> None:
         async with cluster(1) as (node,):
-            crossing = Crossing(traits(node), await member(node), CLIENT, [], is_waited_for=True)
+            crossing = Crossing(node.sessions, await member(node), CLIENT, [])
             assert [crossing.order_of("total"), crossing.order_of("fifo")] == ["total", "fifo"]
 
     running(test)
@@ -59,13 +63,13 @@ def test_what_others_have_is_waited_for() -> None:
     async def test() -> None:
         async with cluster(1) as (node,):
             topic = await member(node)
-            crossing = Crossing(traits(node), topic, CLIENT, KNOWN, is_waited_for=True)
-            waiting = asyncio.create_task(crossing.has_come(3))
+            crossing = Crossing(node.sessions, topic, CLIENT, KNOWN)
+            waiting = has_come(crossing, 3)
             await asyncio.sleep(0.1)
             assert not waiting.done()
             hand_in(node, 3)
             assert await waiting
-            assert not await crossing.has_come(4), "nobody has that"
+            assert not await has_come(crossing, 4), "nobody has that"
 
     running(test)
 
@@ -74,12 +78,12 @@ def test_what_others_have_is_waited_for() -> None:
 def test_what_does_not_come_in_time_is_published_again_in_gossip_and_elsewhere_told(fabric: str) -> None:
     async def test() -> None:
         async with cluster(1, fabric=fabric) as (node,):
-            crossing = Crossing(traits(node), await member(node), CLIENT, KNOWN, is_waited_for=True)
-            crossing._wait_until = node.loop.time()
+            crossing = Crossing(node.sessions, await member(node), CLIENT, KNOWN)
+            crossing._wait_until_us = 0
             if fabric == "gossip":
-                assert not await crossing.has_come(2)
+                assert not await has_come(crossing, 2)
             else:
-                assert "may yet come" in str(await outcome(crossing.has_come(2)))
+                assert "may yet come" in str(await outcome(has_come(crossing, 2)))
 
     running(test)
 
@@ -89,7 +93,8 @@ def test_who_does_not_know_what_is_past_waits_for_nothing() -> None:
 
     async def test() -> None:
         async with cluster(1) as (node,):
-            crossing = Crossing(traits(node), await member(node), CLIENT, KNOWN, is_waited_for=False)
-            assert await crossing.has_come(2)
+            node.sessions.traits = FabricTraits(has_barriers=True, counts_past=False, publishes_again=False)
+            crossing = Crossing(node.sessions, await member(node), CLIENT, KNOWN)
+            assert await has_come(crossing, 2)
 
     running(test)

@@ -14,6 +14,8 @@ from antiphon.api.batch_codec import Author, Columns
 from antiphon.client import idempotent_producer as writing
 from antiphon.client.idempotent_producer import ConflictError, Lane, NoLogError
 from antiphon.kernel.errors import PeerError
+from antiphon.runtime.clocks import wall_clock_us
+from antiphon.runtime.logging import logger
 from antiphon.sessions.writers import STANDINGS_AT_MOST, Standing, Writers, number_of, place_of, series_of
 from antiphon.storage.log import DurableLog
 from tests.node.support import child, cluster, running, until
@@ -221,7 +223,7 @@ def test_whatever_comes_a_lane_is_taken_in_order_without_gaps_and_once() -> None
     """Attempts that begin anew, are cut short, overtake each other and skip: a log is a beginning of each series."""
     draw = random.Random(1)
     for _ in range(200):
-        writers = Writers()
+        writers = Writers(logger("test"), wall_clock_us)
         taken: list[int] = []
         for _ in range(60):
             series, first = draw.randrange(3), draw.randrange(1, 6)
@@ -236,7 +238,7 @@ def test_whatever_comes_a_lane_is_taken_in_order_without_gaps_and_once() -> None
 
 
 def test_pieces_of_different_attempts_are_not_mixed() -> None:
-    writers = Writers()
+    writers = Writers(logger("test"), wall_clock_us)
     assert writers.take("room", author(0, 0, 1)) is not None
     with pytest.raises(UsageError, match="has written something else in series 0"):
         writers.check("room", author(0, 0, 2, mark=1))
@@ -250,20 +252,20 @@ def test_batch_and_standing_are_committed_together(tmp_path: Path) -> None:
     for committed in (False, True):
         directory = tmp_path / str(committed)
         store = DurableLog.open(directory)
-        writers = Writers()
+        writers = Writers(logger("test"), wall_clock_us)
         fact = writers.take("room", author(0, 0, 1))
         store.append("room", 1, 1, b"batch", fact)
         if committed:
             store.commit()
         store._store.close()  # as if the process had died
         with DurableLog.open(directory) as again:
-            writers = Writers()
+            writers = Writers(logger("test"), wall_clock_us)
             writers.load(again)
             assert (again.latest("room"), len(writers.standings(7, None))) == ((1, 1) if committed else (0, 0))
 
 
 def test_who_was_silent_longest_is_forgotten_first() -> None:
-    writers = Writers()
+    writers = Writers(logger("test"), wall_clock_us)
     for lane in range(STANDINGS_AT_MOST):
         writers.take("room", author(lane, 0, 1))
     writers.take("room", author(0, 0, 2))

@@ -30,11 +30,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from antiphon.api.batch_codec import decode_columns
+from antiphon.sessions.client_messages import CLIENT_CONTROLS
 from antiphon.spark.sink import TopicStreamWriter
 from antiphon.spark.sink_options import write_options
 from antiphon.spark.source import AntiphonDataSource
 from antiphon.storage.log import DurableLog
-from antiphon.transport.client_messages import CLIENT_CONTROLS
 from antiphon.transport.codec import Codec
 from antiphon.transport.peer_messages import PEER_CONTROLS
 from antiphon.transport.schema import FABRIC_KINDS

@@ -15,11 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from antiphon import AntiphonError, Node, PeerError
 from antiphon.kernel.errors import ProtocolError
+from antiphon.sessions.client_messages import RangeResponse, StoredBatch
 from antiphon.spark.options import read_options
 from antiphon.spark.plan import Partition, Piece
 from antiphon.spark.ranges import RangeReader
 from antiphon.spark.reader import TopicReader
-from antiphon.transport.client_messages import RangeResponse, StoredBatch
 from tests.node.support import free_addresses
 from tests.spark.nodes import Nodes
 

@@ -24,12 +24,12 @@ from pyspark.sql.datasource import (
 )
 
 from antiphon import Node
+from antiphon.sessions.client_messages import LogRange, LogsResponse
 from antiphon.spark.logs import Logs
 from antiphon.spark.options import read_options
 from antiphon.spark.plan import Partition, Piece, divided, offsets_from, positions_from
 from antiphon.spark.pushdown import Pushed, microseconds_of
 from antiphon.spark.reader import TopicReader
-from antiphon.transport.client_messages import LogRange, LogsResponse
 from tests.spark.nodes import Nodes
 
 

@@ -13,7 +13,7 @@ from antiphon.api.batch_codec import Author, Columns
 from antiphon.api.topic_names import topic_number
 from antiphon.kernel.message import publication_key
 from antiphon.node.settings import Settings
-from antiphon.runtime.dedup import Logged, counts_in
+from antiphon.sessions.dedup import Logged, counts_in
 from antiphon.storage.checkpoint import fact_of
 from antiphon.storage.log_reader import passed_over_log
 from tests.node.support import pieces_of, running, take_values

@@ -12,7 +12,7 @@ from antiphon import Client, Node, PeerError
 from antiphon.api.batch_codec import decode_columns
 from antiphon.client.remote_log import RemoteLog
 from antiphon.node.gateway.client_requests import LOG_REQUESTS_AT_MOST
-from antiphon.transport.client_messages import RangeRequest
+from antiphon.sessions.client_messages import RangeRequest
 from antiphon.transport.codec import Codec
 from tests.node.support import outcome, running, until
 

@@ -31,7 +31,8 @@ from antiphon.fabrics.tree.topology import Overlay
 from antiphon.kernel.message import Keyed
 from antiphon.membership import messages as membership
 from antiphon.orders.order import KeyedOrdered, Ordered, Placed
-from antiphon.transport import client_messages as client
+from antiphon.sessions import client_messages as client
+from antiphon.sessions import peer_messages as session
 from antiphon.transport import peer_messages as peer
 from antiphon.transport.codec import Codec
 from antiphon.transport.schema import KINDS, parameters
@@ -115,7 +116,7 @@ FURTHER: tuple[Any, ...] = (
 a_peer = membership.Peer("instance", "host:1", 7)
 newcomer = membership.Peer("other", "host:2")
 appointment = membership.Appointment(8, a_peer)
-standing = peer.LaneState("room", 9, 10, 11)
+standing = session.LaneState("room", 9, 10, 11)
 lane = client.LaneOf("writer", 12, 13, 14)
 
 HOSTS: tuple[membership.Control, ...] = (
@@ -125,15 +126,15 @@ HOSTS: tuple[membership.Control, ...] = (
     peer.TopicAnnouncementAck("room"),
     peer.CreditRequest(17),
     membership.Expelled("reason"),
-    peer.DedupRequest(18, "room", 19),
-    peer.DedupResponse(20, [21, 22]),
-    peer.ReplayRequest(23, "room", 24, [25, -26], 27, -28, {29: [30, 31]}, True),
-    peer.ReplayResponse(32, True, [(33, 34, "causal", b"payload")], True, 35, [(36, 37)]),
-    peer.FrontierRequest(38, "room", [39, -40]),
-    peer.FrontierResponse(41, True, [42], {43: [44]}),
-    peer.PeerProducerRequest(45, 46, 47, ["room"]),
-    peer.PeerProducerRequest(45, 46, None, []),
-    peer.PeerProducerResponse(48, [standing], ["room"], True),
+    session.DedupRequest(18, "room", 19),
+    session.DedupResponse(20, [21, 22]),
+    session.ReplayRequest(23, "room", 24, [25, -26], 27, -28, {29: [30, 31]}, True),
+    session.ReplayResponse(32, True, [(33, 34, "causal", b"payload")], True, 35, [(36, 37)]),
+    session.FrontierRequest(38, "room", [39, -40]),
+    session.FrontierResponse(41, True, [42], {43: [44]}),
+    session.PeerProducerRequest(45, 46, 47, ["room"]),
+    session.PeerProducerRequest(45, 46, None, []),
+    session.PeerProducerResponse(48, [standing], ["room"], True),
     membership.PlaceRequest(newcomer, 49, "cube"),
     membership.PlaceResponse(50, 51, 52, [appointment], "founding", 53),
     membership.PeerAddresses([a_peer, newcomer]),

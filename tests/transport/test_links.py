@@ -15,7 +15,7 @@ from antiphon import Node, UsageError
 from antiphon.api.batch_codec import Columns, encode_columns
 from antiphon.kernel.errors import ProtocolError
 from antiphon.membership.messages import PROTOCOL_VERSION, Hello, Peer, PeerAddresses
-from antiphon.transport.client_messages import PublishRequest, StatusRequest, SubscribeRequest
+from antiphon.sessions.client_messages import PublishRequest, StatusRequest, SubscribeRequest
 from antiphon.transport.codec import Codec
 from antiphon.transport.links import BUFFER_BYTES, FrameReader, FrameWriter, split_address
 from antiphon.transport.peer_messages import TopicAnnouncement

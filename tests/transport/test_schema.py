@@ -25,7 +25,7 @@ from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import Keyed, Message, Publication
 from antiphon.membership.messages import PROTOCOL_VERSION, Hello
 from antiphon.orders.order import KeyedOrdered, Ordered, Placed
-from antiphon.transport.client_messages import CLIENT_CONTROLS
+from antiphon.sessions.client_messages import CLIENT_CONTROLS
 from antiphon.transport.codec import Codec
 from antiphon.transport.peer_messages import PEER_CONTROLS, TopicAnnouncement
 from antiphon.transport.schema import ENCLOSED, FABRIC_KINDS, FIELDS, KINDS, NESTED, parameters

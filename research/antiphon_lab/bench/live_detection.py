@@ -41,7 +41,7 @@ from antiphon.node.node import Node
 from antiphon.node.settings import Settings
 from antiphon.runtime.clocks import monotonic_us
 from antiphon.runtime.logging import write_logs
-from antiphon.transport.client_messages import CLIENT_CONTROLS
+from antiphon.sessions.client_messages import CLIENT_CONTROLS
 from antiphon.transport.codec import Codec
 from antiphon.transport.peer_messages import PEER_CONTROLS
 from antiphon.transport.schema import DIAGNOSIS_KINDS, FABRIC_KINDS, LENGTH_BYTES

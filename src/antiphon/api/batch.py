@@ -148,6 +148,12 @@ class Batch:
         return self.count
 
     @property
+    def total_keys(self) -> set[bytes | None]:
+        """The keys in whose total order it has a place; batches that name none share one."""
+        columns = self.columns
+        return set(columns.about or columns.keys or (None,))
+
+    @property
     def columns(self) -> Columns:
         """The content; :class:`ProtocolError` if the payload is not what it says."""
         columns = self._columns

@@ -21,14 +21,14 @@ from typing import Final, Protocol
 
 from antiphon.api.batch import Batch, Message
 from antiphon.api.outbox import set_if_waiting
-from antiphon.api.replay_buffer import Resumption
 from antiphon.api.topic_state import LiveTopic
 from antiphon.kernel.errors import AntiphonError, ProtocolError, UsageError
 from antiphon.runtime.clocks import wall_clock_us
-from antiphon.runtime.dedup import Ranges, SeenOfAll
 from antiphon.runtime.errors import MissedMessagesError, SlowConsumerError
 from antiphon.runtime.logging import logger
 from antiphon.runtime.tasks import Tasks
+from antiphon.sessions.dedup import Ranges, SeenOfAll
+from antiphon.sessions.replay_buffer import Resumption
 
 POLICIES: Final = ("block", "drop_oldest", "drop_newest", "disconnect")
 DEFAULT_LIMIT: Final = 65_536
@@ -124,7 +124,7 @@ class Subscription:
         self.delivered = 0
         self.expired = 0
         self.gaps = 0
-        self.resumption: Resumption | None = None
+        self.resumption: Resumption[Batch] | None = None
         # Whose it is, for those who look at the node.
         self.owner = "this program"
         self._host = host
@@ -282,15 +282,14 @@ class Subscription:
         else:
             self._read_from(topic, offset)
 
-    def _resume(self, topic: LiveTopic, resumption: Resumption) -> None:
+    def _resume(self, topic: LiveTopic, resumption: Resumption[Batch]) -> None:
         """Begin with what has been shown here and was not seen elsewhere."""
         self._from_offset[topic] = 0
         topic.add_sink(self)
-        seen = resumption.seen_on(topic.name)
-        fetched = resumption.fetched.pop(topic.name, None)
-        if fetched is None and topic.recent.may_lack(seen, resumption.since_us):
+        is_gap, batches = resumption.replay(topic.name, topic.recent)
+        if is_gap:
             self.miss(topic)
-        for batch in (*(fetched or ()), *topic.recent.unseen(seen, resumption.since_us)):
+        for batch in batches:
             if self in topic.sinks:
                 # Else there was more than it may hold, and it goes on with the log.
                 self.push(topic, batch)

@@ -9,11 +9,11 @@ from typing import Protocol
 
 from antiphon.api.batch import Batch
 from antiphon.api.outbox import Outbox
-from antiphon.api.replay_buffer import PER_KEY, Budget, Recent, TotalOrder
 from antiphon.api.topic_names import topic_number
 from antiphon.kernel.errors import UsageError
 from antiphon.runtime.clocks import monotonic_us
-from antiphon.runtime.dedup import Logged, SeenOfAll
+from antiphon.sessions.dedup import Logged, SeenOfAll
+from antiphon.sessions.replay_buffer import PER_KEY, Budget, Recent, TotalOrder
 
 
 class Sink(Protocol):
@@ -73,8 +73,8 @@ class LiveTopic:
         self.beginners = 0
         # Done when this node's membership is effective, and when everybody has heard that it publishes here.
         self.joined: asyncio.Future[None] | None = None
-        # Elsewhere than on a tree, done when this node knows whose batches the others had seen when it became a member.
-        self.learned: asyncio.Future[None] | None = None
+        # Whether some client's session waits for what is delivered here.
+        self.is_watched = False
         self.announced: asyncio.Task[None] | None = None
         # Messages up to the first have got their offset; up to the second, subscribers may see them.
         self.end_offset = 0
@@ -92,7 +92,7 @@ class LiveTopic:
         self.recorded: dict[int, int] = {}
         # What the log has ever held; only where a node comes back with its log.
         self.logged = Logged()
-        self.recent = Recent(budget or Budget(), total_order)
+        self.recent: Recent[Batch] = Recent(budget or Budget(), total_order)
         # What this node has published and others may not have acknowledged.
         self.under_way = UnderWay()
         self.repeated_batches = 0
@@ -101,8 +101,9 @@ class LiveTopic:
         self.is_behind = False
         self.delivered_messages = 0
         self.delivered_bytes = 0
-        # Batches that nobody had kept when they were asked for.
+        # Batches that this node will never deliver; and those of them that came too late for total order.
         self.lost_batches = 0
+        self.late_batches = 0
         # Whether the last that happened was such a loss, of which subscribers have not been told yet.
         self.is_missing = False
 

@@ -35,7 +35,7 @@ from antiphon.audit.incarnations import ENDS, STARTS, Incarnations, incarnations
 from antiphon.audit.number_ranges import NumberRanges
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import CAUSAL, FIFO, NONE, ORDER_NAMES, TOTAL, UNSPECIFIED
-from antiphon.trace.contract import TOLD_ALWAYS, TOLD_FAILED
+from antiphon.trace.contract import TOLD_ALWAYS, TOLD_FAILED, TOLD_UNKEPT
 from antiphon.trace.schema import COLUMNS, KEYS, ORDER, PEER, VALUE
 
 EVENTS = ["publish", "deliver", "subscribed", "unsubscribe", "unsubscribed", "lost"]
@@ -321,9 +321,14 @@ class TopicOracle:
         is_of_mortal = publication[0] in excuses.mortal
         if publication in self._lost.get(node, ()):
             may_be_said = excuses.told == TOLD_ALWAYS or (excuses.told == TOLD_FAILED and is_of_mortal)
+            may_be_said |= excuses.told == TOLD_UNKEPT and is_of_mortal and not self._is_kept(publication)
             if may_be_said or self._order_of(publication) == excuses.holes_in:
                 return True
         return is_of_mortal and any(past.holds(publication) for past in unknowable)
+
+    def _is_kept(self, publication: Identity) -> bool:
+        """Whether a member has delivered a publication."""
+        return any(publication in self._delivered.get(node, ()) for node in self.member_since)
 
     def state(self) -> str:
         """The state that further judgement depends on, as text."""

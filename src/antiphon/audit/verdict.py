@@ -36,6 +36,7 @@ from antiphon.trace.contract import (
     STUCK,
     TOLD_ALWAYS,
     TOLD_FAILED,
+    TOLD_UNKEPT,
     TOTAL_ORDER,
     Contract,
 )
@@ -150,7 +151,8 @@ def judge_words(
     """The number of wrong loss reports and of unreported holes."""
     false = wrong_words(losses, delivered)
     excused = contract.told == TOLD_ALWAYS or contract.holes_in is not None or contract.counts_all
-    accused = [] if excused else [loss for loss in losses if contract.told != TOLD_FAILED or loss[2] not in mortal]
+    may_fail = contract.told in (TOLD_FAILED, TOLD_UNKEPT)
+    accused = [] if excused else [loss for loss in losses if not may_fail or loss[2] not in mortal]
     unspoken = unspoken_holes(losses, delivered) if contract.counts_all else 0
     verdict.examples[HOLES] = text_of_holes(false, len(accused), unspoken)
     return false + len(accused) + unspoken

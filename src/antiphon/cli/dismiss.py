@@ -10,7 +10,7 @@ import typer
 import antiphon
 from antiphon.cli import output, running
 from antiphon.kernel.errors import PeerError, UsageError
-from antiphon.transport.client_messages import DismissRequest, DismissResponse
+from antiphon.sessions.client_messages import DismissRequest, DismissResponse
 
 WHAT_IS_GIVEN_UP = """The nodes {named} are to count as gone for good. The others then order totally without them.
 

@@ -2,7 +2,7 @@
 
 A publication is accepted when the node says so; several can be in flight. When its node goes, the client looks for
 another one by itself, takes its subscriptions there and hands in again what may have been lost
-(:mod:`antiphon.sessions.client_sessions` says what the nodes do for that). Only if no node can be reached for a while,
+(:mod:`antiphon.sessions.node_end` says what the nodes do for that). Only if no node can be reached for a while,
 whoever waits gets :class:`antiphon.runtime.errors.ClosedError`: what was not accepted then may or may not have been
 published.
 """
@@ -31,7 +31,7 @@ from antiphon.runtime.clocks import monotonic_us, wall_clock_us
 from antiphon.runtime.errors import ClosedError, DeniedError, error_from
 from antiphon.runtime.logging import logger
 from antiphon.runtime.tasks import Tasks
-from antiphon.transport.client_messages import (
+from antiphon.sessions.client_messages import (
     CLIENT_CONTROLS,
     BatchesDropped,
     Delivery,

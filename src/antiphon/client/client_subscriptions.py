@@ -18,9 +18,8 @@ from antiphon.api.topic_names import checked_pattern
 from antiphon.api.topic_state import LiveTopic
 from antiphon.membership.messages import Control
 from antiphon.runtime.clocks import monotonic_us
-from antiphon.runtime.dedup import SeenOfAll
 from antiphon.runtime.errors import error_from
-from antiphon.transport.client_messages import (
+from antiphon.sessions.client_messages import (
     AHEAD,
     AHEAD_BYTES,
     BatchesDropped,
@@ -34,6 +33,7 @@ from antiphon.transport.client_messages import (
     TopicStarted,
     UnsubscribeRequest,
 )
+from antiphon.sessions.dedup import SeenOfAll
 
 
 class NodeConnection(Protocol):

@@ -21,15 +21,15 @@ from antiphon.api.batch_codec import Columns, encode_columns
 from antiphon.client.remote_log import AskingClient
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.membership.messages import Control
-from antiphon.sessions.writers import DIGEST_BITS, number_of, place_of, series_of
-from antiphon.transport.client_messages import (
+from antiphon.sessions.client_messages import (
     LaneOf,
     NodeProducerState,
     ProducerRequest,
     ProducerResponse,
     PublishRequest,
 )
-from antiphon.transport.peer_messages import LaneState
+from antiphon.sessions.peer_messages import LaneState
+from antiphon.sessions.writers import DIGEST_BITS, number_of, place_of, series_of
 
 UNDER_WAY_AT_MOST: Final = 16
 """Batches that a lane has handed in and that are not accepted, before it waits."""

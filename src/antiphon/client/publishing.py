@@ -15,8 +15,8 @@ from antiphon.api.outbox import Segment
 from antiphon.membership.messages import Control
 from antiphon.runtime.errors import error_from
 from antiphon.runtime.logging import logger
+from antiphon.sessions.client_messages import FollowRequest, FollowResponse, PublishRequest, PublishResponse
 from antiphon.sessions.unacked import Kept, KeptBatches
-from antiphon.transport.client_messages import FollowRequest, FollowResponse, PublishRequest, PublishResponse
 
 log = logger("client")
 

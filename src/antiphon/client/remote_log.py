@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from antiphon.membership.messages import Control
 from antiphon.runtime.errors import error_from
-from antiphon.transport.client_messages import (
+from antiphon.sessions.client_messages import (
     LogsRequest,
     LogsResponse,
     MarksRequest,

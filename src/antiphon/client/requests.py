@@ -7,7 +7,7 @@ from typing import Any
 
 from antiphon.client.publishing import set_exception
 from antiphon.runtime.errors import DeniedError, error_from
-from antiphon.transport.client_messages import (
+from antiphon.sessions.client_messages import (
     DismissResponse,
     LogsResponse,
     MarksResponse,

@@ -49,6 +49,9 @@ class HostNames(NamedTuple):
     topic_number: Callable[[str], int]
 
 
+UNBOUNDED_BYTES: Final = 1 << 60
+
+
 class NodeChoices(NamedTuple):
     """The settings of a live node that its process depends on; ``table`` is that of its fabric."""
 
@@ -57,6 +60,8 @@ class NodeChoices(NamedTuple):
     forget_ticks: int
     table: Any
     names: HostNames
+    window_bytes: int = UNBOUNDED_BYTES
+    """A publisher has so many bytes and one batch in transit on a topic."""
 
 
 class NodeTraits(NamedTuple):

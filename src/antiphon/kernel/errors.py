@@ -25,3 +25,7 @@ class PeerError(AntiphonError):
 
 class ProtocolError(PeerError):
     """A peer sent a message that no correct peer sends."""
+
+
+class NoMajorityError(PeerError):
+    """A node that is cut off from a majority of the nodes cannot order totally."""

@@ -65,8 +65,11 @@ class Environment:
         """Give a publication to the application of this node. This is the moment that ordering promises speak of."""
         raise NotImplementedError
 
-    def lost(self, topic: i64, source: i64, sequence: i64) -> None:
-        """A publication will never be delivered here: nobody has kept it. It is said where it would have come."""
+    def lost(self, topic: i64, source: i64, sequence: i64, is_late: bool = False) -> None:
+        """Report, at its place in the order, a publication that this node will never deliver.
+
+        No node has kept it; or, if it ``is_late``, it arrived when its place in total order was already past.
+        """
 
     def read_back(self, topic: i64) -> LogReader | None:
         """Reads what this node's log holds of a topic; None where there is no log."""

@@ -37,8 +37,8 @@ class LiveEnvironment(Environment):
     def deliver(self, publication: Publication) -> None:
         self._loop.delivered(publication)
 
-    def lost(self, topic: int, source: int, sequence: int) -> None:
-        self._loop.lost(topic, source, sequence)
+    def lost(self, topic: int, source: int, sequence: int, is_late: bool = False) -> None:
+        self._loop.lost(topic, source, sequence, is_late)
 
     def read_back(self, topic: int) -> LogReader | None:
         return self._log.read_back(topic)

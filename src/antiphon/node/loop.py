@@ -18,7 +18,6 @@ from antiphon.api.batch import Batch
 from antiphon.api.batch_codec import NO_AUTHOR, Columns, decode_checked, encode_columns
 from antiphon.api.lifecycle import Lifecycle
 from antiphon.api.outbox import BlockedOutboxes, Segment, set_if_waiting
-from antiphon.api.replay_buffer import TotalOrder
 from antiphon.api.topic_state import LiveTopic, TopicTable
 from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError
@@ -30,14 +29,15 @@ from antiphon.node.settings import Settings
 from antiphon.node.write_scheduler import CREDIT_FRAMES, Flusher
 from antiphon.runtime.clocks import monotonic_us, wall_clock_us
 from antiphon.runtime.logging import logger
-from antiphon.sessions.client_sessions import Sessions
+from antiphon.sessions.client_messages import CLIENT_CONTROLS
+from antiphon.sessions.node_end import NodeEnd
+from antiphon.sessions.replay_buffer import TotalOrder
 from antiphon.sessions.writers import Writers
 from antiphon.storage.checkpoint import Pasts
 from antiphon.storage.disk import Disk
 from antiphon.storage.group_commit import GroupCommit
 from antiphon.storage.log import DurableLog
 from antiphon.storage.process_log import ProcessLog
-from antiphon.transport.client_messages import CLIENT_CONTROLS
 from antiphon.transport.codec import Codec
 from antiphon.transport.links import FrameWriter, OutgoingLink
 from antiphon.transport.peer_messages import PEER_CONTROLS, CreditRequest
@@ -65,7 +65,7 @@ class NodeLoop:
 
     # Set when the node knows where it listens.
     cluster: Membership
-    sessions: Sessions
+    sessions: NodeEnd[Batch]
 
     def __init__(self, settings: Settings, lifecycle: Lifecycle, fail: Callable[[BaseException], None]) -> None:
         self.fail = fail
@@ -81,7 +81,7 @@ class NodeLoop:
         self.traits = fabric.implementation().traits(settings.table)
         self.topics = TopicTable(TotalOrder(fabric.may_pass_over, self.traits.is_strict))
         self._by_number = self.topics.by_number
-        self.writers = Writers()
+        self.writers = Writers(logger("writers"), wall_clock_us)
         self.process: Process | None = None
         self.trace: LiveTrace | None = None
         # The disk of the node, whose parts are looked at for every message.
@@ -108,6 +108,8 @@ class NodeLoop:
         # Receipts of batches that were published and have not been delivered here, by topic and sequence number.
         self._undelivered: dict[tuple[int, int], asyncio.Future[None]] = {}
         self._is_settling = False
+        # Whether something happened on a topic for which a client's session waits.
+        self._has_watched_news = False
         # Called whenever the node has settled, while it joins; otherwise nothing that costs time.
         self.when_settled: Callable[[], object] = bool
 
@@ -167,7 +169,7 @@ class NodeLoop:
         if self.trace is not None:
             self.trace.numbered(self.identifier, topic, segment.columns, int(number))
         if segment.author != NO_AUTHOR and not segment.author.writer:
-            self.sessions.handed_in(topic, int(number), segment.author)
+            self.sessions.handed_in(topic, int(number), segment.author.client, segment.author.number)
         if segment.receipt is not None:
             self.receipts.add(segment.receipt)
             segment.receipt.add_done_callback(self.receipts.discard)
@@ -312,6 +314,7 @@ class NodeLoop:
         else:
             is_new = topic.seen.add(batch.author, batch.number)
             is_new = is_new and not topic.logged_before.has(batch.author, batch.number)
+        self._has_watched_news = self._has_watched_news or topic.is_watched
         if batch.count == 0 or (batch.client != 0 and not is_new):
             self._pass_over(topic, batch, publication)
             return
@@ -370,10 +373,12 @@ class NodeLoop:
         if self.trace is not None:
             self.trace.began_epoch(self.identifier, epoch, members, councils)
 
-    def lost(self, number: int, source: int, sequence: int) -> None:
-        """A publication will never be delivered here: nobody has kept it, or its turn is over; subscribers are told."""
+    def lost(self, number: int, source: int, sequence: int, is_late: bool) -> None:
+        """Tell subscribers that this node will never deliver a publication: no node has kept it, or it came late."""
         topic = self._by_number[number]
         topic.lost_batches += 1
+        topic.late_batches += is_late
+        self._has_watched_news = topic.is_watched or self._has_watched_news
         if self.trace is not None:
             self.trace.lost(self.identifier, topic, source, sequence)
         receipt = self._undelivered.pop((number, sequence), None) if source == self.identifier else None
@@ -387,7 +392,8 @@ class NodeLoop:
             # knows the rest: what is lost after that may have been published after that.
             return
         topic.is_missing = True
-        log.warning("messages are lost", topic=topic.name, publisher=source, number=sequence)
+        cause = "late" if is_late else "gone"
+        log.warning("messages are lost", topic=topic.name, publisher=source, number=sequence, cause=cause)
         if self._disk_first is not None:
             self._disk_first.then(topic.miss)
         else:
@@ -423,6 +429,7 @@ class NodeLoop:
         """A subscription of the process has ended."""
         topic = self._by_number[number]
         topic.recent.end()
+        self._has_watched_news = topic.is_watched or self._has_watched_news
         if self.pasts is not None:
             self.pasts.left(topic)
         if self.trace is not None:
@@ -443,7 +450,7 @@ class NodeLoop:
                 # What others wait for leaves first: whoever is woken here has its turn later anyway.
                 if flusher.dirty:
                     flusher.write_dirty()
-                if self._to_show:
+                if self._to_show or self._has_watched_news:
                     self._show()
                 if not self._to_show and not (len(self.blocked) > 0 and self._fill_room()):
                     break
@@ -458,13 +465,16 @@ class NodeLoop:
         self.when_settled()
 
     def _show(self) -> None:
-        """Let subscribers see what was delivered."""
+        """Let subscribers see what was delivered, and tell sessions that wait for it."""
         shown, self._to_show = self._to_show, []
         for topic, batch in shown:
             if batch is None:
                 topic.miss()
             else:
                 topic.show(batch)
+        if self._has_watched_news:
+            self._has_watched_news = False
+            self.sessions.topics_changed()
 
     def _fill_room(self) -> bool:
         """Let blocked outboxes send what there is room for now; whether anything was sent."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from antiphon.api.batch import Batch
 from antiphon.api.lifecycle import Lifecycle
 from antiphon.api.topic_names import checked_name
 from antiphon.fabrics.registry import FABRICS
@@ -22,17 +23,15 @@ from antiphon.membership.host import Place
 from antiphon.membership.messages import Control
 from antiphon.membership.policies import new_membership
 from antiphon.node.environment import LiveEnvironment
+from antiphon.node.gateway.session_host import SessionHost, check_batches
 from antiphon.node.loop import NodeLoop
 from antiphon.node.membership_host import MembershipHost
 from antiphon.node.settings import Settings
 from antiphon.node.subscriptions import Subscriptions
 from antiphon.runtime.tasks import Tasks
-from antiphon.sessions.client_sessions import FabricTraits, Sessions
-from antiphon.sessions.producer_state import Standings
-from antiphon.storage.disk import Disk
-from antiphon.storage.log_reader import topics_in
-from antiphon.transport.peer_messages import (
-    CreditRequest,
+from antiphon.sessions.host import FabricTraits
+from antiphon.sessions.node_end import NodeEnd
+from antiphon.sessions.peer_messages import (
     DedupRequest,
     DedupResponse,
     FrontierRequest,
@@ -41,9 +40,11 @@ from antiphon.transport.peer_messages import (
     PeerProducerResponse,
     ReplayRequest,
     ReplayResponse,
-    TopicAnnouncement,
-    TopicAnnouncementAck,
 )
+from antiphon.sessions.producer_state import Standings
+from antiphon.storage.disk import Disk
+from antiphon.storage.log_reader import topics_in
+from antiphon.transport.peer_messages import CreditRequest, TopicAnnouncement, TopicAnnouncementAck
 
 
 def check_foreign_name(name: str, sender: int) -> None:
@@ -103,8 +104,10 @@ class Members:
         self.cluster = core.cluster = self.host.membership = new_membership(fabric.membership, place, settings.table)
         counts_past = self.counts_past and not fabric.has_barriers
         traits = FabricTraits(fabric.has_barriers, counts_past, fabric.may_pass_over)
-        self.sessions = core.sessions = Sessions(traits, core, self.cluster, disk, node.lifecycle, tasks, publish_on)
-        self.standings = Standings(core.writers, core.topics.by_name, disk, self.cluster, core.settle, tasks)
+        self.session_host = SessionHost(core, self.cluster, disk, node.lifecycle, publish_on)
+        self.sessions: NodeEnd[Batch] = NodeEnd(traits, self.session_host)
+        core.sessions = self.sessions
+        self.standings = Standings(core.writers, self.session_host)
         self.subscriptions = Subscriptions(core, self.sessions, node.lifecycle, tasks)
         self._catalogue = self.subscriptions.catalogue
         if disk.store is not None:
@@ -220,6 +223,8 @@ class Members:
         elif isinstance(
             message, (DedupRequest, DedupResponse, ReplayRequest, ReplayResponse, FrontierRequest, FrontierResponse)
         ):
+            if isinstance(message, ReplayResponse):
+                check_batches(sender, message)
             self.sessions.on_message(sender, message)
         elif isinstance(message, (PeerProducerRequest, PeerProducerResponse)):
             self.standings.on_message(sender, message)

@@ -22,7 +22,7 @@ from antiphon.api.pubsub import PubSub
 from antiphon.api.topic_names import checked_name, topic_number
 from antiphon.api.topic_state import LiveTopic
 from antiphon.fabrics.registry import FABRICS
-from antiphon.kernel.errors import ProtocolError
+from antiphon.kernel.errors import NoMajorityError, ProtocolError
 from antiphon.kernel.message import TOTAL
 from antiphon.kernel.process import Process
 from antiphon.membership.messages import Hello
@@ -30,6 +30,7 @@ from antiphon.node.acl import Rights
 from antiphon.node.gateway.client_requests import RequestServices
 from antiphon.node.gateway.client_session import ClientServices
 from antiphon.node.gateway.gateway import Gateway
+from antiphon.node.gateway.session_host import future_of
 from antiphon.node.loop import ORDER_NUMBERS, NodeLoop
 from antiphon.node.members import Foundation, ProcessMaker
 from antiphon.node.settings import Settings, settings_from
@@ -37,10 +38,11 @@ from antiphon.node.status import NodeStatus, StatusServer
 from antiphon.node.subscriptions import Subscriptions
 from antiphon.node.tentative import Early, early_of
 from antiphon.runtime.clocks import wall_clock_us
-from antiphon.runtime.errors import ClosedError, NoMajorityError
+from antiphon.runtime.errors import ClosedError
 from antiphon.runtime.logging import logger
 from antiphon.runtime.tasks import Tasks
 from antiphon.sessions.backlog import Backlogs
+from antiphon.sessions.steps import start as start_steps
 from antiphon.storage.disk import Disk
 from antiphon.storage.group_commit import GroupCommit
 from antiphon.storage.journals import LiveJournal
@@ -174,6 +176,7 @@ class Node(PubSub):
             members.subscriptions,
             members.sessions,
             members.standings,
+            members.session_host,
             RequestServices(self.status, self.log_desk, members.cluster),
             disk,
             lifecycle,
@@ -221,7 +224,9 @@ class Node(PubSub):
         process = self.process
         if process is None or self.failure is not None:
             return
-        await self.sessions.send_away()
+        leaving = start_steps(self.sessions.send_away())
+        self.core.settle()
+        await future_of(leaving)
         self._stop_taking()
         await self._until_accepted()
         await self._subscriptions.end_all()

@@ -195,7 +195,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     def choices(self) -> NodeChoices:
         """The settings that the process of the node depends on."""
-        return NodeChoices(self.order, self.window, int(self.forget_seconds * 1_000_000), self.table, HOST_NAMES)
+        forget_ticks = int(self.forget_seconds * 1_000_000)
+        return NodeChoices(self.order, self.window, forget_ticks, self.table, HOST_NAMES, self.window_bytes)
 
     def _checked_table(self) -> msgspec.Struct | None:
         """The options of the fabric, with defaults filled in; None if it has none."""

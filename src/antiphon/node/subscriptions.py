@@ -10,17 +10,19 @@ from datetime import datetime
 
 from antiphon.api.batch import Batch
 from antiphon.api.lifecycle import Lifecycle
-from antiphon.api.replay_buffer import Resumption
 from antiphon.api.subscription import DEFAULT_LIMIT, Callback, Start, Subscription, SubscriptionHost, WhenMissed
 from antiphon.api.topic_names import checked_pattern
 from antiphon.api.topic_state import LiveTopic
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import ORDER_NAMES
+from antiphon.node.gateway.session_host import future_of
 from antiphon.node.loop import NodeLoop
 from antiphon.node.topic_registry import Catalogue
 from antiphon.runtime.errors import ClosedError
 from antiphon.runtime.tasks import Tasks
-from antiphon.sessions.client_sessions import Sessions
+from antiphon.sessions.node_end import NodeEnd
+from antiphon.sessions.replay_buffer import Resumption
+from antiphon.sessions.steps import start
 
 
 class EmptySubscription(Subscription):
@@ -40,7 +42,7 @@ class EmptySubscription(Subscription):
 class Subscriptions:
     """All subscriptions at one node: the host of each of them."""
 
-    def __init__(self, core: NodeLoop, sessions: Sessions, lifecycle: Lifecycle, tasks: Tasks) -> None:
+    def __init__(self, core: NodeLoop, sessions: NodeEnd[Batch], lifecycle: Lifecycle, tasks: Tasks) -> None:
         self._core = core
         self._sessions = sessions
         self._lifecycle = lifecycle
@@ -58,7 +60,7 @@ class Subscriptions:
         policy: str = "block",
         limit: int = DEFAULT_LIMIT,
         when_missed: WhenMissed | None = None,
-        resumption: Resumption | None = None,
+        resumption: Resumption[Batch] | None = None,
     ) -> Subscription:
         """A new subscription; a ``resumption`` is for clients that come from another node."""
         self._lifecycle.check_open()
@@ -100,7 +102,7 @@ class Subscriptions:
             if not joined.done():
                 await asyncio.shield(joined)
             if subscription.resumption is not None:
-                await self._sessions.fetch(topic, subscription.resumption)
+                await future_of(start(self._sessions.fetch(topic, subscription.resumption)))
             subscription.begin(topic)
         finally:
             topic.beginners -= 1

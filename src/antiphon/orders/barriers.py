@@ -25,6 +25,8 @@ from antiphon.orders.causal import CausalOrder, DependencyTracker, followed_by
 from antiphon.orders.order import frontier_of, singles_of
 
 RECENT_AT_MOST: Final = 64
+RECENT_BYTES_AT_MOST: Final[i64] = 256 << 10
+"""Publications that are not in the barrier yet are held in memory, so few of them, and few bytes."""
 
 
 @final
@@ -41,12 +43,14 @@ class CausalBarrier(DependencyTracker):
         # Delivered, but not yet in the barrier: many at a time find it in the cache, and before a publication of
         # this process nobody asks for it.
         self._recent: list[Publication] = []
+        self._recent_bytes: i64 = 0
         # Of what was delivered beyond a gap, that which no own publication has named yet.
         self._unnamed: Final[set[i64]] = set()
 
     def delivered(self, publication: Publication) -> None:
         self._recent.append(publication)
-        if len(self._recent) >= RECENT_AT_MOST:
+        self._recent_bytes += len(publication.payload)
+        if len(self._recent) >= RECENT_AT_MOST or self._recent_bytes >= RECENT_BYTES_AT_MOST:
             self._settle()
         if len(self._unnamed) > 0:
             # A publication that names this one need not name what it names.
@@ -80,6 +84,7 @@ class CausalBarrier(DependencyTracker):
             if publication.source != self._unlisted:
                 barrier.put(publication.source, publication.sequence)
         self._recent.clear()
+        self._recent_bytes = 0
 
     def take(self, past: PublicationSet) -> vec[i64]:
         dependencies = self.barrier()

@@ -139,7 +139,6 @@ class CausalOrder(Order):
         return self._past.counts.get(source)
 
     def counts(self, key: i64) -> bool:
-        """Whether a publication counts as past."""
         return self._past.has(key & SOURCE_MASK, key >> SOURCE_BITS)
 
     def counts_any_of(self, source: i64) -> bool:

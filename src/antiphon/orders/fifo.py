@@ -64,6 +64,9 @@ class Fifo(Order):
     def start_from(self, frontier: vec[i64]) -> None:
         raise_to(self._delivered, frontier)
 
+    def counts(self, key: i64) -> bool:
+        return (key >> SOURCE_BITS) <= self._delivered.get(key & SOURCE_MASK)
+
     def waiting(self) -> i64:
         return len(self._held)
 
@@ -92,6 +95,9 @@ class Unordered(Order):
     def start_from(self, frontier: vec[i64]) -> None:
         for key in frontier:
             self._delivered.complete_to(key & SOURCE_MASK, key >> SOURCE_BITS)
+
+    def counts(self, key: i64) -> bool:
+        return self._delivered.has(key & SOURCE_MASK, key >> SOURCE_BITS)
 
     def waiting(self) -> i64:
         return 0

@@ -137,6 +137,10 @@ class Order:
         """All that decides what this order will release, as text."""
         raise NotImplementedError
 
+    def counts(self, key: i64) -> bool:
+        """Whether a publication counts as past here."""
+        raise NotImplementedError
+
     def waiting(self) -> i64:
         """How many publications have arrived and may not yet be delivered."""
         raise NotImplementedError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from antiphon.kernel.errors import PeerError, UsageError
+from antiphon.kernel.errors import NoMajorityError, PeerError, UsageError
 
 
 class WrongTypeError(UsageError, TypeError):
@@ -17,10 +17,6 @@ class DeniedError(PeerError):
 
 class OverloadedError(PeerError):
     """More was published than could be sent, and the publisher did not wait."""
-
-
-class NoMajorityError(PeerError):
-    """A part of a tree that is cut off from a majority of its brokers cannot order totally."""
 
 
 class SlowConsumerError(PeerError):

@@ -1,82 +1,87 @@
-"""A client that goes on at this node with what it began at another: its batches stay in one order, and come once.
+"""What a client publishes at a node, also one that comes from another node: its batches stay in order, and come once.
 
-The client hands in again what it does not know to be safe (:mod:`antiphon.sessions.unacked`). Some of that has been
-delivered already: here, or at other nodes that were asked when the client came. The latter is waited for, so that it is
-in the log of this node when the client is told that it is accepted, and so that what follows it is published after it.
-If it does not come, it is published once more in gossip: author and number are the same, so whoever has it drops the
-copy. On cubes and trees logs do not hold copies, and who comes back would wait for what no log holds; there the client
-is told that nobody knows what becomes of it.
-
-What the client published before is of another source than what this node publishes for it from now on. A publication in
-``causal`` or ``total`` order follows all that was delivered here, and so that too; one in ``fifo`` order follows
-nothing but what this node has published. So the first of these is published in ``causal`` order, which is stronger, and
-the others stick to it.
+A client hands in again what it does not know to be safe (:mod:`antiphon.sessions.unacked`). Some of that has been
+delivered already: here, or at other nodes, which were asked when the client came (:meth:`NodeEnd.follow`).
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, Generic, Protocol, TypeVar
 
-from antiphon.api.topic_state import LiveTopic
-from antiphon.kernel.errors import PeerError
+from antiphon.kernel.errors import AntiphonError, PeerError
 from antiphon.kernel.interval_set import IntervalSet
+from antiphon.sessions.backlog import Backlog
+from antiphon.sessions.client_messages import FollowRequest, PublishRequest
+from antiphon.sessions.host import FabricTraits, NodeHost, SessionTopic
+from antiphon.sessions.replay_buffer import ShownBatch
+from antiphon.sessions.steps import Promise, Scope, Steps, Turns, start, wait
 
-LOOK_SECONDS: Final = 0.02
-"""How often a node looks whether something has come."""
+KNOWN_US: Final = 30_000_000
+"""How long a node waits for batches that a client has seen or published elsewhere: they exist, and should come."""
 
-KNOWN_SECONDS: Final = 30.0
-"""How long a node waits for what a client has seen or published elsewhere: it is there, and will come."""
-
-
-class NodeTraits(NamedTuple):
-    """The node to which a client has come: who it is, and whether it publishes again what does not come."""
-
-    identifier: int
-    publishes_again: bool
+B = TypeVar("B", bound=ShownBatch)
 
 
-class Crossing:
-    """What a client from elsewhere publishes here on one topic.
+class CatchingUp(Protocol[B]):
+    """The node's end of sessions, which catches up with other nodes."""
 
-    ``known`` is what others had delivered of its batches when it came. On a tree a broker does not know what was past
-    when it became a member, and may never deliver that; so ``is_waited_for`` says whether it is waited for. ``failure``
-    says why the node could not catch up with what the client has seen.
+    @property
+    def traits(self) -> FabricTraits:
+        """How the fabric lets the node catch up."""
+
+    @property
+    def host(self) -> NodeHost[B]:
+        """The node."""
+
+    def until(self, topic: SessionTopic[B], condition: Callable[[], bool], until_us: int) -> Steps[bool]:
+        """Wait for something that is delivered, until some time; whether it has come."""
+
+    def follow(self, client: int, message: FollowRequest) -> Steps[Crossing[B]]:
+        """Catch up with what a client has seen."""
+
+
+class Crossing(Generic[B]):
+    """What a client from elsewhere publishes here on one topic: its batches stay in one order, and come once.
+
+    ``known`` is what others had delivered of its batches when it came. The node waits for these (``is_waited_for``), so
+    that they are in its log when it accepts them, and so that what follows is published after them. A broker of a tree
+    does not know what was past when it became a member, may never deliver that, and does not wait. ``failure`` says why
+    the node could not catch up with what the client has seen.
     """
 
     def __init__(
         self,
-        node: NodeTraits,
-        topic: LiveTopic,
+        end: CatchingUp[B],
+        topic: SessionTopic[B],
         client: int,
         known: Sequence[IntervalSet],
-        is_waited_for: bool,
         failure: PeerError | None = None,
     ) -> None:
         self.failure = failure
-        self._node = node
-        self._loop = asyncio.get_running_loop()
+        self._end = end
         self._topic = topic
         self._client = client
         self._known = known
-        self._is_waited_for = is_waited_for
-        self._wait_until = self._loop.time() + KNOWN_SECONDS
+        # For all batches together, not for each: what does not come in that time does not come.
+        self._wait_until_us = end.host.now_us() + KNOWN_US
         # Whether the last publication for the client follows all that came before it.
         self._is_bound = False
         # Batches that come while an earlier one is waited for must not overtake it.
-        self.turns = asyncio.Lock()
+        self.turns = Turns()
 
-    async def has_come(self, serial: int) -> bool:
+    def has_come(self, serial: int) -> Steps[bool]:
         """Whether a batch need not be published; to be asked in turn."""
         if not any(seen.has(serial) for seen in self._known):
             has_come = self._is_here(serial)
-        elif self._is_waited_for:
-            has_come = await self._until_here(serial)
-            if not has_come and not self._node.publishes_again:
+        elif self._end.traits.counts_past:
+            yield from self._end.until(self._topic, partial(self._is_here, serial), self._wait_until_us)
+            has_come = self._is_here(serial)
+            if not has_come and not self._end.traits.publishes_again:
                 raise PeerError(
                     f"a message on {self._topic.name!r} that was handed in at another node has not come to node "
-                    f"{self._node.identifier} in {KNOWN_SECONDS:g} seconds; it may yet come"
+                    f"{self._end.host.identifier} in {KNOWN_US // 1_000_000} seconds; it may yet come"
                 )
         else:
             has_come = True
@@ -87,17 +92,147 @@ class Crossing:
     def _is_here(self, serial: int) -> bool:
         return self._topic.seen.has(self._client, serial)
 
-    async def _until_here(self, serial: int) -> bool:
-        # All together, not each: what does not come in that time does not come.
-        while not self._is_here(serial) and self._topic.is_member() and self._loop.time() < self._wait_until:
-            await asyncio.sleep(LOOK_SECONDS)
-        return self._is_here(serial)
-
     def order_of(self, order: str) -> str:
-        """In which order a batch is published that the client wants in this one, to be asked in turn.
+        """In which order a batch is published that the client wants in this one; to be asked in turn.
 
-        It is to follow all that has come of this client.
+        Publications of the client at other nodes have another source. A publication in ``causal`` or ``total`` order
+        follows all that was delivered here; one in ``fifo`` order follows only what this node has published. So the
+        first of these is published in ``causal`` order, and the others follow it.
         """
         chosen = "causal" if order == "fifo" and not self._is_bound else order
         self._is_bound = self._is_bound or chosen != "none"
         return chosen
+
+
+class PublishingPort(Protocol):
+    """The connection of a client and the node behind it, as far as publishing goes."""
+
+    def is_open(self, topic: str) -> bool:
+        """Whether a batch of the client can be handed over at once: it has the right, and nothing waits for room."""
+
+    def check_publishing(self, topic: str) -> None:
+        """Raise the reason why the client may not publish on a topic, if there is one."""
+
+    def until_room(self, topic: str) -> Promise[None] | None:
+        """Kept when a batch may be handed over on a topic; nothing if it may now."""
+
+    def hand_over(self, message: PublishRequest, order: str) -> Promise[None] | None:
+        """Publish a batch for the client; a promise that it is accepted, unless it is now."""
+
+    def respond(self, message: PublishRequest, failure: AntiphonError | None = None, is_known: bool = False) -> None:
+        """Tell the client that a batch is accepted, or why not."""
+
+    def followed(self, message: FollowRequest, failure: AntiphonError | None) -> None:
+        """Tell the client that what it publishes follows what it has seen, or why not."""
+
+
+class ClientPublishing(Generic[B]):
+    """The publications of one connected client."""
+
+    def __init__(self, end: CatchingUp[B], client: int, port: PublishingPort, backlog: Backlog, scope: Scope) -> None:
+        self._end = end
+        self._client = client
+        self._port = port
+        self._backlog = backlog
+        self._scope = scope
+        # Batches that have not been handed over; later ones wait behind them.
+        self._waiting = 0
+        self._turns: dict[str, Turns] = {}
+        # The topics on which the client continues what it began at another node.
+        self._crossings: dict[str, Crossing[B]] = {}
+
+    def on_publish(self, message: PublishRequest) -> None:
+        """The client hands a batch in."""
+        if self._waiting or not self._publish_at_once(message):
+            self._waiting += 1
+            self._backlog.add(len(message.payload))
+            start(self._publish(message), self._scope)
+
+    def on_follow(self, message: FollowRequest) -> None:
+        """The client comes from another node and is about to publish on a topic."""
+        self._waiting += 1
+        self._backlog.add(0)
+        start(self._follow(message), self._scope)
+
+    def _publish_at_once(self, message: PublishRequest) -> bool:
+        """Publish a batch that need not wait for anything; false if it must."""
+        if message.topic in self._crossings or not self._port.is_open(message.topic) or self._is_known(message):
+            return False
+        try:
+            accepted = self._port.hand_over(message, message.order)
+        except AntiphonError as failure:
+            self._port.respond(message, failure)
+            return True
+        if accepted is None:
+            self._port.respond(message)
+        else:
+            self._backlog.add(len(message.payload))
+            accepted.then(partial(self._accepted, message, accepted))
+        return True
+
+    def _accepted(self, message: PublishRequest, accepted: Promise[None], is_known: bool = False) -> None:
+        """A batch is accepted, or is not after all."""
+        if self._scope.is_over:
+            return
+        self._backlog.remove(len(message.payload))
+        try:
+            accepted.result()
+        except AntiphonError as failure:
+            self._port.respond(message, failure)
+        else:
+            self._port.respond(message, is_known=is_known)
+
+    def _publish(self, message: PublishRequest) -> Steps[None]:
+        """Publish a batch when it is its turn."""
+        crossing = self._crossings.get(message.topic) if message.lane is None else None
+        turns = self._turns.setdefault(message.topic, Turns()) if crossing is None else crossing.turns
+        accepted: Promise[None] | None = None
+        failure: AntiphonError | None = None
+        has_waited = False
+        yield from turns.enter()
+        try:
+            is_known = self._is_known(message) if crossing is None else (yield from crossing.has_come(message.serial))
+            if is_known:
+                accepted = self._end.host.until_shown()
+            else:
+                self._port.check_publishing(message.topic)
+                while (room := self._port.until_room(message.topic)) is not None:
+                    has_waited = True
+                    yield from wait(room)
+                order = message.order if crossing is None else crossing.order_of(message.order)
+                accepted = self._port.hand_over(message, order)
+        except AntiphonError as error:
+            failure, is_known = error, False
+        finally:
+            self._waiting -= 1
+            if has_waited:
+                # Others who wait for the same room have their turn in between.
+                self._end.host.after(0, turns.leave)
+            else:
+                turns.leave()
+        if failure is not None or accepted is None:
+            self._backlog.remove(len(message.payload))
+            self._port.respond(message, failure, is_known)
+        else:
+            accepted.then(partial(self._accepted, message, accepted, is_known))
+
+    def _is_known(self, message: PublishRequest) -> bool:
+        """Whether a batch that the client hands in has been delivered already."""
+        if message.lane is not None:
+            # Others may lack what is known here. Each node knows for itself what a lane has written before.
+            return False
+        topic = self._end.host.find_topic(message.topic)
+        return topic is not None and topic.seen.has(self._client, message.serial)
+
+    def _follow(self, message: FollowRequest) -> Steps[None]:
+        failure: AntiphonError | None = None
+        try:
+            self._port.check_publishing(message.topic)
+            crossing = self._crossings[message.topic] = yield from self._end.follow(self._client, message)
+            failure = crossing.failure
+        except AntiphonError as error:
+            failure = error
+        finally:
+            self._waiting -= 1
+            self._backlog.remove(0)
+        self._port.followed(message, failure)

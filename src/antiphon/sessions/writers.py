@@ -27,19 +27,12 @@ removes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Callable
+from typing import Annotated, Final, Protocol
 
 import msgspec
 
-from antiphon.api.batch_codec import Author
-from antiphon.api.topic_names import client_number
 from antiphon.kernel.errors import UsageError
-from antiphon.runtime.clocks import wall_clock_us
-from antiphon.runtime.logging import logger
-from antiphon.transport.tls import instance_of
-
-if TYPE_CHECKING:
-    from antiphon.storage.log import DurableLog
 
 PLACE_BITS: Final = 26
 PLACES_AT_MOST: Final = (1 << PLACE_BITS) - 1
@@ -51,7 +44,50 @@ STANDINGS_AT_MOST: Final = 32_768
 DIGEST_BITS: Final = 62
 Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 
-log = logger("writers")
+
+class LaneBatch(Protocol):
+    """The author of a batch that a lane has written."""
+
+    @property
+    def client(self) -> int:
+        """The number of the lane as an author."""
+
+    @property
+    def number(self) -> int:
+        """The number of the batch."""
+
+    @property
+    def writer(self) -> int:
+        """The number of the writer."""
+
+    @property
+    def lane(self) -> int:
+        """Which of the lanes of the writer."""
+
+    @property
+    def digest(self) -> int:
+        """Of what the lane has written in the series, with this batch."""
+
+    @property
+    def previous(self) -> int:
+        """The same before this batch."""
+
+
+class WriterLog(Protocol):
+    """Events for operators."""
+
+    def warning(self, event: str, **values: object) -> None:
+        """Something an operator should look at."""
+
+    def error(self, event: str, cause: BaseException | None = None, **values: object) -> None:
+        """Something is wrong."""
+
+
+class Facts(Protocol):
+    """What an earlier life of the node has stored."""
+
+    def get(self, name: str) -> bytes | None:
+        """What was stored under a name."""
 
 
 def number_of(series: int, place: int) -> int:
@@ -72,16 +108,6 @@ def series_of(number: int) -> int:
 def place_of(number: int) -> int:
     """The place of a batch in its series."""
     return number & PLACES_AT_MOST
-
-
-def writer_number(holder: str, name: str) -> int:
-    """The number of a writer. Writers of others who have the same name are others."""
-    return client_number(instance_of(holder, f"writer {name}"))
-
-
-def lane_number(holder: str, name: str, lane: int) -> int:
-    """The number of one lane as an author of batches."""
-    return client_number(instance_of(holder, f"lane {lane} of {name}"))
 
 
 class Standing(msgspec.Struct, array_like=True, frozen=True):
@@ -107,9 +133,11 @@ def fact_name(slot: int) -> str:
 
 
 class Writers:
-    """The standings of all lanes on all topics of a node."""
+    """The standings of all lanes on all topics of a node; ``now_us`` is the time since 1970."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: WriterLog, now_us: Callable[[], int]) -> None:
+        self._log = log
+        self._now_us = now_us
         # In the order in which they were last written.
         self._of: dict[tuple[str, int], Standing] = {}
         self._of_writer: dict[int, dict[tuple[str, int], None]] = {}
@@ -121,7 +149,7 @@ class Writers:
     def __len__(self) -> int:
         return len(self._of)
 
-    def load(self, store: DurableLog) -> None:
+    def load(self, store: Facts) -> None:
         """Go on with what an earlier life of the node has stored."""
         found: list[Standing] = []
         while (kept := store.get(fact_name(len(found)))) is not None:
@@ -129,27 +157,27 @@ class Writers:
         for standing in sorted(found, key=lambda each: each.written_at_us):
             self._keep(standing)
 
-    def take(self, topic: str, author: Author) -> tuple[str, bytes] | None:
+    def take(self, topic: str, author: LaneBatch) -> tuple[str, bytes] | None:
         """A batch of a lane comes. The fact to be stored with it, or None if it is not to be delivered."""
         key = (topic, author.client)
         standing = self._of.get(key)
         known = 0 if standing is None else standing.number
         if standing is not None and differs(standing, author):
             self.conflicts += 1
-            log.error("what is written again differs from what was written first", topic=topic, lane=author.lane)
+            self._log.error("what is written again differs from what was written first", topic=topic, lane=author.lane)
             return None
         if author.number <= known:
             self.repeated += 1
             return None
         if author.number != known + 1 and place_of(author.number) != 1:
             self.ahead += 1
-            log.warning("a batch is dropped because others before it are missing", topic=topic, lane=author.lane)
+            self._log.warning("a batch is dropped because others before it are missing", topic=topic, lane=author.lane)
             return None
         slot = len(self._of) if standing is None else standing.slot
         if slot >= STANDINGS_AT_MOST:
             slot = self._forget()
         new = Standing(
-            topic, author.client, author.writer, author.lane, author.number, author.digest, wall_clock_us(), slot
+            topic, author.client, author.writer, author.lane, author.number, author.digest, self._now_us(), slot
         )
         self._keep(new)
         return fact_name(slot), ENCODER.encode(new)
@@ -170,10 +198,10 @@ class Writers:
             del self._of_writer[standing.writer]
         self.forgotten += 1
         if self.forgotten == 1:
-            log.warning("writers that are silent are forgotten from now on", at_most=STANDINGS_AT_MOST)
+            self._log.warning("writers that are silent are forgotten from now on", at_most=STANDINGS_AT_MOST)
         return standing.slot
 
-    def check(self, topic: str, author: Author) -> None:
+    def check(self, topic: str, author: LaneBatch) -> None:
         """Refuse a batch that is not what was written under its number before."""
         standing = self._of.get((topic, author.client))
         if standing is not None and differs(standing, author):
@@ -188,7 +216,7 @@ class Writers:
         return [each for each in found if lane is None or each.lane == lane]
 
 
-def differs(standing: Standing, author: Author) -> bool:
+def differs(standing: Standing, author: LaneBatch) -> bool:
     """Whether a batch repeats or follows the last one, and has another content, itself or in front of it."""
     if author.number == standing.number:
         return author.digest != standing.digest

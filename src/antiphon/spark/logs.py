@@ -18,9 +18,9 @@ from antiphon.client.remote_log import RemoteLog
 from antiphon.kernel.errors import PeerError
 from antiphon.runtime.errors import DeniedError
 from antiphon.runtime.logging import logger
+from antiphon.sessions.client_messages import LogRange, LogsResponse
 from antiphon.spark.options import Access
 from antiphon.storage.log_server import NO_LOG
-from antiphon.transport.client_messages import LogRange, LogsResponse
 
 ANSWER_SECONDS: Final = 5.0
 """The longest time for a node to list its logs."""

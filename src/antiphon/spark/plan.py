@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 from pyspark.sql.datasource import InputPartition
 
 from antiphon.kernel.errors import UsageError
+from antiphon.sessions.client_messages import LogRange
 from antiphon.spark.logs import LogMemory, Logs, find_logs, run
 from antiphon.spark.marks import WantedRows
 from antiphon.spark.options import EARLIEST, LATEST, Bound, PartitionOffsets, ReadOptions
-from antiphon.transport.client_messages import LogRange
 
 
 class Partition(NamedTuple):

@@ -17,10 +17,10 @@ from antiphon.client.remote_log import RemoteLog, Times
 from antiphon.kernel.errors import PeerError, ProtocolError
 from antiphon.runtime.errors import DeniedError
 from antiphon.runtime.logging import logger
+from antiphon.sessions.client_messages import RangeResponse, StoredBatch
 from antiphon.spark.logs import connect, new_runner
 from antiphon.spark.options import DataLossError, ReadOptions
 from antiphon.spark.plan import Piece
-from antiphon.transport.client_messages import RangeResponse, StoredBatch
 
 CHUNK_BYTES: Final = 1 << 20
 """The most bytes that a node reads and sends for one request."""

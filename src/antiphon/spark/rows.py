@@ -26,8 +26,8 @@ from pyspark.sql.types import (
 from antiphon.api.batch_codec import Columns, decode_columns
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import ORDER_NAMES, Publication
+from antiphon.sessions.client_messages import StoredBatch
 from antiphon.spark.plan import Piece
-from antiphon.transport.client_messages import StoredBatch
 from antiphon.transport.codec import Codec
 
 HEADER: Final = StructType([StructField("key", StringType()), StructField("value", BinaryType())])

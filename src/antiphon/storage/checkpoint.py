@@ -17,7 +17,7 @@ from antiphon.api.batch import Batch
 from antiphon.api.topic_state import LiveTopic
 from antiphon.kernel.message import Publication, publication_key
 from antiphon.kernel.process import Process
-from antiphon.runtime.dedup import Ranges
+from antiphon.sessions.dedup import Ranges
 from antiphon.storage.group_commit import GroupCommit
 from antiphon.storage.log import DurableLog
 from antiphon.storage.log_reader import passed_over_log

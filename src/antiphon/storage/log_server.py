@@ -25,9 +25,7 @@ from msgspec.structs import replace
 from antiphon.api.batch_codec import read_header
 from antiphon.kernel.errors import AntiphonError, PeerError, UsageError
 from antiphon.runtime.errors import DeniedError
-from antiphon.storage.log import DurableLog
-from antiphon.storage.log_formats import Entry, OffsetRemovedError
-from antiphon.transport.client_messages import (
+from antiphon.sessions.client_messages import (
     LogRange,
     LogsRequest,
     LogsResponse,
@@ -37,6 +35,8 @@ from antiphon.transport.client_messages import (
     RangeResponse,
     StoredBatch,
 )
+from antiphon.storage.log import DurableLog
+from antiphon.storage.log_formats import Entry, OffsetRemovedError
 from antiphon.transport.codec import Codec
 
 NUMBER_FACT: Final = "number of this log"

@@ -28,8 +28,9 @@ UNJUDGED = "unjudged"
 
 TOLD_NEVER = "never"
 TOLD_FAILED = "failed"
+TOLD_UNKEPT = "unkept"
 TOLD_ALWAYS = "always"
-TOLD = (TOLD_NEVER, TOLD_FAILED, TOLD_ALWAYS)
+TOLD = (TOLD_NEVER, TOLD_FAILED, TOLD_UNKEPT, TOLD_ALWAYS)
 
 CUT = "cut"
 FINISHED = "finished"
@@ -56,7 +57,9 @@ class Contract:
     earlier incarnations should have received.
     """
     told: str = TOLD_NEVER
-    """The publications that a node may report as lost instead of delivering them: those of failed nodes, or all."""
+    """The publications that a node may report as lost instead of delivering them: those of failed nodes, those of them
+    that no remaining member has delivered, or all.
+    """
     holes_in: str | None = None
     """The order of publications that a node may always report as lost."""
     counts_all: bool = False

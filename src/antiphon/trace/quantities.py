@@ -256,7 +256,13 @@ define(TOPIC, "delivered-bytes", "bytes", "Bytes of batches delivered")
 define(TOPIC, "published", "messages", "Messages published by this node")
 define(TOPIC, "dropped", "messages", "Messages dropped by the policies of slow subscriptions")
 define(TOPIC, "repeated-batches", "batches", "Batches that clients handed in twice and that were dropped here")
-define(TOPIC, "lost-batches", "batches", "Batches that will never be delivered here, because nobody has kept them")
+define(
+    TOPIC,
+    "lost-batches",
+    "batches",
+    "Batches that this node will never deliver: no node has kept them, or they are late",
+)
+define(TOPIC, "late-batches", "batches", "Lost batches that came when their place in total order was already past")
 define(TOPIC, "publisher-waits", "times", "Times that a publisher was slowed down")
 define(TOPIC, "lag", "messages", "Messages that wait for the slowest subscription")
 define(TOPIC, "unsent", "messages", "Messages that wait to be sent")

@@ -22,10 +22,9 @@ from antiphon.membership.messages import (
     PlaceResponse,
     Refused,
 )
+from antiphon.sessions.peer_messages import SESSION_CONTROLS
 
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
-Entry = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-"""Part of a set of publications, as processes write them: all up to this one of its source, or a single one."""
 
 
 class TopicAnnouncement(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 3):
@@ -50,100 +49,6 @@ class CreditRequest(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 5
     topic: Count
 
 
-class DedupRequest(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 14):
-    """Which batches of a client has the receiver delivered on a topic?"""
-
-    number: Count
-    topic: Name
-    client: Count
-
-
-class DedupResponse(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 15):
-    """The answer: the highest of the client's own numbers, then the first and last of each gap."""
-
-    number: Count
-    ranges: Annotated[list[Count], msgspec.Meta(min_length=1)]
-
-
-class ReplayRequest(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 16):
-    """What has the receiver shown on a topic that a client has not seen, which was subscribed for so long?
-
-    To be answered when the sender's publication with the number ``barrier`` has been delivered, and all that is in
-    ``past``. With ``wants_batches`` the receiver sends them also if it was a member for a shorter time.
-    """
-
-    number: Count
-    topic: Name
-    barrier: Count
-    past: list[Entry]
-    client: Count
-    age_us: Annotated[int, msgspec.Meta(ge=-(1 << 62), lt=1 << 62)]
-    seen: dict[Count, list[Count]]
-    wants_batches: bool = False
-
-
-class ReplayResponse(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 17):
-    """The answer, if it is all that the client may lack: publisher, number, order and payload of each batch.
-
-    Otherwise ``unseen`` names the batches by author and number. ``is_whole`` if the receiver has kept everything that
-    it has shown and the client has not seen; ``member_us`` says for how long it is a member.
-    """
-
-    number: Count
-    is_complete: bool
-    batches: list[tuple[Count, Count, Name, bytes]]
-    is_whole: bool = False
-    member_us: Count = 0
-    unseen: list[tuple[Count, Count]] = msgspec.field(default_factory=list)
-
-
-class FrontierRequest(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 24):
-    """Whose batches has the receiver seen on a topic? To be answered when it has delivered all that is in ``past``."""
-
-    number: Count
-    topic: Name
-    past: list[Entry]
-
-
-class FrontierResponse(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 25):
-    """The answer, if it ``is_whole``: what has come, by author, all of which counts as past where ``past`` does."""
-
-    number: Count
-    is_whole: bool
-    past: list[Entry]
-    seen: dict[Count, list[Count]]
-
-
-class PeerProducerRequest(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 20):
-    """How far has a writer come at the receiver: this lane, or all if none is named? To be answered from the disk.
-
-    And of which of these topics is the receiver a member?
-    """
-
-    number: Count
-    writer: Count
-    lane: Count | None
-    topics: list[Name]
-
-
-class LaneState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """How far a lane of a writer has come on a topic: the number of its last batch, and its digest."""
-
-    topic: Name
-    lane: Count
-    number: Count
-    digest: Count
-
-
-class PeerProducerResponse(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 21):
-    """The answer; ``has_log`` if what the receiver has delivered is on a disk."""
-
-    number: Count
-    standings: list[LaneState]
-    member_of: list[Name]
-    has_log: bool
-
-
 PEER_CONTROLS: Final = (
     Hello,
     Refused,
@@ -155,16 +60,9 @@ PEER_CONTROLS: Final = (
     PlaceResponse,
     PeerAddresses,
     ContactList,
-    DedupRequest,
-    DedupResponse,
-    ReplayRequest,
-    ReplayResponse,
-    FrontierRequest,
-    FrontierResponse,
-    PeerProducerRequest,
-    PeerProducerResponse,
     KeepAlive,
     LeaveNotice,
     BlockRequest,
     BlockResponse,
+    *SESSION_CONTROLS,
 )

@@ -23,7 +23,7 @@ from antiphon.fabrics.cube.repair.messages import (
 from antiphon.fabrics.cube.repair.retransmit_buffer import Holdings, RetransmitBuffer, with_held
 from antiphon.fabrics.cube.repair.unsettled import COMPARING
 from antiphon.fabrics.cube.route import Route
-from antiphon.fabrics.cube.topic import FaultOptions, Options
+from antiphon.fabrics.cube.topic import UNBOUNDED, FaultOptions, Options
 from antiphon.fabrics.cube.topology import PartialCube
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.errors import UsageError
@@ -408,7 +408,7 @@ def test_routes_count_answers() -> None:
 
 
 def test_keeping_and_possession() -> None:
-    retransmit_buffer = RetransmitBuffer(2)
+    retransmit_buffer = RetransmitBuffer(2, UNBOUNDED)
     for number in (1, 2, 3):
         retransmit_buffer.add(said(7, number))
     assert (
@@ -420,6 +420,30 @@ def test_keeping_and_possession() -> None:
     assert mine.covers(theirs) and mine.covers(mine) and not theirs.covers(mine)
     assert mine.holds(7, 2) and not mine.holds(7, 3) and mine.holds(7, 5)
     assert mine.beyond(theirs) == [(7, 1, 5)] and theirs.beyond(mine) == []
+
+
+def test_large_publications_are_kept_up_to_a_number_of_bytes_of_each_source() -> None:
+    """Twice the same one counts once; the last one is kept however large it is; other sources do not matter."""
+    keeping = RetransmitBuffer(100, 1000)
+
+    def add(source: int, number: int, size: int) -> None:
+        keeping.add(Publication(source, number, 0, bytes(size), 1))
+
+    def kept(source: int) -> list[int]:
+        return [number for number in range(1, 300) if keeping.get(publication_key(source, number)) is not None]
+
+    add(8, 1, 900)
+    for number in range(1, 5):
+        for _ in range(3):
+            add(7, number, 300)
+    assert kept(7) == [2, 3, 4] and kept(8) == [1]
+    add(7, 5, 5000)
+    assert kept(7) == [5]
+    for number in range(6, 200):
+        add(7, number, 1)
+    assert kept(7) == list(range(100, 200))
+    add(7, 200, 950)
+    assert kept(7) == list(range(150, 201)) and kept(8) == [1]
 
 
 def test_options_that_do_not_fit_are_refused() -> None:

@@ -152,7 +152,7 @@ def test_a_subscription_asks_everybody_twice_before_it_is_effective() -> None:
     lines = lines_of(trace.table(), ["receive", "subscribed"]).splitlines()
     assert sum("Subscribe(" in line for line in lines) == 3
     assert sum("Synchronise(" in line for line in lines) == 3
-    assert sum("Answer(" in line for line in lines) == 6
+    assert sum("SurveyResponse(" in line for line in lines) == 6
     assert lines[-1].split()[1:3] == ["subscribed", "3"]
 
 
@@ -162,18 +162,18 @@ INCONSISTENT_CUT = (
     "node 2: subscribe",
     "2->0 Subscribe",
     "0->1 Subscribe",
-    "1->0 Answer",
-    "0->2 Answer",
+    "1->0 SurveyResponse",
+    "0->2 SurveyResponse",
     "2->0 Synchronise",
     "0->1 Synchronise",
     "node 1: publish",  # m, after node 1 has answered
     "1->0 Ordered",
     "node 0: publish",  # m'', which follows m
-    "1->0 Answer",  # node 0 answers only now
+    "1->0 SurveyResponse",  # node 0 answers only now
     "node 0: publish",  # m', whose barrier names nothing but m''
     "0->2 Ordered dependencies=[4194305]",
     "0->2 Ordered dependencies=[]",
-    "0->2 Answer",
+    "0->2 SurveyResponse",
     "1->2 Ordered",  # m comes last
 )
 SCRIPTS = [[PUBLISH, PUBLISH], [PUBLISH], [SUBSCRIBE]]

@@ -36,7 +36,7 @@ class Desk(Environment):
     def deliver(self, publication: Publication) -> None:
         self.delivered.append((int(publication.source), int(publication.sequence)))
 
-    def lost(self, topic: int, source: int, sequence: int) -> None:
+    def lost(self, topic: int, source: int, sequence: int, is_late: bool = False) -> None:
         self.holes.append((int(source), int(sequence)))
 
     def set_timer(self, delay: int, name: int) -> int:

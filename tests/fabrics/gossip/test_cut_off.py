@@ -14,7 +14,10 @@ from antiphon.fabrics.gossip.recovery import HOPELESS
 from antiphon.fabrics.gossip.retransmit import MOST_SOUGHT, SEARCH_HOPS, Searches, serve, serve_after_leaving
 from antiphon.fabrics.gossip.stream import Stream
 from antiphon.kernel.message import Publication
-from antiphon.orders.order import Ordered
+from antiphon.orders.barriers import CausalBarriers
+from antiphon.orders.fifo import Fifo
+from antiphon.orders.mixed import MixedOrder
+from antiphon.orders.order import Order, Ordered
 from antiphon.simulator.engine.actions import CrashAction, PartitionAction
 from antiphon.simulator.network.network import Cut
 from antiphon.simulator.scenario.file import parse_scenario
@@ -247,6 +250,68 @@ def test_a_node_says_of_all_that_is_gone_with_what_it_is_asked_for() -> None:
     stream.start_from(100)
     serve(environment, stream, 7, Fetch(3, 0, vec[i64]([1, 2])))
     assert [(type(one), int(one.sequence)) for _, one in environment.sent] == [(Gone, 89)]
+
+
+def test_the_word_of_a_node_ends_before_a_publication_that_it_never_had() -> None:
+    """It had number 3 and forgot it. Numbers 1 and 2 never came, and other nodes may have them in their logs."""
+    environment = Remembering(4, ())
+    stream = Stream(3)
+    stream.skip(3)
+    forgotten = serve(environment, stream, 7, Fetch(3, 0, vec[i64]([1, 2, 3])))
+    assert (environment.sent, list(forgotten)) == ([], [3])
+    stream.skip(1)
+    serve(environment, stream, 7, Fetch(3, 0, vec[i64]([1, 2, 3])))
+    assert [(type(one), int(one.sequence)) for _, one in environment.sent] == [(Gone, 1)]
+
+
+def test_a_newcomer_does_not_call_gone_what_it_never_had() -> None:
+    """It counts a neighbour's past as its own. Its word would let other nodes pass over what some log holds."""
+    environment = Remembering(4, ())
+    stream = Stream(3)
+    stream.start_from(5)
+    stream.skip(7)
+    stream.assume()
+    assert list(serve(environment, stream, 8, Fetch(3, 0, vec[i64]([4, 5, 7])))) == [4, 5, 7]
+    assert environment.sent == []
+    for number in (6, 8):
+        stream.take(publication(number))
+    stream.kept.clear()
+    serve(environment, stream, 8, Fetch(3, 0, vec[i64]([8])))
+    assert [(type(one), int(one.sequence)) for _, one in environment.sent] == [(Gone, 8)]
+
+
+def test_a_node_serves_from_its_log_what_it_has_not_heard_of_since_it_came_back() -> None:
+    environment = Remembering(4, (2,))
+    serve(environment, Stream(3), 7, Fetch(3, 0, vec[i64]([1, 2])))
+    assert [(type(one), int(one.sequence)) for _, one in environment.sent] == [(Resent, 2)]
+
+
+@pytest.mark.parametrize("order", [Fifo(9), CausalBarriers(9), MixedOrder(9, 1)])
+def test_a_publication_that_waits_for_its_turn_is_not_forgotten(order: Order) -> None:
+    """No log holds it before it is delivered, and this node may be the only one that has it."""
+    stream = Stream(3)
+    for number in (2, 3, 4):
+        stream.take(publication(number))
+        order.arrived(publication(number))
+    assert stream.collect([], 1, 1, order) == 0 and sorted(stream.kept) == [2, 3, 4]
+    stream.take(publication(1))
+    order.arrived(publication(1))
+    assert stream.collect([7], 1, 1, order) == 3 and sorted(stream.kept) == [4]
+
+
+def test_neighbours_that_never_had_a_publication_are_believed_in_the_end() -> None:
+    """All that had it have failed, and newcomers count it as past: nobody will ever say that it is gone."""
+    stream = Stream(3)
+    stream.peer_has(7, 5)
+    stream.hear(5)
+    stream.peer_has(8, 4)
+    for _ in range(3):
+        stream.count_unserved([7, 8, 9])
+    assert (stream.unserved_for, stream.past_of_others([7, 8, 9])) == (3, 4)
+    stream.take(publication(1))
+    assert stream.unserved_for == 0
+    stream.count_unserved([9])
+    assert stream.unserved_for == 0, "no neighbour is ahead"
 
 
 def test_what_has_been_missing_for_as_long_is_passed_over_without_another_wait() -> None:

@@ -93,7 +93,7 @@ class Loser(Clock):
         super().__init__(node)
         self.passed: list[tuple[int, int]] = []
 
-    def lost(self, topic: int, source: int, sequence: int) -> None:
+    def lost(self, topic: int, source: int, sequence: int, is_late: bool = False) -> None:
         self.passed.append((source, sequence))
 
 

@@ -60,6 +60,7 @@ class Bench(Notebook):
             self.pulses,
             self.streams,
             self.trees,
+            self.delivery.order,
             self.application,
             self.quiescence,
         )

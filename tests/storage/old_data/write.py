@@ -25,8 +25,8 @@ import antiphon
 from antiphon import Message, Node
 from antiphon.api.batch_codec import Columns, encode_columns
 from antiphon.client.idempotent_producer import Lane, chained
+from antiphon.sessions.client_messages import LaneOf, PublishRequest
 from antiphon.sessions.writers import number_of
-from antiphon.transport.client_messages import LaneOf, PublishRequest
 
 HERE = Path(__file__).parent
 FABRICS = ("cube", "tree", "gossip")

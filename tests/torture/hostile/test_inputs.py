@@ -12,8 +12,8 @@ import pytest
 import antiphon
 from antiphon.api.batch_codec import check_payload
 from antiphon.kernel.errors import ProtocolError
+from antiphon.sessions.client_messages import CLIENT_CONTROLS
 from antiphon.torture.hostile.inputs import Mutator, Recordings, cut, framed, record, record_tls
-from antiphon.transport.client_messages import CLIENT_CONTROLS
 from antiphon.transport.codec import Codec
 from antiphon.transport.peer_messages import PEER_CONTROLS
 from antiphon.transport.schema import FABRIC_KINDS

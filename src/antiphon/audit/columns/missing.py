@@ -10,7 +10,7 @@ import numpy as np
 from antiphon.audit.columns.happened_before import Followers
 from antiphon.audit.columns.histories import LOST, NEVER, NOBODY, Flags, Histories, Integers
 from antiphon.kernel.message import NONE
-from antiphon.trace.contract import TOLD_ALWAYS, TOLD_FAILED
+from antiphon.trace.contract import TOLD_ALWAYS, TOLD_FAILED, TOLD_UNKEPT
 
 
 class TopicKnowledge:
@@ -24,7 +24,7 @@ class TopicKnowledge:
             (histories.member_since[ends] != NOBODY) & (histories.history[ends] // names.node_count == topic)
         ]
         here = np.flatnonzero(np.isin(histories.delivery_history, histories.history[members]))
-        self._delivered = np.unique(histories.publication[here])
+        self.delivered = np.unique(histories.publication[here])
         waiting = here[histories.waits[here]]
         self._last = last_by_source(histories.source_history[waiting], histories.sequence[waiting])
         self._reach = furthest(histories, followers, topic, waiting[~histories.is_early[waiting]])
@@ -32,7 +32,7 @@ class TopicKnowledge:
 
     def has(self, publications: Integers) -> Flags:
         """Which publications of the topic a member has delivered, or something that follows them."""
-        found = np.isin(publications, self._delivered)
+        found = np.isin(publications, self.delivered)
         found |= earlier_than(self._histories, self._last, publications)
         found |= reached(self._followers, publications, self._reach)
         return found
@@ -82,6 +82,9 @@ class Excused:
         publications, is_mortal = self._histories.publications, self._is_mortal[missing]
         may_be_said = publications.order[missing] == self._holes_in
         may_be_said |= (self._told == TOLD_ALWAYS) | (is_mortal & (self._told == TOLD_FAILED))
+        if self._told == TOLD_UNKEPT and is_mortal.any():
+            known = self._known_in(history // self._histories.names.node_count)
+            may_be_said |= is_mortal & ~np.isin(missing, known.delivered)
         excused = may_be_said & np.isin(missing, lost)
         # A node that was told of a loss need not know what the lost publication followed.
         lost = lost[(publications.start[lost] != NEVER) & (publications.order[lost] != NONE)]

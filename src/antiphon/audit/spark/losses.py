@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from antiphon.audit.columns.incarnations import NAMES, IncarnationSpans
 from antiphon.audit.verdict import text_of_holes
-from antiphon.trace.contract import TOLD_ALWAYS, TOLD_FAILED, Contract
+from antiphon.trace.contract import TOLD_ALWAYS, TOLD_FAILED, TOLD_UNKEPT, Contract
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,7 +29,7 @@ def judge_words(frame: DataFrame, contract: Contract, spans: IncarnationSpans) -
         true = losses.distinct().join(delivered, list(NAMES), "left_anti").count() if said else 0
         accused = 0
         if contract.told != TOLD_ALWAYS and contract.holes_in is None and not contract.counts_all:
-            of_failed = f.col("source").isin(sorted(spans.mortal)) & f.lit(contract.told == TOLD_FAILED)
+            of_failed = f.col("source").isin(sorted(spans.mortal)) & f.lit(contract.told in (TOLD_FAILED, TOLD_UNKEPT))
             accused = losses.where(~of_failed).count()
         unspoken = unspoken_in(losses.union(delivered).distinct()) if contract.counts_all else 0
     finally:

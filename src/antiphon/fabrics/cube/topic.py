@@ -81,6 +81,9 @@ class Options:
         return Fifo(me) if self.order == "fifo" else Unordered(me)
 
 
+UNBOUNDED: Final[i64] = 1 << 62
+
+
 @final
 class FaultOptions:
     """How a member helps others over faults; shared by all nodes of a system.
@@ -89,15 +92,22 @@ class FaultOptions:
     together. ``compare_ticks`` is how often members compare what they have while something is wrong: several round
     trips. After ``forget_ticks`` a member that is away is not expected back, and what others wait for and nobody has is
     given up: longer than partitions last. Total order waits for ``exclude_ticks`` for who cannot be reached, and then,
-    where there is a majority, goes on without it: longer than it takes all to notice a crash.
+    where there is a majority, goes on without it: longer than it takes all to notice a crash. ``keep_bytes`` bounds the
+    kept publications of each source on a topic: more than a host lets a source have under way there.
     """
 
     def __init__(
-        self, keep: i64 = 256, compare_ticks: i64 = 1000, forget_ticks: i64 = 1_000_000, exclude_ticks: i64 = 2000
+        self,
+        keep: i64 = 256,
+        compare_ticks: i64 = 1000,
+        forget_ticks: i64 = 1_000_000,
+        exclude_ticks: i64 = 2000,
+        keep_bytes: i64 = UNBOUNDED,
     ) -> None:
         if compare_ticks < 1 or forget_ticks < compare_ticks:
             raise UsageError("members compare after at least one tick, and do not forget before they have compared")
         self.keep: Final[i64] = keep
+        self.keep_bytes: Final[i64] = keep_bytes
         self.compare_ticks: Final[i64] = compare_ticks
         self.forget_ticks: Final[i64] = forget_ticks
         self.exclude_ticks: Final[i64] = exclude_ticks

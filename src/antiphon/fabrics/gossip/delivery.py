@@ -143,11 +143,14 @@ class Delivery:
                 if not self.is_member:
                     continue
                 if isinstance(publication, Missed):
-                    self.lost += 1
-                    self._environment.lost(self._topic, publication.source, publication.sequence)
+                    self._report_lost(publication)
                 else:
                     self._environment.deliver(publication)
             released = self._next_of_line() if has_left else []
+
+    def _report_lost(self, missed: Missed) -> None:
+        self.lost += 1
+        self._environment.lost(self._topic, missed.source, missed.sequence, missed.is_late)
 
     # Total order.
 
@@ -174,7 +177,7 @@ class Delivery:
             # One that has not come cannot take its place: it is passed over when trees bring it, or it is gone.
             late = totals.payload(name)
             if late is not None and not order.counts(name) and not totals.is_released(name):
-                missed = Missed(late.source, late.sequence, self._topic, late.dependencies)
+                missed = Missed(late.source, late.sequence, self._topic, late.dependencies, True)
                 self._hand_out(order.arrived(missed))
         self._hand_out(self._next_of_line())
 
@@ -247,6 +250,9 @@ class Delivery:
         if stamp > 0 and self.has_total_order():
             self._ordered().begin_after(stamp)
         self.count_as_past(frontier)
+        for stream in self._streams.values():
+            if stream.source != self._me:
+                stream.assume()
         self.is_synchronised = True
 
     def is_idle(self) -> bool:

@@ -31,6 +31,7 @@ from antiphon.fabrics.gossip.seeds import MOST_ATTEMPTS, Pulses, Seeds
 from antiphon.fabrics.gossip.stream import Stream, stream_of
 from antiphon.fabrics.gossip.trees import Trees
 from antiphon.kernel.process import NO_NODE, UNBOUNDED, Environment
+from antiphon.orders.order import Order
 
 GAP_PATIENCE: Final = 2
 """So many publications come after one that is missing before it is asked for; it may just have been overtaken."""
@@ -40,6 +41,13 @@ HOPELESS: Final = 4
 
 ALONE: Final = 20
 """So many times longer it waits if there is nobody to ask: it may be cut off, and the others have what it lacks."""
+
+LAST_RESORT: Final = 40
+"""So many times longer it waits for the word of a node that had the publication. After that it is enough that
+neighbours count it as past. They may be newcomers that never had it, and every node that had it may have failed."""
+
+ASKED_IN_VAIN: Final = 6
+"""So many questions a node sends to a neighbour that never answers before it asks only others; links lose messages."""
 
 KEEP_ALL_PERIODS: Final = 600
 """For so many periods after a link has broken nothing is forgotten that fits into the buffer."""
@@ -62,6 +70,7 @@ class Recovery:
         pulses: Pulses,
         streams: dict[i64, Stream],
         trees: Trees,
+        order: Order,
         application: Application,
         quiescence: Quiescence,
     ) -> None:
@@ -75,10 +84,13 @@ class Recovery:
         self._pulses: Final[Pulses] = pulses
         self._streams: Final[dict[i64, Stream]] = streams
         self._trees: Final[Trees] = trees
+        self._order: Final[Order] = order
         self._application: Final[Application] = application
         self._quiescence: Final[Quiescence] = quiescence
         # Periods for which everything is kept, since a link has broken.
         self._keep_all_for: i64 = 0
+        # Periods after which it is enough that neighbours count a publication as past.
+        self._last_resort: Final[i64] = LAST_RESORT * HOPELESS * options.patience
         # Publications that went from here though a neighbour may have lacked them.
         self.overflow: i64 = 0
 
@@ -145,8 +157,14 @@ class Recovery:
         stream_of(self._streams, message.source).peer_lost_it(sender, message.sequence)
 
     def _fetch(self, sender: i64, stream: Stream, last: i64) -> None:
-        """Ask somebody for what it has and this node lacks, unless it has said that it is gone."""
-        if stream.gone_at.get(sender, 0) <= stream.received.complete:
+        """Ask a node for publications that it has and this node misses, unless it could not help before.
+
+        It has said that they are gone, or it has not answered: a newcomer counts publications as past that it never
+        had. Then this node searches further (:meth:`_search_further`).
+        """
+        asked = stream.asked.get(sender, 0)
+        if asked < ASKED_IN_VAIN and stream.gone_at.get(sender, 0) <= stream.received.complete:
+            stream.asked[sender] = asked + 1
             self._ask(sender, stream, last, 0)
 
     def _ask(self, peer: i64, stream: Stream, last: i64, hops: i64) -> None:
@@ -199,6 +217,7 @@ class Recovery:
             stream.quiet += 1
             if stream.is_missing():
                 stream.period_passed_missing()
+                stream.count_unserved(self._neighbours)
                 if stream.stuck_for > patience and self._options.rules.recovers:
                     self._search_further(stream)
                 if self._is_hopeful(stream):
@@ -208,7 +227,7 @@ class Recovery:
                 # A neighbour waits to hear that this node is ready for more; or this node waits to hear it.
                 stream.quiet = 0
                 self._quiescence.quiet = 0
-            self.overflow += stream.collect(self._neighbours, keep, self._options.buffer)
+            self.overflow += stream.collect(self._neighbours, keep, self._options.buffer, self._order)
 
     def _is_slow_or_slowed(self, stream: Stream) -> bool:
         """Whether this node is not ready to go on with a source; or is the source, and waits to hear of neighbours."""
@@ -218,6 +237,8 @@ class Recovery:
     def _is_hopeful(self, stream: Stream) -> bool:
         """Whether what is missing may still come, so that this node must not fall silent."""
         patience = self._options.patience
+        if 0 < stream.unserved_for <= self._last_resort + patience:
+            return True
         if stream.missing_for > patience and stream.stuck_for > self._longest_stuck(stream) + patience:
             return False
         return stream.fetches < MOST_ATTEMPTS or self._is_alone() or self._pulses.is_in_doubt
@@ -229,6 +250,8 @@ class Recovery:
         """
         if stream.stuck_for > self._longest_stuck(stream):
             gone = stream.gone_up_to(self._neighbours, self._seeds.others, self._seeds.includes_me)
+            if gone == 0 and stream.unserved_for > self._last_resort and not self._pulses.is_in_doubt:
+                gone = stream.past_of_others(self._neighbours)
             for missed in stream.pass_over(gone, self._topic):
                 self._application.take(missed)
         if stream.missing_for > FETCH_AFTER and stream.is_missing() and stream.fetches < MOST_ATTEMPTS:

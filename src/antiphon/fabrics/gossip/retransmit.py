@@ -32,24 +32,26 @@ SEARCH_HOPS: Final = 3
 
 
 def serve(environment: Environment, stream: Stream, asker: i64, fetch: Fetch) -> vec[i64]:
-    """Send what is there of some numbers; if the first that were here are not, say up to which they are gone.
+    """Send those of the requested publications that the buffer or the log holds; say up to which others are gone.
 
-    If none of them is there, this says it of those that follow too: a node that lacks many need not ask for all of
-    them. The answer lists all numbers of the question that were here and are gone.
+    The word covers all requested numbers from the first one on, so it ends before the first number that this node has
+    sent or never had: other nodes may have that one. If this node has none of them, its word also covers numbers that
+    follow, so that a node that misses many need not ask for each of them. The result lists the requested numbers that
+    count as received here and are gone.
     """
     has_sent = False
+    is_gone = True
     gone: i64 = 0
     forgotten = vec[i64]()
     for number in fetch.numbers:
-        if not stream.is_here(number):
-            continue
         publication = still_there(environment, stream, fetch.topic, number)
         if publication is not None:
             has_sent = True
             environment.send(asker, Resent(publication))
-            continue
-        forgotten = append(forgotten, number)
-        if not has_sent:
+        elif stream.is_here(number):
+            forgotten = append(forgotten, number)
+        is_gone = is_gone and publication is None and stream.had(number)
+        if is_gone:
             gone = number
     if gone > 0:
         if not has_sent:

@@ -18,8 +18,9 @@ from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.interval_set import IntervalSet
-from antiphon.kernel.message import FIFO, Publication
+from antiphon.kernel.message import FIFO, Publication, publication_key
 from antiphon.orders.fifo import NO_DEPENDENCIES
+from antiphon.orders.order import Order
 
 MOST_FETCHED: Final = 64
 """So many publications are asked for, or sent again, at a time."""
@@ -30,11 +31,20 @@ MOST_FETCHED: Final = 64
 class Missed(Publication):
     """Stands in the order for a publication that is passed over, so that what comes after it is not held for ever.
 
-    Its followers also follow what it depends on, where that is known.
+    Its followers also follow its dependencies, where these are known. It ``is_late`` if the publication arrived when
+    its place in total order was already past; otherwise no node has kept it.
     """
 
-    def __init__(self, source: i64, sequence: i64, topic: i64, dependencies: vec[i64] = NO_DEPENDENCIES) -> None:
+    def __init__(
+        self,
+        source: i64,
+        sequence: i64,
+        topic: i64,
+        dependencies: vec[i64] = NO_DEPENDENCIES,
+        is_late: bool = False,
+    ) -> None:
         super().__init__(source, sequence, 0, b"", topic, FIFO, dependencies)
+        self.is_late: Final[bool] = is_late
 
 
 @final
@@ -67,10 +77,14 @@ class Stream:
         self.missing_for: i64 = 0
         # Periods since something is missing and nothing of it has come, and what was missing when that began.
         self.stuck_for: i64 = 0
+        # Periods since neighbours are ahead, and none of them has sent it.
+        self.unserved_for: i64 = 0
         self._stuck_up_to: i64 = 0
         # How often the source or a contact was asked because nobody nearby had it.
         self.asked_further: i64 = 0
         self.fetches: i64 = 0
+        # By node, the questions that it was asked since something of what is missing has come.
+        self.asked: Final[dict[i64, i64]] = {}
         # Publications that have come since one before them is missing.
         self.came_beyond: i64 = 0
         # Up to which number neighbours have everything; up to which number somebody has not kept it.
@@ -83,10 +97,20 @@ class Stream:
         self._hoped_for: Final[set[i64]] = set()
         # Up to this number all neighbours had everything at some time.
         self._settled: i64 = 0
+        # Up to this number a neighbour's word counts as the past of this node.
+        self._assumed: i64 = 0
 
     def is_here(self, sequence: i64) -> bool:
         """Whether a number was received, or counts as past."""
         return self.received.has(sequence)
+
+    def had(self, sequence: i64) -> bool:
+        """Whether this node has received a number, or passed it over because no node had kept it."""
+        return sequence > self._assumed and self.received.has(sequence)
+
+    def assume(self) -> None:
+        """Count everything up to now as the past of others: this node may never have received it."""
+        self._assumed = self.received.highest()
 
     def take(self, publication: Publication) -> bool:
         """Note a publication that has arrived; false if it came before."""
@@ -116,7 +140,9 @@ class Stream:
         """
         if self.stuck_for > 0 and peer not in self._hoped_for:
             self._hoped_for.add(peer)
+            self.asked.clear()
             self.stuck_for = 0
+            self.unserved_for = 0
             # Questions that nobody could answer before are asked again.
             self.fetches = 0
             self.quiet = 0
@@ -125,6 +151,7 @@ class Stream:
         """Somebody has everything up to a number. If it had less before, it may have got what is missing here."""
         following = self.received.complete + 1
         if number >= following and self.has.get(peer, 0) < following:
+            self.asked.pop(peer, None)
             self.fetches = 0
             self.quiet = 0
         self.has[peer] = number
@@ -151,6 +178,9 @@ class Stream:
     def _has_moved(self) -> None:
         """There is hope again for what is still missing."""
         self.stuck_for = 0
+        if len(self.asked) > 0:
+            self.asked.clear()
+        self.unserved_for = 0
         if len(self._hoped_for) > 0:
             self._hoped_for.clear()
 
@@ -260,27 +290,56 @@ class Stream:
             number = self.received.complete + 1
             self._go_on_to(number)
             passed.append(Missed(self.source, number, topic))
+        if len(passed) > 0:
+            # Nodes that could not help with these may help with others.
+            self.asked.clear()
         if self.received.complete >= self._stuck_up_to:
             # What is missing now has not been missing for as long.
             self._has_moved()
         return passed
 
-    def collect(self, neighbours: list[i64], keep: i64, buffer: i64) -> i64:
-        """Forget publications that all neighbours have; answers how many went that somebody may still lack."""
+    def collect(self, neighbours: list[i64], keep: i64, buffer: i64, order: Order) -> i64:
+        """Forget delivered publications that all neighbours have, or that do not fit into the buffer.
+
+        The result is the number of the latter: other nodes may still miss them. A publication that waits for its turn
+        in the order is in no log yet, and is in memory anyway; it is kept.
+        """
         if len(self.kept) <= keep:
             return 0
         floor = self.received.complete
         for peer in neighbours:
             floor = min(floor, self.has.get(peer, 0))
         while len(self.kept) > keep and self.oldest_kept <= floor:
+            if not order.counts(publication_key(self.source, self.oldest_kept)):
+                break
             self.kept.pop(self.oldest_kept, None)
             self.oldest_kept += 1
+        return self._collect_overflow(buffer, order) if len(self.kept) > buffer else 0
+
+    def _collect_overflow(self, buffer: i64, order: Order) -> i64:
         overflow: i64 = 0
-        while len(self.kept) > buffer:
-            if self.kept.pop(self.oldest_kept, None) is not None:
-                overflow += 1
-            self.oldest_kept += 1
+        number = self.oldest_kept
+        while len(self.kept) > buffer and number <= self.heard:
+            if order.counts(publication_key(self.source, number)):
+                if self.kept.pop(number, None) is not None:
+                    overflow += 1
+                if number == self.oldest_kept:
+                    self.oldest_kept += 1
+            number += 1
         return overflow
+
+    def past_of_others(self, neighbours: list[i64]) -> i64:
+        """Up to which number everything is past at all neighbours that are ahead of this node; 0 if none is ahead."""
+        lowest: i64 = 0
+        for peer in neighbours:
+            number = self.has.get(peer, 0)
+            if number > self.received.complete and (lowest == 0 or number < lowest):
+                lowest = number
+        return lowest
+
+    def count_unserved(self, neighbours: list[i64]) -> None:
+        """A period has passed in which nothing of what is missing came, though neighbours may be ahead."""
+        self.unserved_for = self.unserved_for + 1 if self.past_of_others(neighbours) > 0 else 0
 
 
 def stream_of(streams: dict[i64, Stream], source: i64) -> Stream:

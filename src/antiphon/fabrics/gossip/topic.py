@@ -102,7 +102,17 @@ class Group(Neighbourhood):
             environment, topic, self._neighbours, streams, options.patience * options.period
         )
         self._recovery: Final = Recovery(
-            environment, topic, options, overlay, seeds, pulses, streams, trees, self.application, quiescence
+            environment,
+            topic,
+            options,
+            overlay,
+            seeds,
+            pulses,
+            streams,
+            trees,
+            delivery.order,
+            self.application,
+            quiescence,
         )
         reports = Reports(environment, topic, options, streams, trees, pulses, born)
         self._anti_entropy: Final = AntiEntropy(

@@ -11,7 +11,7 @@ from antiphon.api.subscription import Subscription
 from antiphon.kernel.errors import AntiphonError
 from antiphon.membership.messages import Control
 from antiphon.sessions.backlog import Backlog
-from antiphon.transport.client_messages import (
+from antiphon.sessions.client_messages import (
     AHEAD,
     AHEAD_BYTES,
     BatchesDropped,

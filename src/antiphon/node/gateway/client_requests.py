@@ -12,8 +12,7 @@ from antiphon.node.acl import Holder
 from antiphon.node.status import NodeStatus
 from antiphon.runtime.clocks import monotonic_us
 from antiphon.runtime.tasks import Tasks
-from antiphon.storage.log_server import LogDesk
-from antiphon.transport.client_messages import (
+from antiphon.sessions.client_messages import (
     DismissRequest,
     DismissResponse,
     LogsRequest,
@@ -22,6 +21,7 @@ from antiphon.transport.client_messages import (
     StatusRequest,
     StatusResponse,
 )
+from antiphon.storage.log_server import LogDesk
 
 STATUS_REQUESTS_AT_MOST: Final = 64
 """How many status requests of one client may wait for their responses."""

@@ -7,36 +7,30 @@ delivered and hence after whatever the client has seen. Batches stay whole in bo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any, Protocol
 
+from antiphon.api.batch import Batch
 from antiphon.api.batch_codec import NO_AUTHOR, Author, Columns, decode_columns
 from antiphon.api.lifecycle import Lifecycle
 from antiphon.api.outbox import Outbox
-from antiphon.api.replay_buffer import Resumption
 from antiphon.api.subscription import Start
-from antiphon.api.topic_names import checked_name, checked_pattern
+from antiphon.api.topic_names import checked_name, checked_pattern, client_number
 from antiphon.api.topic_state import LiveTopic
 from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError, UsageError
 from antiphon.membership.messages import Control
 from antiphon.node.acl import Holder, Rights
 from antiphon.node.gateway.client_relay import RemoteSubscription
 from antiphon.node.gateway.client_requests import ClientRequests, RequestServices
+from antiphon.node.gateway.session_host import SessionHost
 from antiphon.node.loop import NodeLoop
 from antiphon.node.subscriptions import Subscriptions
 from antiphon.runtime.errors import DeniedError, kind_of
 from antiphon.runtime.logging import logger
 from antiphon.runtime.tasks import Tasks
 from antiphon.sessions.backlog import Backlog, Backlogs
-from antiphon.sessions.client_sessions import Sessions
-from antiphon.sessions.producer_state import Standings
-from antiphon.sessions.resume import Crossing
-from antiphon.sessions.writers import Writers, lane_number, writer_number
-from antiphon.storage.disk import Disk
-from antiphon.transport.client_messages import (
+from antiphon.sessions.client_messages import (
     LOG_REQUESTS,
     DismissRequest,
     FollowRequest,
@@ -53,14 +47,22 @@ from antiphon.transport.client_messages import (
     SubscriptionEnded,
     UnsubscribeRequest,
 )
+from antiphon.sessions.node_end import NodeEnd
+from antiphon.sessions.producer_state import Standings
+from antiphon.sessions.replay_buffer import Resumption
+from antiphon.sessions.resume import ClientPublishing
+from antiphon.sessions.steps import Promise, Scope, Steps, start
+from antiphon.sessions.writers import Writers
+from antiphon.storage.disk import Disk
 from antiphon.transport.incoming import FrameClient, IncomingConnection
 from antiphon.transport.links import FrameWriter
 from antiphon.transport.schema import BATCH_BYTES_AT_MOST
+from antiphon.transport.tls import instance_of
 
 log = logger("gateway")
 
 
-class ClientPublishing(Protocol):
+class BatchPublisher(Protocol):
     """Publishes what clients hand in."""
 
     outboxes: dict[str, Outbox]
@@ -92,10 +94,11 @@ class ClientServices:
     sender: NodeLoop
     topics: dict[str, LiveTopic]
     writers: Writers
-    publishing: ClientPublishing
+    publishing: BatchPublisher
     subscriptions: Subscriptions
-    sessions: Sessions
+    sessions: NodeEnd[Batch]
     standings: Standings
+    host: SessionHost
     requests: RequestServices
     disk: Disk
     lifecycle: Lifecycle
@@ -125,10 +128,7 @@ class ClientSession:
         self.backlog = Backlog(services.backlogs, connection, self)
         # Whether it is of a version that knows heartbeats.
         self._has_heartbeats = False
-        # What has begun, and waits for something.
-        self._in_progress = 0
-        # On each topic, whose turn it is to hand a batch to the node.
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._scope = Scope()
         self.may_write = asyncio.Event()
         self.may_write.set()
         self.is_sent_away = False
@@ -137,8 +137,9 @@ class ClientSession:
         self._sender = services.sender
         self._codec = services.sender.codec
         self._writer = writer
-        # The topics on which it goes on with what it began at another node.
-        self._crossings: dict[str, Crossing] = {}
+        self._publishing: ClientPublishing[Batch] = ClientPublishing(
+            services.sessions, client, self, self.backlog, self._scope
+        )
         self._subscriptions: dict[int, RemoteSubscription] = {}
         self._tasks = Tasks()
         self._requests = ClientRequests(self, services.requests, self._tasks)
@@ -149,8 +150,8 @@ class ClientSession:
         message = self._codec.decode(frame)
         if isinstance(message, PublishRequest):
             # What a client had sent before it heard that it is to go, it hands in elsewhere.
-            if not self.is_sent_away and (self._in_progress or not self._publish_at_once(message)):
-                self._into_backlog(partial(self._publish, message), len(message.payload))
+            if not self.is_sent_away:
+                self._publishing.on_publish(message)
         elif isinstance(message, MessagesConsumed):
             found = self._subscriptions.get(message.number)
             if found is not None:
@@ -166,8 +167,12 @@ class ClientSession:
 
     def _on_request(self, message: object) -> None:
         """Handle what clients send less often than batches."""
-        if isinstance(message, (FollowRequest, ProducerRequest)):
-            self._into_backlog(partial(self._ask_others, message), 0)
+        if isinstance(message, FollowRequest):
+            self._comes_from_elsewhere()
+            self._publishing.on_follow(message)
+        elif isinstance(message, ProducerRequest):
+            self.backlog.add(0)
+            start(self._tell_standings(message), self._scope)
         elif isinstance(message, (StatusRequest, DismissRequest, *LOG_REQUESTS)):
             self._requests.on_message(message)
         elif isinstance(message, HeartbeatRequest):
@@ -214,30 +219,7 @@ class ClientSession:
         log.warning("a client was silent and is given up", client=self.holder.name or self._connection.where_from)
         self._connection.abort()
 
-    def _into_backlog(self, work: Callable[[], Coroutine[Any, Any, None]], size: int) -> None:
-        """Do something that may take a while; if there is too much of that, nothing more is read."""
-        self.backlog.add(size)
-        self._in_progress += 1
-        self._tasks.spawn(self._do(work, size))
-
-    async def _do(self, work: Callable[[], Coroutine[Any, Any, None]], size: int) -> None:
-        try:
-            await work()
-        finally:
-            self._in_progress -= 1
-            self.backlog.remove(size)
-
     # Rights.
-
-    def _check_publishing(self, topic: str) -> None:
-        if topic in self._may_publish:
-            return
-        if not self.holder.rights.may_publish(checked_name(topic)):
-            raise DeniedError(f"client {self.holder.name!r} may not publish on {topic!r}; have it added to its rights")
-        if topic not in self._published:
-            self._check_topics(topic, len(self._published), "publish on so many topics")
-            self._published.add(topic)
-        self._may_publish.add(topic)
 
     def _check_topics(self, name: str, used: int, what: str) -> None:
         """Refuse more topics than a client or all of them may use: each stays in memory as long as the node runs."""
@@ -266,56 +248,40 @@ class ClientSession:
             except DeniedError as error:
                 remote.subscription.revoke(error)
 
-    def _publish_at_once(self, message: PublishRequest) -> bool:
-        """Publish a batch for which nothing has to be awaited; false if something has to be."""
-        if message.topic in self._crossings or message.topic not in self._may_publish or self._is_known(message):
+    # What publishing needs.
+
+    def is_open(self, topic: str) -> bool:
+        """Whether a batch can be handed over at once."""
+        if topic not in self._may_publish:
             return False
-        outbox = self._services.publishing.outboxes.get(message.topic)
-        if outbox is None or outbox.is_full:
-            return False
-        try:
-            receipt = self._hand_over(message, message.order)
-        except AntiphonError as failure:
-            self._respond(message, failure)
-            return True
-        if receipt is None:
-            self._respond(message)
-        else:
-            self._into_backlog(partial(self._respond_when_accepted, message, receipt), len(message.payload))
-        return True
+        outbox = self._services.publishing.outboxes.get(topic)
+        return outbox is not None and not outbox.is_full
 
-    async def _publish(self, message: PublishRequest) -> None:
-        """Publish a client's batch. The tasks of one client run in the order in which its batches came."""
-        crossing = self._crossings.get(message.topic) if message.lane is None else None
-        try:
-            if crossing is None:
-                is_known = self._is_known(message)
-                receipt = None if is_known else await self._hand_over_when_room(message)
-            else:
-                async with crossing.turns:
-                    is_known = await crossing.has_come(message.serial)
-                    receipt = None if is_known else await self._hand_over_when_room(message, crossing)
-            if receipt is not None:
-                await receipt
-            if is_known:
-                await self._services.disk.until_shown()
-        except AntiphonError as failure:
-            self._respond(message, failure)
-        else:
-            self._respond(message, is_known=is_known)
-        self._sender.settle()
+    def check_publishing(self, topic: str) -> None:
+        """Raise the reason why the client may not publish on a topic, if there is one."""
+        if topic in self._may_publish:
+            return
+        if not self.holder.rights.may_publish(checked_name(topic)):
+            raise DeniedError(f"client {self.holder.name!r} may not publish on {topic!r}; have it added to its rights")
+        if topic not in self._published:
+            self._check_topics(topic, len(self._published), "publish on so many topics")
+            self._published.add(topic)
+        self._may_publish.add(topic)
 
-    async def _respond_when_accepted(self, message: PublishRequest, receipt: Any) -> None:
-        """Tell the client what becomes of a batch that the node has."""
-        failure: AntiphonError | None = None
-        try:
-            await receipt
-        except AntiphonError as error:
-            failure = error
-        self._respond(message, failure)
-        self._sender.settle()
+    def until_room(self, topic: str) -> Promise[None] | None:
+        """Kept when a batch may be handed over on a topic; nothing if it may now."""
+        outbox = self._services.publishing.outboxes.get(topic)
+        if outbox is None or not outbox.is_full:
+            return None
+        return self._services.host.promise_of(outbox.until_room())
 
-    def _respond(self, message: PublishRequest, failure: AntiphonError | None = None, is_known: bool = False) -> None:
+    def hand_over(self, message: PublishRequest, order: str) -> Promise[None] | None:
+        """Publish a batch for the client; a promise that it is accepted, unless it is now."""
+        columns, author = self._columns_of(message), self._author_of(message)
+        receipt = self._services.publishing.publish_columns(message.topic, order, message.about, columns, author)
+        return None if receipt is None else self._services.host.promise_of(receipt)
+
+    def respond(self, message: PublishRequest, failure: AntiphonError | None = None, is_known: bool = False) -> None:
         """Tell the client whether its batch is accepted."""
         if failure is None:
             self.send(PublishResponse(message.number, "", is_known))
@@ -324,64 +290,17 @@ class ClientSession:
             is_denied = isinstance(failure, DeniedError)
             self.send(PublishResponse(message.number, str(failure), False, is_denied, kind_of(failure)))
 
-    async def _hand_over_when_room(self, message: PublishRequest, crossing: Crossing | None = None) -> Any:
-        """Hand a batch to the node; what is to be awaited then, if it is not accepted yet."""
-        self._check_publishing(message.topic)
-        await self._until_room(message.topic)
-        return self._hand_over(message, message.order if crossing is None else crossing.order_of(message.order))
-
-    def _hand_over(self, message: PublishRequest, order: str) -> Any:
-        columns, author = self._columns_of(message), self._author_of(message)
-        return self._services.publishing.publish_columns(message.topic, order, message.about, columns, author)
-
-    async def _until_room(self, topic: str) -> None:
-        """Let clients wait where so much waits that a publisher which does not wait would be refused.
-
-        Whoever waits first goes on first, so batches stay in order.
-        """
-        turns = self._turns.get(topic)
-        if turns is None:
-            turns = self._turns[topic] = asyncio.Lock()
-        async with turns:
-            while (outbox := self._services.publishing.outboxes.get(topic)) is not None and outbox.is_full:
-                await asyncio.shield(outbox.until_room())
-
-    def _is_known(self, message: PublishRequest) -> bool:
-        """Whether a batch that a client hands in has been delivered already."""
-        if message.lane is not None:
-            # Others may lack what is known here. Each node knows for itself what a lane has written before.
-            return False
-        topic = self._services.topics.get(message.topic)
-        return topic is not None and topic.seen.has(self.client, message.serial)
+    def followed(self, message: FollowRequest, failure: AntiphonError | None) -> None:
+        """Tell the client that what it publishes follows what it has seen, or why not."""
+        error = "" if failure is None else str(failure)
+        is_denied = isinstance(failure, DeniedError)
+        self.send(FollowResponse(message.number, message.topic, error, is_denied, kind_of(failure)))
 
     def _comes_from_elsewhere(self) -> None:
         """Count a client that goes on here with what it began at another node; once."""
         if not self._is_counted:
             self._is_counted = True
             self._services.sessions.resumed += 1
-
-    async def _ask_others(self, message: FollowRequest | ProducerRequest) -> None:
-        """Answer what only all nodes together can answer."""
-        if isinstance(message, FollowRequest):
-            await self._follow(message)
-        else:
-            await self._tell_standings(message)
-
-    async def _follow(self, message: FollowRequest) -> None:
-        error = ""
-        is_denied = False
-        kind = ""
-        self._comes_from_elsewhere()
-        try:
-            self._check_publishing(message.topic)
-            crossing = await self._services.sessions.follow(self.client, message)
-            self._crossings[message.topic] = crossing
-            if crossing.failure is not None:
-                raise crossing.failure
-        except AntiphonError as failure:
-            error, is_denied, kind = str(failure), isinstance(failure, DeniedError), kind_of(failure)
-        self.send(FollowResponse(message.number, message.topic, error, is_denied, kind))
-        self._sender.settle()
 
     def _author_of(self, message: PublishRequest) -> Author:
         """Whose batch a client hands in: its own, or that of a lane of a writer."""
@@ -396,12 +315,12 @@ class ClientSession:
         self._services.writers.check(message.topic, author)
         return author
 
-    async def _tell_standings(self, message: ProducerRequest) -> None:
-        """How far a writer has come; names belong to their holders, so nobody asks for the writers of others."""
+    def _tell_standings(self, message: ProducerRequest) -> Steps[None]:
+        """How far a writer has come; names belong to their holders, so a client asks for its own writers only."""
         writer = writer_number(self.holder.name, message.writer)
-        nodes = await self._services.standings.ask(writer, message.lane, message.topics)
+        nodes = yield from self._services.standings.ask(writer, message.lane, message.topics)
+        self.backlog.remove(0)
         self.send(ProducerResponse(message.number, nodes))
-        self._sender.settle()
 
     def _columns_of(self, message: PublishRequest) -> Columns:
         # Whatever is wrong must end here: the node answers for what it publishes.
@@ -421,7 +340,7 @@ class ClientSession:
             self._check_topics(message.pattern, len(self._subscriptions), "have so many subscriptions")
             if message.is_time and isinstance(start, int):
                 start = time_of(start)
-            resumption = None
+            resumption: Resumption[Batch] | None = None
             if message.resume is not None:
                 self._comes_from_elsewhere()
                 resumption = Resumption(self.client, message.resume.since_us, message.resume.seen)
@@ -453,6 +372,7 @@ class ClientSession:
         self._services.clients.discard(self)
         self._services.sessions.on_disconnect(self)
         self.backlog.end()
+        self._scope.is_over = True
         self._tasks.cancel()
         for remote in self._subscriptions.values():
             remote.subscription.end()
@@ -460,6 +380,16 @@ class ClientSession:
     def settle(self) -> None:
         """Write what was sent."""
         self._sender.settle()
+
+
+def writer_number(holder: str, name: str) -> int:
+    """The number of a writer. Holders do not share writers, also if these have the same name."""
+    return client_number(instance_of(holder, f"writer {name}"))
+
+
+def lane_number(holder: str, name: str, lane: int) -> int:
+    """The number of one lane as an author of batches."""
+    return client_number(instance_of(holder, f"lane {lane} of {name}"))
 
 
 def time_of(time_us: int) -> datetime:

@@ -69,8 +69,8 @@ class Disks(SimulatedApplication):
 class GossipDisks(SimulatedApplication):
     """The logs of gossip nodes: other nodes ask for single publications, and no node reads a log from the end.
 
-    ``keepers`` are the nodes with a log; all nodes if the list is empty. A restarted node is a new node and finds the
-    log of its earlier incarnation, as a live node does.
+    ``keepers`` are the nodes with a log; all nodes if the list is empty. A restarted node is a new node. As a live node
+    does, it serves only what it has delivered itself, and nothing of its earlier incarnation.
     """
 
     def __init__(self, entries_at_most: i64, keepers: list[int]) -> None:
@@ -78,6 +78,14 @@ class GossipDisks(SimulatedApplication):
         self._keepers: Final[list[int]] = keepers
         # By node and topic; the oldest entry is the first.
         self._logs: Final[dict[tuple[i64, i64], dict[i64, Message]]] = {}
+        self._incarnations: Final[dict[i64, i64]] = {}
+
+    def subscribed(self, engine: Engine, node: i64, topic: i64) -> None:
+        incarnation = engine.nodes[node].incarnation_count
+        if self._incarnations.get(node, incarnation) != incarnation:
+            for name in [name for name in self._logs if name[0] == node]:
+                del self._logs[name]
+        self._incarnations[node] = incarnation
 
     def delivered(self, engine: Engine, node: i64, publication: Publication) -> None:
         if len(self._keepers) > 0 and node not in self._keepers:

@@ -199,7 +199,7 @@ class SimulatedNode(Environment):
         if engine.watches_deliveries:
             engine.watch_delivery(self.identifier, publication, latency)
 
-    def lost(self, topic: i64, source: i64, sequence: i64) -> None:
+    def lost(self, topic: i64, source: i64, sequence: i64, is_late: bool = False) -> None:
         engine = self._engine
         engine.lost += 1
         engine.record_publication(LOST, self.identifier, topic, source, sequence)

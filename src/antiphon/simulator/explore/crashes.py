@@ -102,7 +102,7 @@ class CrashingEnvironment(ExplorerEnvironment):
         """The past of the earlier incarnation."""
         return self._failing_system.pasts.pop((self.identifier, topic), None)
 
-    def lost(self, topic: int, source: int, sequence: int) -> None:
+    def lost(self, topic: int, source: int, sequence: int, is_late: bool = False) -> None:
         """Record the report: no loss may be reported while an absent node may come back."""
         self._failing_system.said_lost.append((self.identifier, topic, source, sequence))
 

@@ -40,6 +40,7 @@ from antiphon.trace.contract import (
     TOLD_ALWAYS,
     TOLD_FAILED,
     TOLD_NEVER,
+    TOLD_UNKEPT,
     TOTAL_ORDER,
     UNJUDGED,
     Contract,
@@ -67,7 +68,8 @@ def why_not_judged(scenario: Scenario) -> str | None:
         if not PROTOCOLS[scenario.protocol].recovers:
             return "the protocol defines no promise to nodes that crash, join or leave"
         publisher = failing_publisher(scenario)
-        if publisher is not None and not PROTOCOLS[scenario.protocol].outlives_publishers:
+        outlives = PROTOCOLS[scenario.protocol].outlives_publishers or all_have_logs(scenario)
+        if publisher is not None and not outlives:
             return f"node {publisher} publishes and fails, and its publications may be lost with it"
     return None
 
@@ -186,12 +188,23 @@ def all_fits_buffers(scenario: Scenario) -> bool:
     return all(is_kept and published[name] <= options.buffer for name in unlogged)
 
 
+def all_have_logs(scenario: Scenario) -> bool:
+    """Whether all nodes of a gossip fabric have logs that hold everything, so that they outlive publishers."""
+    protocol = PROTOCOLS[scenario.protocol]
+    if not protocol.keeps_after_cut:
+        return False
+    options: Any = msgspec.convert(scenario.protocol_options, protocol.options)
+    return not options.log_nodes and options.log >= max(1, sum(1 for _ in plan(scenario)))
+
+
 def whose_losses(scenario: Scenario) -> str:
     """The publications that a node may report as lost instead of delivering them."""
     if PROTOCOLS[scenario.protocol].remembers:
         # A node that fails for good may take publications with it that others know of; they report it. The same holds
         # for the sides of a partition that begin to order totally without each other. No other loss may be reported.
         return TOLD_ALWAYS if scenario.uses_order(TOTAL_ORDER) and any_partition(scenario) else TOLD_FAILED
+    if failing_publisher(scenario) is not None and all_have_logs(scenario):
+        return TOLD_UNKEPT
     return TOLD_ALWAYS if may_pass_over(scenario) else TOLD_NEVER
 
 
@@ -210,7 +223,8 @@ def contract_of(scenario: Scenario) -> Contract:
     elif not loses(scenario):
         at_end = (COMPLETENESS, REQUESTS)
         # Where copies are duplicated, so are answers, and a wave that was opened twice is not closed twice.
-        at_end += (STUCK,) if scenario.network.duplication == 0 else ()
+        # Publications behind one that only a failed publisher had wait for it: the publisher may be cut off.
+        at_end += (STUCK,) if scenario.network.duplication == 0 and told != TOLD_UNKEPT else ()
     return Contract(
         scenario.fabric,
         scenario.protocol,

@@ -21,8 +21,8 @@ import msgspec
 
 import antiphon
 from antiphon.membership.messages import PROTOCOL_VERSION, Hello
+from antiphon.sessions.client_messages import FollowRequest
 from antiphon.transport.certificates import Authority
-from antiphon.transport.client_messages import FollowRequest
 from antiphon.transport.links import split_address
 from antiphon.transport.schema import LENGTH_BYTES
 from antiphon.transport.tls import CLIENT, NODE

@@ -69,6 +69,9 @@ FLOOD_REST: Final = 0.15
 
 FLOOD_SECONDS: Final = 15.0
 
+LOST_LINE: Final = "messages are lost"
+"""The text that a node logs where a subscriber misses messages."""
+
 NEVER_US: Final = 1 << 62
 CALM_SECONDS: Final = (0.1, 1.0)
 """The pause between two cycles."""
@@ -116,6 +119,8 @@ class LiveFigures:
     deliveries: int = 0
     moves: int = 0
     gaps: int = 0
+    node_gaps: dict[str, int] = field(default_factory=dict)
+    """Gaps that nodes logged, by cause: ``late`` for total order, ``gone`` where no node has kept a message."""
     gone_with_node: int = 0
     published_bytes: int = 0
     """The bytes that applications asked to publish."""
@@ -428,6 +433,9 @@ class LiveCampaign:
         with suppress(ValueError):
             self._log.write(f"{time.monotonic() - self._begun:.3f} node {index}: {line}\n")
             self._log.flush()
+        if LOST_LINE in line:
+            cause = line.rpartition("cause=")[2].strip()
+            self.figures.node_gaps[cause] = self.figures.node_gaps.get(cause, 0) + 1
 
     def _ended(self, member: Member) -> None:
         self._fail(f"node {member.index} ended unexpectedly with exit code {member.process.returncode}")

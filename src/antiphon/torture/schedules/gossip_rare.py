@@ -7,6 +7,7 @@
   leaves or fails, and links lose up to a fifth: no publication that a member misses may be forgotten.
 * **Cut off.** A publisher is separated from most others and publishes more than any node keeps
   (:mod:`antiphon.torture.schedules.gossip_partition`).
+* **Logged.** All nodes have logs, and partitions outlast every buffer (in the same module).
 
 All schedules of the gossip fabric have last words.
 """
@@ -18,7 +19,13 @@ import msgspec
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.scenario.scenario import Scenario
 from antiphon.torture.schedules.gossip import draw_gossip_schedule, draw_network
-from antiphon.torture.schedules.gossip_partition import TALKING_BEGINS, draw_cut_off, new_scenario, with_last_words
+from antiphon.torture.schedules.gossip_partition import (
+    TALKING_BEGINS,
+    draw_cut_off,
+    draw_logged,
+    new_scenario,
+    with_last_words,
+)
 from antiphon.torture.schedules.operations import (
     MIXED,
     PART,
@@ -39,7 +46,7 @@ LAST_WORDS_STREAM = 26
 WINDOW_STREAM = 60
 """The stream for the windows of publishers, separate for the same reason."""
 
-APART, FORGETFUL, CUT_OFF = range(3)
+APART, FORGETFUL, CUT_OFF, LOGGED = range(4)
 """The numbers of these kinds, out of eight equal chances."""
 
 SILENCE = (30_000, 90_000)
@@ -73,6 +80,8 @@ def draw_before_last_words(seed: int, order: str | None) -> Scenario:
         return draw_forgetful(seed, order, random)
     if order in (None, MIXED, "none", "fifo", "causal") and chance == CUT_OFF:
         return draw_cut_off(seed, order, random)
+    if order in (None, MIXED, "none", "fifo", "causal") and chance == LOGGED:
+        return draw_logged(seed, order, random)
     return draw_gossip_schedule(seed, order)
 
 

@@ -20,6 +20,7 @@ from antiphon.fabrics.cube.topic import ORDERS
 from antiphon.kernel.process import NO_NODE
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.scenario.last_words import LONG_AFTER
+from antiphon.simulator.scenario.promises import all_have_logs
 from antiphon.simulator.scenario.protocols import PROTOCOLS
 from antiphon.simulator.scenario.scenario import (
     ClockFault,
@@ -256,7 +257,8 @@ def parting(fault: PartitionFault, nodes: int) -> Operation:
 def with_operations(scenario: Scenario, operations: Iterable[Operation]) -> Scenario:
     """The scenario with these operations, as far as they are possible, instead of its own."""
     protocol = PROTOCOLS[scenario.protocol]
-    everybody = scenario.nodes if protocol.outlives_publishers or protocol.agrees_probably else 0
+    outlives = protocol.outlives_publishers or all_have_logs(scenario)
+    everybody = scenario.nodes if outlives or protocol.agrees_probably else 0
     if scenario.protocol_options.get("disk", False):
         # All nodes may be down at once, because they restart.
         everybody = UNLIMITED

@@ -20,6 +20,9 @@ from antiphon.kernel.process import Environment, Process
 KEPT_BESIDE: Final = 64
 """So many batches of each publisher are kept in memory beyond those that may be in transit."""
 
+LARGEST_BATCH_BYTES: Final = 16 << 20
+"""More than one message of the largest size, with everything around it."""
+
 TICKS: Final = {
     option.name: option.from_live(option.live.default)
     for option in options_of(LastingOptions)
@@ -38,7 +41,9 @@ def new_cube(choices: NodeChoices, environment: Environment, options: Options) -
     """A process that knows no other node yet."""
     me = int(environment.identifier)
     keep = choices.window + options.bundle + KEPT_BESIDE
-    faults = FaultOptions(keep, TICKS["compare"], choices.forget_ticks, TICKS["exclude"])
+    # More than is in transit: other nodes may have larger windows.
+    keep_bytes = 3 * choices.window_bytes + LARGEST_BATCH_BYTES
+    faults = FaultOptions(keep, TICKS["compare"], choices.forget_ticks, TICKS["exclude"], keep_bytes)
     return FaultTolerantVCubePs(environment, PartialCube(dimension_for(me + 1), [me]), options, faults)
 
 

@@ -262,9 +262,8 @@ class AntiEntropy(MembershipListener):
                 self._environment.send(sender, Unsubscribe(self._me, self._topics.counter, topic.name))
             return
         self._learn_members(topic, sender, message.members)
-        if message.is_member and topic.state != MEMBER and topic.view.counter_of(sender) < message.sequence:
-            # Nobody has asked it, or it has not been asked; it is met when this node is a member.
-            topic.away[sender] = message.sequence
+        if message.is_member and topic.state != MEMBER:
+            self._meet_when_member(topic, sender, message)
         if not message.is_member or topic.state != MEMBER:
             # Either has surveys under way, and will meet the other as a member; or it has left, and may have something.
             if message.asks != REQUEST:
@@ -280,6 +279,15 @@ class AntiEntropy(MembershipListener):
         # Who lacks what counts as past here, and is not here, has to know that it lacks it.
         self._answer(topic, sender, message, has_given_all, missing or given == GIVEN_WHAT_IS_HERE)
 
+    def _meet_when_member(self, topic: Topic, sender: i64, message: Digest) -> None:
+        """A member compares while this node joins: note it if the two have to compare when this node is a member."""
+        if topic.view.counter_of(sender) < message.sequence:
+            # Nobody has asked it, or it has not been asked.
+            topic.away[sender] = message.sequence
+        elif not member_entries(message).get(self._me, False):
+            # It has lost and found this node since it answered, and does not send to this node until they compare.
+            self._presence.meet(topic, sender)
+
     def _answer(self, topic: Topic, sender: i64, message: Digest, has_given_all: bool, has_news: bool) -> None:
         if message.asks == RESPONSE_TO_ALL:
             self._settle_answer(topic, sender)
@@ -292,7 +300,7 @@ class AntiEntropy(MembershipListener):
 
     def _knows_more(self, topic: Topic, message: Digest) -> bool:
         """Whether this node knows of members of whom the other did not speak, or is away for it."""
-        known = {entry >> (COUNTER_BITS + 1): entry & 1 == 1 for entry in message.members}
+        known = member_entries(message)
         return not known.get(self._me, False) or any(
             member not in known and member != message.source for member in [*topic.view.active_members(), *topic.away]
         )
@@ -492,3 +500,8 @@ class AntiEntropy(MembershipListener):
         forgotten = [(name, sorted(nodes.items())) for name, nodes in sorted(self._forgotten.items())]
         missing = [(name, one.text()) for name, one in sorted(self._missing_by_topic.items()) if not one.is_empty()]
         return f"{departed} {forgotten} {missing}"
+
+
+def member_entries(message: Digest) -> dict[i64, bool]:
+    """The members that a node speaks of, and whether each is active for it or away."""
+    return {entry >> (COUNTER_BITS + 1): entry & 1 == 1 for entry in message.members}

@@ -83,7 +83,7 @@ class Retransmission:
     def _kept(self, topic: Topic) -> RetransmitBuffer:
         kept = topic.retransmit_buffer
         if kept is None:
-            kept = RetransmitBuffer(self._faults.keep)
+            kept = RetransmitBuffer(self._faults.keep, self._faults.keep_bytes)
             topic.retransmit_buffer = kept
         return kept
 

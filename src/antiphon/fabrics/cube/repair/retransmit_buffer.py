@@ -1,8 +1,9 @@
-"""The retransmit buffer: the publications of a topic that a member keeps for others.
+"""Publications of a topic that a member keeps for members that may lack them.
 
-A publisher has at most a window of publications under way, counted from the first that somebody has not acknowledged.
-So when number ``n`` of a source arrives, all members that were within reach have everything up to ``n`` minus the
-window. The buffer keeps more than that for members that were out of reach for a short time; others catch up from logs.
+A publisher has at most a window of publications under way, counted from the first one that some member has not
+acknowledged. So when number ``n`` of a source arrives, all members within reach have everything up to ``n`` minus the
+window. A member keeps more than that, for members that were out of reach for a short time. Members that were away for
+longer catch up from logs.
 """
 
 from __future__ import annotations
@@ -18,18 +19,40 @@ from antiphon.orders.order import prefixes_of, singles_of, with_singles
 
 @final
 class RetransmitBuffer:
-    """The last publications of each source on one topic, as many as are kept, delivered or not."""
+    """The last publications of each source on one topic, delivered or not: so many, and no more than so many bytes.
 
-    def __init__(self, keep: i64) -> None:
+    The bound in bytes must be larger than what a source may have under way; its last publication is kept in any case.
+    """
+
+    def __init__(self, keep: i64, keep_bytes: i64) -> None:
         self._keep: Final[i64] = keep
+        self._keep_bytes: Final[i64] = keep_bytes
         self._kept: Final[dict[i64, Publication]] = {}
+        # By source, the bytes of its publications here.
+        self._bytes: Final[dict[i64, i64]] = {}
 
     def add(self, publication: Publication) -> None:
-        """Keep a publication, and one less that is so much older."""
+        """Keep a publication, and drop the one that is so much older, or as many as are too large."""
         source, sequence = publication.source, publication.sequence
-        self._kept[publication_key(source, sequence)] = publication
+        key = publication_key(source, sequence)
+        size = self._bytes.get(source, 0) + len(publication.payload) - self._size_of(key)
+        self._kept[key] = publication
         if sequence > self._keep:
-            self._kept.pop(publication_key(source, sequence - self._keep), None)
+            size -= self._drop(publication_key(source, sequence - self._keep))
+        number: i64 = max(1, sequence - self._keep + 1)
+        while size > self._keep_bytes and number < sequence:
+            size -= self._drop(publication_key(source, number))
+            number += 1
+        self._bytes[source] = size
+
+    def _size_of(self, key: i64) -> i64:
+        kept = self._kept.get(key)
+        return 0 if kept is None else len(kept.payload)
+
+    def _drop(self, key: i64) -> i64:
+        """Drop a publication; gives its bytes."""
+        dropped = self._kept.pop(key, None)
+        return 0 if dropped is None else len(dropped.payload)
 
     def get(self, key: i64) -> Publication | None:
         """A publication, if it is kept."""

@@ -122,7 +122,7 @@ class Relayed(Environment):
         self.released.append(publication)
         self.names.add(publication_key(publication.source, publication.sequence))
 
-    def lost(self, topic: i64, source: i64, sequence: i64) -> None:
+    def lost(self, topic: i64, source: i64, sequence: i64, is_late: bool = False) -> None:
         self.refused.append(publication_key(source, sequence))
 
 

@@ -1,28 +1,28 @@
-"""Questions that a node asks all others, and whose answers it waits for; who is gone meanwhile is not waited for.
+"""Requests that a node sends to all others, whose responses it waits for; nobody waits for a node that is gone.
 
-A question, or its answer, may be lost with a connection, of which the other end need not notice anything. So those who
-have not answered are asked again, as long as they are there.
+A request, or its response, may be lost with a connection, and the other end need not notice. So nodes that have not
+answered are asked again, as long as they are there.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from antiphon.kernel.pending_replies import PendingReplies
+from antiphon.sessions.steps import Promise, Steps, Timers
 
-AGAIN_SECONDS: Final = (1.0, 16.0)
-"""After how long those who have not answered are asked again: at first, and at most.
+AGAIN_US: Final = (1_000_000, 16_000_000)
+"""After how long nodes that have not answered are asked again: at first, and at most.
 
-The wait doubles, so that many questions to a busy node do not keep it busy."""
+The wait doubles, so that many requests to a busy node do not keep it busy."""
 
 Answer = TypeVar("Answer")
-"""The messages of hosts, of which questions and answers are some."""
+"""The messages of hosts, of which requests and responses are some."""
 
 
 class Others(Protocol):
-    """The other nodes, as somebody sees them who has something to ask them."""
+    """The other nodes, for a part that has something to ask them."""
 
     def identifiers(self) -> set[int]:
         """The nodes that are there."""
@@ -34,55 +34,50 @@ class Others(Protocol):
 class Question(Generic[Answer]):
     """The nodes that have still to answer, and what the others have said."""
 
-    def __init__(
-        self, others: set[int], answered: asyncio.Future[None], is_enough: Callable[[Answer], bool] | None
-    ) -> None:
+    def __init__(self, others: set[int], is_enough: Callable[[Answer], bool] | None) -> None:
         self.pending = PendingReplies(sorted(others))
-        self.answered = answered
         self.is_enough = is_enough
         self.answers: dict[int, Answer] = {}
+        # Kept when nobody is waited for any more, or when it is time to ask again.
+        self.changed: Promise[None] = Promise()
 
 
 class Questions(Generic[Answer]):
-    """All questions of one part of a node; ``settle`` writes what was told to others."""
+    """All open requests of one part of a node."""
 
-    def __init__(self, others: Others, settle: Callable[[], None]) -> None:
+    def __init__(self, others: Others, timers: Timers) -> None:
         self._others = others
-        self._settle = settle
+        self._timers = timers
         self._open: dict[int, Question[Answer]] = {}
         self._last = 0
 
-    async def ask(
-        self, make: Callable[[int], Answer], is_enough: Callable[[Answer], bool] | None = None
-    ) -> list[Answer]:
-        """Ask all others; ``make`` gets the number that their answers are to have.
-
-        If one answer ``is_enough``, nobody else is waited for.
-        """
-        return list((await self.ask_each(make, is_enough)).values())
-
-    async def ask_each(
+    def ask(
         self,
         make: Callable[[int], Answer],
         is_enough: Callable[[Answer], bool] | None = None,
         only: int | None = None,
-    ) -> dict[int, Answer]:
-        """The same, or ask ``only`` one of them: the answers by the identifiers of those who gave them."""
+    ) -> Steps[dict[int, Answer]]:
+        """Ask all others, or ``only`` one: their answers. ``make`` gets the number that the answers must have.
+
+        If one answer ``is_enough``, the node does not wait for the others.
+        """
         there = self._others.identifiers()
         others = there if only is None else there & {only}
         if not others:
             return {}
         self._last += 1
         number = self._last
-        question = self._open[number] = Question(others, asyncio.get_running_loop().create_future(), is_enough)
-        wait_seconds, longest_seconds = AGAIN_SECONDS
+        question: Question[Answer] = Question(others, is_enough)
+        self._open[number] = question
+        wait_us, longest_us = AGAIN_US
         try:
-            while not question.answered.done():
+            while question.pending:
                 for identifier in question.pending.peers():
                     self._others.tell(identifier, make(number))
-                self._settle()
-                await asyncio.wait([question.answered], timeout=wait_seconds)
-                wait_seconds = min(2 * wait_seconds, longest_seconds)
+                question.changed = Promise()
+                self._timers.after(wait_us, lambda changed=question.changed: changed.resolve(None))  # type: ignore[misc]
+                yield question.changed
+                wait_us = min(2 * wait_us, longest_us)
                 there = self._others.identifiers()
                 for identifier in question.pending.peers():
                     if identifier not in there:
@@ -101,11 +96,11 @@ class Questions(Generic[Answer]):
             self._heard(question, sender)
 
     def peer_gone(self, identifier: int) -> None:
-        """Do not wait for the answer of one who is not there any more."""
+        """Do not wait for the answer of a node that is gone."""
         for question in list(self._open.values()):
             self._heard(question, identifier)
 
     def _heard(self, question: Question[Answer], identifier: int) -> None:
         question.pending.settle(identifier)
-        if not question.pending and not question.answered.done():
-            question.answered.set_result(None)
+        if not question.pending:
+            question.changed.resolve(None)

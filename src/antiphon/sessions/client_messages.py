@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from antiphon.membership.messages import FIRST_CONTROL, Control, Name
-from antiphon.runtime.dedup import AUTHORS_AT_MOST, GAPS_AT_MOST
-from antiphon.transport.peer_messages import LaneState
+from antiphon.sessions.dedup import AUTHORS_AT_MOST, GAPS_AT_MOST
+from antiphon.sessions.peer_messages import LaneState
 
 FIRST_CLIENT_CONTROL: Final = FIRST_CONTROL + 50
 Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]

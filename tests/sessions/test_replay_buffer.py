@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from antiphon.api.batch import Batch
 from antiphon.api.batch_codec import Columns, encode_columns
-from antiphon.api.replay_buffer import PER_KEY, Budget, Recent, TotalOrder
-from antiphon.runtime.dedup import SeenOfAll
+from antiphon.sessions.dedup import SeenOfAll
+from antiphon.sessions.replay_buffer import PER_KEY, Budget, Recent, TotalOrder
 
 
-def recent(*shown: tuple[int, int, str] | tuple[int, int, str, bytes], total_order: TotalOrder = PER_KEY) -> Recent:
+def recent(
+    *shown: tuple[int, int, str] | tuple[int, int, str, bytes], total_order: TotalOrder = PER_KEY
+) -> Recent[Batch]:
     """The publisher, number, order and key of each batch that a node has shown, one after the other."""
-    found = Recent(Budget(), total_order)
+    found: Recent[Batch] = Recent(Budget(), total_order)
     found.begin(0)
     for publisher, sequence, order, *keys in shown:
         payload = encode_columns(Columns(1, 0, [b"value"], about=keys or None))
@@ -18,7 +20,7 @@ def recent(*shown: tuple[int, int, str] | tuple[int, int, str, bytes], total_ord
     return found
 
 
-def unseen(kept: Recent, *seen: tuple[int, int]) -> list[tuple[int, int]]:
+def unseen(kept: Recent[Batch], *seen: tuple[int, int]) -> list[tuple[int, int]]:
     known = SeenOfAll()
     for publisher, sequence in seen:
         known.add(publisher, sequence)

@@ -8,10 +8,9 @@ all that time, or because what the client lacks is not kept any more. Then other
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
-from antiphon.api.batch import Batch
-from antiphon.runtime.dedup import Ranges, SeenOfAll
+from antiphon.sessions.dedup import Ranges, SeenOfAll
 
 BATCHES_AT_MOST: Final = 4096
 BYTES_AT_MOST: Final = 4 << 20
@@ -24,6 +23,45 @@ AUTHORS_AT_MOST: Final = 4096
 """Of whose dropped batches the last is remembered."""
 
 LONG_AGO_US: Final = -(1 << 62)
+
+
+class ShownBatch(Protocol):
+    """A batch as a node shows it to subscribers."""
+
+    @property
+    def author(self) -> int:
+        """The client or node that published it."""
+
+    @property
+    def number(self) -> int:
+        """Its number among the batches of its author."""
+
+    @property
+    def is_written(self) -> bool:
+        """Whether an exactly-once writer published it."""
+
+    @property
+    def publisher(self) -> int:
+        """The node that published it."""
+
+    @property
+    def sequence(self) -> int:
+        """Its number among the publications of that node."""
+
+    @property
+    def order(self) -> str:
+        """Its order."""
+
+    @property
+    def payload(self) -> bytes:
+        """Its messages."""
+
+    @property
+    def total_keys(self) -> set[bytes | None]:
+        """The keys that it is about; one that stands for all others if it names none."""
+
+
+B = TypeVar("B", bound=ShownBatch)
 
 
 class Budget:
@@ -46,7 +84,7 @@ class TotalOrder(NamedTuple):
 PER_KEY: Final = TotalOrder()
 
 
-class Recent:
+class Recent(Generic[B]):
     """The last batches of one topic. Times are microseconds of the monotonic clock."""
 
     def __init__(self, budget: Budget, total_order: TotalOrder = PER_KEY) -> None:
@@ -57,7 +95,7 @@ class Recent:
         self._lost_at_us = LONG_AGO_US
         # All that was ever shown.
         self.shown = SeenOfAll()
-        self._kept: deque[tuple[int, Batch]] = deque()
+        self._kept: deque[tuple[int, B]] = deque()
         self._bytes = 0
         # Of each author the last batch that is not kept any more; and until when that is not known of everybody.
         self._dropped: dict[int, tuple[int, int]] = {}
@@ -87,7 +125,7 @@ class Recent:
         """For how long the node is a member, and has missed nothing; 0 if it is none."""
         return 0 if self._since_us is None else max(0, now_us - self._since_us)
 
-    def add(self, now_us: int, batch: Batch) -> None:
+    def add(self, now_us: int, batch: B) -> None:
         """A batch is shown."""
         self.shown.add(batch.author, batch.number, batch.is_written)
         kept, budget, size = self._kept, self._budget, len(batch.payload)
@@ -108,14 +146,14 @@ class Recent:
         if len(self._dropped) > AUTHORS_AT_MOST:
             _, self._forgotten_until_us = self._dropped.pop(next(iter(self._dropped)))
 
-    def unseen(self, seen: SeenOfAll, since_us: int) -> list[Batch]:
+    def unseen(self, seen: SeenOfAll, since_us: int) -> list[B]:
         """What was shown since then and has not been seen, and was not passed over at the former node.
 
         Nodes may have missed something, and not the same everywhere. If something was seen that waits for a batch, as
         all that is in order waits for what its author published before, or that is after it in total order, the batch
         is too late: a gap was told in its place.
         """
-        found: list[Batch] = []
+        found: list[B] = []
         # From the last to the first.
         passed = Passed(self._total_order)
         for time_us, batch in reversed(self._kept):
@@ -158,7 +196,7 @@ class Passed:
         self._total: dict[int, int] = {}
         self._keys: set[bytes | None] = set()
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: ShownBatch) -> None:
         """It has seen this one."""
         # What has no order may be shown before what its author published earlier, and has not waited for it.
         if batch.order == "none":
@@ -168,22 +206,19 @@ class Passed:
             self._total[batch.author] = max(batch.number, self._total.get(batch.author, 0))
             self._keys |= self._keys_of(batch)
 
-    def waited_for(self, batch: Batch) -> bool:
+    def waited_for(self, batch: ShownBatch) -> bool:
         """Whether something of it was not shown anywhere before this one, unless this one was missed there."""
         if batch.order != "total":
             return self._ordered.get(batch.author, 0) > batch.number
         later = self._ordered if self._total_order.is_strict else self._total
         return later.get(batch.author, 0) > batch.number or not self._keys.isdisjoint(self._keys_of(batch))
 
-    def _keys_of(self, batch: Batch) -> set[bytes | None]:
+    def _keys_of(self, batch: ShownBatch) -> set[bytes | None]:
         """The keys in whose order it has a place; those that name none share one."""
-        if self._total_order.is_over_all_keys:
-            return {None}
-        columns = batch.columns
-        return set(columns.about or columns.keys or (None,))
+        return {None} if self._total_order.is_over_all_keys else batch.total_keys
 
 
-class Resumption:
+class Resumption(Generic[B]):
     """Where a client's subscription goes on that was effective elsewhere since a time of the monotonic clock."""
 
     def __init__(self, client: int, since_us: int, seen: dict[str, dict[int, Ranges]]) -> None:
@@ -191,8 +226,15 @@ class Resumption:
         self.since_us = since_us
         self._seen = seen
         # What another node has shown and was not seen, where this one has not kept enough.
-        self.fetched: dict[str, list[Batch]] = {}
+        self.fetched: dict[str, list[B]] = {}
 
     def seen_on(self, topic: str) -> SeenOfAll:
         """What was seen of a topic."""
         return SeenOfAll(self._seen.get(topic))
+
+    def replay(self, topic: str, recent: Recent[B]) -> tuple[bool, list[B]]:
+        """Whether something may be missing, and the batches with which the subscription goes on here."""
+        seen = self.seen_on(topic)
+        fetched = self.fetched.pop(topic, None)
+        is_gap = fetched is None and recent.may_lack(seen, self.since_us)
+        return is_gap, [*(fetched or ()), *recent.unseen(seen, self.since_us)]

@@ -1,0 +1,411 @@
+"""The node's end of its clients' connections: everything that a node decides about a client that resumes.
+
+A client may come from another node and continue as if it had always been here. The node keeps four promises for it:
+
+* *Nothing is lost with a node.* A client keeps a batch until its node says that it is **safe**: until all members of
+  the topic are known to have it. It hands in the others again at the next node.
+* *Nothing is duplicated.* A batch carries the number of its client and the client's own number for it. Every node drops
+  batches that it has delivered before. This node asks the others which batches they have delivered (:meth:`follow`).
+* *A client's publications follow what the client has seen.* Before the first publication of such a client on a topic, a
+  tree passes a **barrier**: an empty total publication about a key of its own. All brokers close for it, and whatever
+  they had is in front of it. So when this node delivers it, this node has everything that any living broker had. The
+  rest is gone with the broker that showed it. Elsewhere the node waits until it has delivered what the client has seen.
+* *Nothing is missed silently* between two nodes (:meth:`NodeEnd.fetch` argues it).
+
+It is a pure state machine. Its host calls it when something has happened and offers :class:`NodeHost`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Generic, TypeVar
+
+from librt.vecs import vec
+from mypy_extensions import i64
+
+from antiphon.fabrics.cube.repair.retransmit_buffer import Holdings
+from antiphon.kernel.errors import NoMajorityError, PeerError
+from antiphon.membership.messages import Control
+from antiphon.sessions.client_messages import FollowRequest, NodeAddresses, SafeUpTo
+from antiphon.sessions.dedup import SeenOfAll, numbers_from
+from antiphon.sessions.host import ConnectedClient, FabricTraits, NodeHost, SessionTopic
+from antiphon.sessions.peer_messages import (
+    DedupRequest,
+    DedupResponse,
+    FrontierRequest,
+    FrontierResponse,
+    ReplayRequest,
+    ReplayResponse,
+)
+from antiphon.sessions.replay_buffer import Resumption, ShownBatch
+from antiphon.sessions.resume import KNOWN_US, Crossing
+from antiphon.sessions.scatter_gather import Questions
+from antiphon.sessions.steps import Promise, Steps, start, wait
+
+LOOK_US: Final = 20_000
+"""How often a node asks its process what has become safe, and whether it has a majority: processes do not tell."""
+
+PAST_US: Final = 5_000_000
+"""How long a node waits for what is past elsewhere before it answers another node, or goes on without."""
+
+AWAY_US: Final = 2_000_000
+"""How long a node that leaves waits for its clients to go."""
+
+SLACK_US: Final = 100_000
+"""How long a request that says how long ago something was may have been on its way."""
+
+B = TypeVar("B", bound=ShownBatch)
+
+
+class NodeEnd(Generic[B]):
+    """The clients of one node."""
+
+    def __init__(self, traits: FabricTraits, host: NodeHost[B]) -> None:
+        self.traits = traits
+        self.host = host
+        self.resumed = 0
+        self._clients: dict[int, ConnectedClient] = {}
+        self._last_left: Promise[None] = Promise()
+        # By topic, what was handed to the process for clients: number, client, and the client's own number.
+        self._unsafe: dict[SessionTopic[B], deque[tuple[int, int, int]]] = {}
+        self._is_looking = False
+        self._questions: Questions[Control] = Questions(host, host)
+        # By topic: kept when something was delivered there, and when the node knows whose batches others had seen.
+        self._changes: dict[SessionTopic[B], Promise[None]] = {}
+        self._learned: dict[SessionTopic[B], Promise[None]] = {}
+
+    # Clients that come and go.
+
+    def on_connect(self, client: ConnectedClient) -> None:
+        """A client has connected."""
+        self._clients[client.client] = client
+
+    def on_disconnect(self, client: ConnectedClient) -> None:
+        """A client's connection has ended; the client may have opened another one before."""
+        if self._clients.get(client.client) is client:
+            del self._clients[client.client]
+        if not self._clients:
+            self._last_left.resolve(None)
+
+    def tell_nodes(self, is_leaving: bool = False) -> None:
+        """Tell all clients where the other nodes are."""
+        if self._clients:
+            news = NodeAddresses(self.host.addresses(), is_leaving)
+            for client in self._clients.values():
+                client.send(news)
+
+    def send_away(self) -> Steps[None]:
+        """This node is about to go: let its clients go first, if there is another node for them."""
+        if not self.host.addresses() or not self._clients:
+            return
+        for client in self._clients.values():
+            client.is_sent_away = True
+        self.tell_nodes(is_leaving=True)
+        self._last_left = Promise()
+        yield self._within(AWAY_US, self._last_left)
+
+    def peer_gone(self, identifier: int) -> None:
+        """Another node is not there any more."""
+        self._questions.peer_gone(identifier)
+        self.tell_nodes()
+
+    # Waiting.
+
+    def topics_changed(self) -> None:
+        """Something was delivered on watched topics, or counts as past there, or a membership has begun or ended."""
+        changes, self._changes = self._changes, {}
+        for topic, changed in changes.items():
+            topic.is_watched = False
+            changed.resolve(None)
+
+    def until(self, topic: SessionTopic[B], condition: Callable[[], bool], until_us: int) -> Steps[bool]:
+        """Wait for something that will come if this node stays a member, until some time; whether it has."""
+        if condition():
+            return topic.is_member()
+        deadline: Promise[None] = Promise()
+        deadline.then(self.topics_changed)
+        self.host.after(max(0, until_us - self.host.now_us()), lambda: deadline.resolve(None))
+        while topic.is_member() and not condition():
+            if deadline.is_done:
+                return False
+            changed = self._changes.get(topic)
+            if changed is None:
+                changed = self._changes[topic] = Promise()
+                topic.is_watched = True
+            yield changed
+        return topic.is_member()
+
+    def _within(self, delay_us: int, promise: Promise[None] | None = None) -> Promise[None]:
+        """Kept after a while, or when another promise is."""
+        either: Promise[None] = Promise()
+        self.host.after(delay_us, lambda: either.resolve(None))
+        if promise is not None:
+            promise.then(lambda: either.resolve(None))
+        return either
+
+    # What is safe.
+
+    def handed_in(self, topic: SessionTopic[B], number: int, client: int, serial: int) -> None:
+        """A client's batch has become the process's publication of this number."""
+        self._unsafe.setdefault(topic, deque()).append((number, client, serial))
+        if not self._is_looking:
+            self._is_looking = True
+            self.host.after(LOOK_US, self._tell_safe)
+
+    def _tell_safe(self) -> None:
+        """Tell clients what has become safe since the last time."""
+        self._is_looking = False
+        for topic, unsafe in list(self._unsafe.items()):
+            first = self.host.first_unsettled(topic.number)
+            safe: dict[int, int] = {}
+            while unsafe and unsafe[0][0] < first:
+                _, client, serial = unsafe.popleft()
+                safe[client] = serial
+            for client, serial in safe.items():
+                connected = self._clients.get(client)
+                if connected is not None:
+                    connected.send(SafeUpTo(topic.name, serial))
+            if not unsafe:
+                del self._unsafe[topic]
+        if self._unsafe:
+            self._is_looking = True
+            self.host.after(LOOK_US, self._tell_safe)
+
+    # What a client follows.
+
+    def follow(self, client: int, message: FollowRequest) -> Steps[Crossing[B]]:
+        """Catch up with what a client has seen, and ask others what they have delivered of its batches.
+
+        If this node cannot catch up, the crossing says why. It still serves the batches that were accepted elsewhere:
+        they are handed in again all the same, because accepted messages are not lost.
+        """
+        topic = self.host.topic(message.topic)
+        was_member = topic.is_member()
+        yield from wait(self.host.publish_on(topic))
+        failure: PeerError | None = None
+        try:
+            yield from self._catch_up(topic, message.past, was_member)
+        except PeerError as error:
+            failure = error
+        answers = yield from self._questions.ask(lambda number: DedupRequest(number, topic.name, client))
+        known = [numbers_from(answer.ranges) for answer in answers.values() if isinstance(answer, DedupResponse)]
+        return Crossing(self, topic, client, known, failure)
+
+    def _catch_up(self, topic: SessionTopic[B], past: dict[int, int], was_member: bool) -> Steps[None]:
+        """Wait until this node has delivered what a client has seen elsewhere."""
+        if self.traits.has_barriers:
+            yield from self._barrier(topic)
+            return
+        if self.traits.counts_past:
+            learned = self._learned.get(topic)
+            if learned is not None:
+                yield from wait(learned)
+        elif not was_member:
+            # A newcomer begins behind whatever the members had delivered.
+            return
+        until_us = self.host.now_us() + KNOWN_US
+        has_come = partial(self._has_delivered, topic, past)
+        if not (yield from self.until(topic, has_come, until_us)):
+            raise PeerError(
+                f"this client has seen messages on {topic.name!r} at another node that did not come to node "
+                f"{self.host.identifier} in {KNOWN_US // 1_000_000} seconds; what you publish now will not follow them"
+            )
+
+    def _has_delivered(self, topic: SessionTopic[B], past: dict[int, int]) -> bool:
+        return all(topic.seen.highest(author) >= number for author, number in past.items())
+
+    def _barrier(self, topic: SessionTopic[B]) -> Steps[int]:
+        """Publish an empty batch about a key of its own, and wait until it has its place; gives its number.
+
+        Without a majority it has none. The node waits for a lost majority, but not for ever.
+        """
+        number = 0
+        passed: Promise[None] | None = None
+        refused_at_us = -1
+        while passed is None or not passed.is_done:
+            now_us = self.host.now_us()
+            reason = self.host.refusal()
+            if reason is None:
+                refused_at_us = -1
+                if passed is None:
+                    number, passed = self.host.publish_barrier(topic, self.host.draw(1 << 62))
+            elif refused_at_us < 0:
+                refused_at_us = now_us
+            elif now_us - refused_at_us >= KNOWN_US:
+                raise NoMajorityError(
+                    f"this client comes from another broker, and may have seen messages on {topic.name!r} there that "
+                    f"are not here: {reason}; what you publish next does not follow them"
+                )
+            yield self._within(LOOK_US, passed)
+        passed.result()
+        return number
+
+    # What others know.
+
+    def became_member(self, topic: SessionTopic[B]) -> None:
+        """This node is a member of a topic from now on."""
+        if self.traits.counts_past:
+            learned = self._learned[topic] = Promise()
+            # Later: this is called from inside the process.
+            self.host.after(0, lambda: start(self._learn(topic)).then(lambda: learned.resolve(None)))
+
+    def _learn(self, topic: SessionTopic[B]) -> Steps[None]:
+        """Get to know whose batches came before this node was a member: nobody is to wait for them here.
+
+        A node that has learned that itself, and has delivered all that counts as past here, knows them all. Its answer
+        may hold more, and counts only when that is past here too.
+        """
+        past = self.host.counted(topic.number)
+        answers = yield from self._questions.ask(
+            lambda number: FrontierRequest(number, topic.name, past),
+            lambda answer: isinstance(answer, FrontierResponse) and answer.is_whole,
+        )
+        for answer in answers.values():
+            if isinstance(answer, FrontierResponse) and answer.is_whole:
+                until_us = self.host.now_us() + PAST_US
+                if (yield from self.until(topic, partial(self._is_past, topic, answer.past), until_us)):
+                    topic.seen.merge(answer.seen)
+                return
+
+    def _tell_past(self, sender: int, message: FrontierRequest) -> Steps[None]:
+        """Answer another node that has become a member, when what is past there is past here."""
+        answer = FrontierResponse(message.number, False, [], {})
+        topic = self.host.find_topic(message.topic)
+        learned = None if topic is None else self._learned.get(topic)
+        if topic is not None and learned is not None and learned.is_done:
+            until_us = self.host.now_us() + PAST_US
+            if (yield from self.until(topic, partial(self._is_past, topic, message.past), until_us)):
+                past = self.host.counted(topic.number)
+                answer = FrontierResponse(message.number, True, past, topic.seen.ranges())
+        self.host.tell(sender, answer)
+
+    def _is_past(self, topic: SessionTopic[B], past: list[int]) -> bool:
+        """Whether all that counts as past somewhere else does here, where processes can say it."""
+        if not past or not self.traits.counts_past:
+            return True
+        return Holdings(vec[i64](self.host.counted(topic.number))).covers(Holdings(vec[i64](past)))
+
+    def fetch(self, topic: SessionTopic[B], resumption: Resumption[B]) -> Steps[None]:
+        """Find what a client may lack that was subscribed elsewhere before this node was a member.
+
+        Any other member that was one long enough has it, as soon as it has delivered a barrier of this node, or,
+        without barriers, all that counts as past here. For let a client lack a publication. Either this node delivers
+        it after it became a member: then it is shown here, before or after this question. Or it counted as past when
+        this node became one: then it is in the set that goes with the question, and a node that has delivered that set
+        has shown it, or had delivered it before the client was subscribed. The set may be larger by what was delivered
+        here since; that comes to all, and the client drops what comes twice. Order holds, because the answer is whole,
+        each publication behind all that it follows and the client has not seen; and what is shown here comes after
+        that, and follows nothing but what was shown here before or is in the set.
+        """
+        seen = resumption.seen_on(topic.name)
+        if not topic.recent.may_lack(seen, resumption.since_us):
+            return
+        barrier, past = 0, list[int]()
+        if self.traits.has_barriers:
+            try:
+                barrier = yield from self._barrier(topic)
+            except NoMajorityError:
+                # No node can say what the client lacks; the client is told that something may be missing.
+                return
+        elif self.traits.counts_past:
+            past = self.host.counted(topic.number)
+        else:
+            return
+        age_us = self.host.now_us() - resumption.since_us
+
+        def ask(number: int, wants_batches: bool = False) -> ReplayRequest:
+            ranges = seen.ranges()
+            return ReplayRequest(number, topic.name, barrier, past, resumption.client, age_us, ranges, wants_batches)
+
+        answers = yield from self._questions.ask(
+            ask, lambda answer: isinstance(answer, ReplayResponse) and answer.is_complete
+        )
+        recent = {sender: answer for sender, answer in answers.items() if isinstance(answer, ReplayResponse)}
+        batches = next((self._batches(topic, answer) for answer in recent.values() if answer.is_complete), None)
+        if batches is None and topic.recent.is_whole(seen, resumption.since_us):
+            batches = yield from self._from_oldest(topic, recent, partial(ask, wants_batches=True))
+        if batches is not None:
+            resumption.fetched[topic.name] = batches
+
+    def _from_oldest(
+        self, topic: SessionTopic[B], answers: dict[int, ReplayResponse], ask: Callable[[int], ReplayRequest]
+    ) -> Steps[list[B] | None]:
+        """What a client lacks that was subscribed before any living node was a member; None if it is gone.
+
+        Whatever the client is owed was published at a node, which was a member then. If that node is still there it
+        has shown it, and is asked as all others are. If it is not, and no other node has shown it, nobody will see it.
+        So nothing is missing if all have kept what they have shown and the client has not seen, and this node gets it
+        from the node that is a member for longest, or shows it, sooner or later. The answer of that node is whole, as
+        in :meth:`fetch`.
+        """
+        if not all(answer.is_whole for answer in answers.values()):
+            return None
+        elsewhere = {named for answer in answers.values() for named in answer.unseen}
+        if not elsewhere:
+            return []
+        # This node may have learned that others have seen these batches (`_learn`). It does not show them for that, so
+        # they come from the node that is a member for longest, also if they count as seen here.
+        oldest = max(answers, key=lambda sender: (answers[sender].member_us, sender))
+        again = (yield from self._questions.ask(ask, only=oldest)).get(oldest)
+        if not isinstance(again, ReplayResponse) or not again.is_whole:
+            return None
+        batches = self._batches(topic, again)
+        left = elsewhere - {(batch.author, batch.number) for batch in batches}
+        until_us = self.host.now_us() + PAST_US
+        has_come = yield from self.until(topic, lambda: all(topic.seen.has(*named) for named in left), until_us)
+        return batches if has_come else None
+
+    def _batches(self, topic: SessionTopic[B], answer: ReplayResponse) -> list[B]:
+        return [self.host.batch(topic, *each) for each in answer.batches]
+
+    def _replay(self, sender: int, message: ReplayRequest) -> Steps[None]:
+        """Answer another node when what it waits for has come."""
+        since_us = self.host.now_us() - message.age_us - SLACK_US
+        # It was sent away from here and waits until it has all.
+        was_here = message.client in self._clients
+        seen = SeenOfAll(message.seen)
+        topic = self.host.find_topic(message.topic)
+        if topic is None or not topic.is_member():
+            # It has shown nothing.
+            self.host.tell(sender, ReplayResponse(message.number, False, [], is_whole=True))
+            return
+        until_us = self.host.now_us() + PAST_US
+        has_come = yield from self.until(topic, partial(self._has_come, sender, message, topic), until_us)
+        yield from wait(self.host.until_shown())
+        is_whole = has_come and topic.is_member() and topic.recent.is_whole(seen, since_us, was_here)
+        is_complete = is_whole and not topic.recent.may_lack(seen, since_us, was_here)
+        unseen = topic.recent.unseen(seen, since_us) if is_whole else []
+        sent = unseen if is_complete or message.wants_batches else []
+        answer = ReplayResponse(
+            message.number,
+            is_complete,
+            [(int(each.publisher), int(each.sequence), each.order, each.payload) for each in sent],
+            is_whole,
+            topic.recent.member_us(self.host.now_us()),
+            [(each.author, each.number) for each in unseen] if not sent else [],
+        )
+        self.host.tell(sender, answer)
+
+    def _has_come(self, sender: int, message: ReplayRequest, topic: SessionTopic[B]) -> bool:
+        """Whether this node has delivered what another one waits for."""
+        has_barrier = message.barrier == 0 or topic.seen.has(sender, message.barrier)
+        return has_barrier and self._is_past(topic, message.past)
+
+    def on_message(
+        self,
+        sender: int,
+        message: DedupRequest | DedupResponse | ReplayRequest | ReplayResponse | FrontierRequest | FrontierResponse,
+    ) -> None:
+        """Another node asks or answers."""
+        if isinstance(message, (DedupResponse, ReplayResponse, FrontierResponse)):
+            self._questions.answered(sender, message.number, message)
+        elif isinstance(message, ReplayRequest):
+            start(self._replay(sender, message))
+        elif isinstance(message, FrontierRequest):
+            start(self._tell_past(sender, message))
+        else:
+            topic = self.host.find_topic(message.topic)
+            ranges = [0] if topic is None else topic.seen.ranges_of(message.client)
+            self.host.tell(sender, DedupResponse(message.number, ranges))

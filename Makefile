@@ -52,9 +52,14 @@ $(VENV)/tools: pyproject.toml research/pyproject.toml
 	@echo "Setting up .venv (once, a few minutes: Apache Spark alone is 450 MB)"
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --upgrade pip "setuptools>=77,<90"
-	$(PIP) --group dev
-	$(BIN)/python -c '$(DEPENDENCIES)' spark $(JAVA_EXTRA) > $(VENV)/dependencies.txt
-	$(PIP) --requirement $(VENV)/dependencies.txt
+	$(BIN)/python -c '$(DEPENDENCIES)' > $(VENV)/dependencies.txt
+	$(PIP) --group dev --requirement $(VENV)/dependencies.txt
+	touch $@
+
+# The largest download. Nothing is compiled with it, so it is installed while the compiler works.
+$(VENV)/spark: $(VENV)/tools
+	$(BIN)/python -c '$(DEPENDENCIES)' spark $(JAVA_EXTRA) > $(VENV)/with-spark.txt
+	$(PIP) --requirement $(VENV)/with-spark.txt
 	touch $@
 
 $(VENV)/site-tools: $(VENV)/tools
@@ -64,10 +69,14 @@ $(VENV)/site-tools: $(VENV)/tools
 # Both packages are installed as copies, compiled where a C compiler exists; the sources stay plain Python.
 WHEEL := $(BIN)/python setup.py --quiet bdist_wheel --compression stored --dist-dir
 
-$(VENV)/installed: $(VENV)/tools setup.py research/setup.py compiling.py slicing.py $(SOURCES) $(LABORATORY)
+$(VENV)/built: $(VENV)/tools setup.py research/setup.py compiling.py slicing.py $(SOURCES) $(LABORATORY)
 	@echo "Building Antiphon: about a minute on two cores, or some seconds if little has changed"
 	rm -rf build/lib* build/bdist* build/wheels research/build
 	$(BIN)/python compiling.py
 	$(WHEEL) build/wheels & (cd research && ../$(WHEEL) ../build/wheels) && wait $$!
+	touch $@
+
+$(VENV)/installed: $(VENV)/tools setup.py research/setup.py compiling.py slicing.py $(SOURCES) $(LABORATORY)
+	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/built $(VENV)/spark
 	$(PIP) --force-reinstall --no-deps --no-compile build/wheels/*.whl
 	touch $@

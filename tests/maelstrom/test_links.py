@@ -9,7 +9,7 @@ import pytest
 
 from antiphon.maelstrom.links import FrameLinks, LinkOptions
 from antiphon.maelstrom.protocol import Frame
-from antiphon.maelstrom.timers import Timers
+from antiphon.maelstrom.timers import HostTimers
 
 MS = 1000
 SECOND = 1_000_000
@@ -28,7 +28,7 @@ class Pair:
         self._random = Random(seed)
         self._loss, self._doubling, self._spread_us = loss, doubling, spread_us
         self._wire: list[tuple[int, int, int, Frame]] = []
-        self.timers = Timers(lambda: self.now_us)
+        self.timers = HostTimers(lambda: self.now_us)
         self.ends = [self._end(place) for place in range(2)]
 
     def _end(self, place: int) -> FrameLinks:

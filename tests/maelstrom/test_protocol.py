@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from antiphon.kernel.errors import PeerError, UsageError
-from antiphon.maelstrom.host import Host, HostOptions
+from antiphon.maelstrom.host import HostOptions, MaelstromHost
 from antiphon.maelstrom.protocol import read_line
 from antiphon.maelstrom.services import service_for
 from tests.maelstrom.world import World
@@ -16,7 +16,7 @@ from tests.maelstrom.world import World
 SECOND = 1_000_000
 
 
-def say(host: Host, written: list[bytes], **body: Any) -> dict[str, Any]:
+def say(host: MaelstromHost, written: list[bytes], **body: Any) -> dict[str, Any]:
     """What a node answers at once to one request."""
     host.take(msgspec.json.encode({"src": "c1", "dest": "n3", "body": body}))
     answer: dict[str, Any] = msgspec.json.decode(written.pop())
@@ -25,10 +25,10 @@ def say(host: Host, written: list[bytes], **body: Any) -> dict[str, Any]:
     return answer["body"]
 
 
-def alone(workload: str) -> tuple[Host, list[bytes]]:
+def alone(workload: str) -> tuple[MaelstromHost, list[bytes]]:
     """A node that is a whole system."""
     written: list[bytes] = []
-    host = Host(service_for(workload), written.append, lambda: 0, HostOptions())
+    host = MaelstromHost(service_for(workload), written.append, lambda: 0, HostOptions())
     assert say(host, written, type="init", msg_id=1, node_id="n3", node_ids=["n3"]) == {
         "type": "init_ok",
         "in_reply_to": 1,
@@ -38,7 +38,7 @@ def alone(workload: str) -> tuple[Host, list[bytes]]:
 
 def test_before_init_a_node_is_temporarily_unavailable() -> None:
     written: list[bytes] = []
-    host = Host(service_for("broadcast"), written.append, lambda: 0, HostOptions())
+    host = MaelstromHost(service_for("broadcast"), written.append, lambda: 0, HostOptions())
     assert say(host, written, type="read", msg_id=7) == {
         "type": "error",
         "code": 11,

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from antiphon.maelstrom.history import Event, History, PartitionSpan
-from antiphon.maelstrom.host import Host, HostOptions
+from antiphon.maelstrom.host import HostOptions, MaelstromHost
 from antiphon.maelstrom.nemesis import Cuts
 from antiphon.maelstrom.services import service_for
 
@@ -43,7 +43,7 @@ class World:
         self._last = 0
         self._cut_since: tuple[int, str] | None = None
         self.hosts = {
-            name: Host(service_for(workload), self._send, lambda: self.now_us, options or HostOptions())
+            name: MaelstromHost(service_for(workload), self._send, lambda: self.now_us, options or HostOptions())
             for name in self.names
         }
         for name in self.names:

@@ -60,7 +60,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> str:
 @pytest.mark.parametrize(
     ("sent", "reason"),
     [
-        pytest.param(frames(msgspec.structs.replace(CLIENT, version=2)), "speaks version 2", id="wrong version"),
+        pytest.param(frames(msgspec.structs.replace(CLIENT, version=2)), "speaks versions 2 to 2", id="wrong version"),
         pytest.param((1 << 31).to_bytes(4, "little"), "announced a frame", id="oversized frame"),
         pytest.param(b"\x05\x00\x00\x00\xff\xff\xff\xff\xff", "no message", id="malformed bytes"),
         pytest.param(b"\x03\x00\x00\x00\x92\x4d\x01", "no message", id="unknown type"),

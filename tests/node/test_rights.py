@@ -29,7 +29,7 @@ from antiphon.node.acl import (
     token_hash,
 )
 from antiphon.runtime.logging import JsonFormatter, LineFormatter
-from antiphon.transport.tls import CLIENT, Identity
+from antiphon.transport.tls import CLIENT, CertifiedIdentity
 from tests.node.secure import ours
 from tests.node.support import outcome, running, take_values, until
 
@@ -284,7 +284,7 @@ def test_tokens_are_long_random_and_kept_as_hashes(tmp_path: Path) -> None:
         with pytest.raises(DeniedError):
             rights.holder(None, wrong, True)
     # The token decides, whatever certificate is shown with it.
-    assert rights.holder(Identity(CLIENT, "operator", ()), GUEST, True).name == "guest"
+    assert rights.holder(CertifiedIdentity(CLIENT, "operator", ()), GUEST, True).name == "guest"
     (tmp_path / "token").write_text(f"{SHOP}\n")
     assert read_token(tmp_path / "token") == SHOP
     for wrong in ("", "two words"):

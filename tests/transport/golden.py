@@ -99,8 +99,8 @@ VALUES: dict[str, Any] = {
 
 SPECIAL_VALUES: dict[tuple[type[Any], str], Any] = {
     (gossip.Data, "publication"): ordered,
-    (gossip.Resent, "publication"): stamped,
-    (gossip.Welcome, "frontier"): array_of(168, 169),
+    (gossip.FetchResponse, "publication"): stamped,
+    (gossip.FrontierResponse, "frontier"): array_of(168, 169),
     (epto.Ball, "names"): array_of(170),
     (epto.Ball, "hops"): array_of(171),
     (epto.Ball, "publications"): [],
@@ -120,7 +120,7 @@ standing = session.LaneState("room", 9, 10, 11)
 lane = client.LaneOf("writer", 12, 13, 14)
 
 HOSTS: tuple[membership.Control, ...] = (
-    membership.Hello(8, "cluster", "instance", "host:1", "target", "token", 15, 16),
+    membership.Hello(9, "cluster", "instance", "host:1", "target", "token", 15, 16, 9),
     membership.Refused("reason", True),
     peer.TopicAnnouncement(["room", "hall"], True),
     peer.TopicAnnouncementAck("room"),

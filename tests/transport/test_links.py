@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from antiphon import Node, UsageError
 from antiphon.api.batch_codec import Columns, encode_columns
 from antiphon.kernel.errors import ProtocolError
-from antiphon.membership.messages import PROTOCOL_VERSION, Hello, Peer, PeerAddresses
+from antiphon.membership.messages import OLDEST_VERSION, PROTOCOL_VERSION, Hello, Peer, PeerAddresses
 from antiphon.sessions.client_messages import PublishRequest, StatusRequest, SubscribeRequest
 from antiphon.transport.codec import Codec
 from antiphon.transport.links import BUFFER_BYTES, FrameReader, FrameWriter, split_address
@@ -174,7 +174,8 @@ def wrong_beginnings() -> Iterator[tuple[str, bytes, str]]:
     yield "web browser", b"GET / HTTP/1.1\r\n\r\n", "announced a frame"
     yield "garbage", framed(b"\xff\x00garbage"), "no message"
     yield "empty", framed(b""), "no message"
-    yield "version", control(msgspec.structs.replace(HELLO, version=PROTOCOL_VERSION + 1)), "upgrade the older one"
+    yield "newer", control(msgspec.structs.replace(HELLO, version=PROTOCOL_VERSION + 1)), "upgrade the older one"
+    yield "older", control(msgspec.structs.replace(HELLO, version=OLDEST_VERSION - 1)), "upgrade the older one"
     yield "cluster", control(msgspec.structs.replace(HELLO, cluster="another")), "cluster"
     yield "target", control(msgspec.structs.replace(HELLO, target="someone else")), "does not live here"
     yield "no name", control(msgspec.structs.replace(HELLO, instance="")), "names its sender"

@@ -210,9 +210,9 @@ FIELD_VALUES: dict[str, st.SearchStrategy[Any]] = {
 }
 SPECIAL_VALUES: dict[tuple[type[Any], str], st.SearchStrategy[Any]] = {
     (gossip.Data, "publication"): ordered | stamped,
-    (gossip.Resent, "publication"): ordered | stamped,
-    (gossip.Welcome, "frontier"): integers,
-    (gossip.Welcome, "stamp"): stamps,
+    (gossip.FetchResponse, "publication"): ordered | stamped,
+    (gossip.FrontierResponse, "frontier"): integers,
+    (gossip.FrontierResponse, "stamp"): stamps,
 }
 
 
@@ -384,11 +384,9 @@ def test_a_bundle_of_nothing_is_refused() -> None:
         Codec().decode(msgspec.msgpack.encode([1, []]))
 
 
-@pytest.mark.parametrize("change", [[], ["surplus"]])
-def test_too_few_and_too_many_fields_are_refused(change: list[str]) -> None:
-    encoded = [2, 3, 7, *([9, *change] if change else [])]
+def test_too_few_fields_are_refused() -> None:
     with pytest.raises(ProtocolError):
-        Codec().decode(msgspec.msgpack.encode(encoded))
+        Codec().decode(msgspec.msgpack.encode([2, 3, 7]))
 
 
 def test_messages_of_hosts_come_back_as_they_were() -> None:
@@ -403,8 +401,8 @@ def test_a_fabric_understands_its_own_messages_only() -> None:
     assert isinstance(Codec(CONTROLS, FABRIC_KINDS["tree"]).decode(encoded), tree.Install)
     with pytest.raises(ProtocolError):
         Codec(CONTROLS, FABRIC_KINDS["cube"]).decode(encoded)
-    fetch = Codec(CONTROLS, FABRIC_KINDS["gossip"]).encode(gossip.Fetch(1, 2, array_of([3])))
-    assert isinstance(Codec(CONTROLS, FABRIC_KINDS["gossip"]).decode(fetch), gossip.Fetch)
+    fetch = Codec(CONTROLS, FABRIC_KINDS["gossip"]).encode(gossip.FetchRequest(1, 2, array_of([3])))
+    assert isinstance(Codec(CONTROLS, FABRIC_KINDS["gossip"]).decode(fetch), gossip.FetchRequest)
     with pytest.raises(ProtocolError):
         Codec(CONTROLS, FABRIC_KINDS["tree"]).decode(fetch)
 

@@ -19,7 +19,7 @@ from antiphon.membership.address_book import Roster
 from antiphon.membership.messages import PROTOCOL_VERSION, Hello, Peer, PeerAddresses
 from antiphon.node.settings import Settings, settings_from
 from antiphon.transport.links import split_address
-from antiphon.transport.tls import CLIENT, NODE, Identity, check_meant, check_node, identity_in, is_loopback
+from antiphon.transport.tls import CLIENT, NODE, CertifiedIdentity, check_meant, check_node, identity_in, is_loopback
 from tests.cluster.proxy import Proxy
 from tests.node.secure import ours, theirs
 from tests.node.support import free_addresses, outcome, running, take_values, until
@@ -221,6 +221,7 @@ def test_in_gossip_nobody_takes_the_identifier_of_another() -> None:
     roster.check_claim("beta/1", [Peer("beta/1", "127.0.0.1:2", 5), Peer("gamma/1", "127.0.0.1:3", 6)])
     with pytest.raises(ProtocolError, match="identifier 5"):
         roster.check_claim("mallory/1", [Peer("mallory/1", "127.0.0.1:9", 5)])
+    roster.claim(Peer("beta/1", "127.0.0.1:2", 5))
     with pytest.raises(ProtocolError, match="identifier 7"):
         roster.check_claim("beta/1", [Peer("beta/1", "127.0.0.1:2", 7)])
 
@@ -245,26 +246,28 @@ def test_on_a_tree_the_place_of_a_founder_is_for_the_one_that_is_named() -> None
 
 
 def test_an_address_leads_to_the_node_that_is_meant() -> None:
-    here = Identity(NODE, "alpha", ("127.0.0.1",))
+    here = CertifiedIdentity(NODE, "alpha", ("127.0.0.1",))
     check_meant(here, "")
     check_meant(here, "alpha/12")
     with pytest.raises(ProtocolError, match="'alpha' listens where 'beta' is meant"):
         check_meant(here, "beta/12")
-    for nobody in (None, Identity(CLIENT, "alpha", ())):
+    for nobody in (None, CertifiedIdentity(CLIENT, "alpha", ())):
         with pytest.raises(ProtocolError, match="no certificate of a node"):
             check_meant(nobody, "alpha/12")
 
 
 def test_names_in_certificates() -> None:
-    assert identity_in((("URI", "antiphon://node/a"), ("DNS", "A.example"))) == Identity(NODE, "a", ("a.example",))
+    assert identity_in((("URI", "antiphon://node/a"), ("DNS", "A.example"))) == CertifiedIdentity(
+        NODE, "a", ("a.example",)
+    )
     for wrong in ("antiphon://king/a", "antiphon://node/", "antiphon://node/a/b", "antiphon://node", "http://node/a"):
         assert identity_in((("URI", wrong),)) is None or wrong.startswith("http"), wrong
     assert identity_in((("DNS", "antiphon://node/a"),)) is None
-    wide = Identity(NODE, "a", ("*.example.org", "::1"))
+    wide = CertifiedIdentity(NODE, "a", ("*.example.org", "::1"))
     assert wide.lives_at("one.example.org") and wide.lives_at("0:0:0:0:0:0:0:1")
     assert not wide.lives_at("example.org") and not wide.lives_at("a.b.example.org") and not wide.lives_at("127.0.0.1")
     with pytest.raises(ProtocolError):
-        check_node(Identity(NODE, "alpha", ("127.0.0.1",)), "alphabet/1", "127.0.0.1")
+        check_node(CertifiedIdentity(NODE, "alpha", ("127.0.0.1",)), "alphabet/1", "127.0.0.1")
 
 
 # Replaying what was recorded.

@@ -24,7 +24,7 @@ KINDS_TOLD: Final = 4
 
 
 @final
-class Refusal:
+class PublishRefusal:
     """An error, and how many messages met it that nobody has looked at."""
 
     def __init__(self, error: BaseException) -> None:
@@ -38,16 +38,16 @@ class Refusals:
 
     def __init__(self) -> None:
         self.published: i64 = 0
-        self._kinds: dict[str, Refusal] = {}
+        self._kinds: dict[str, PublishRefusal] = {}
 
-    def add(self, error: BaseException, count: i64) -> Refusal:
+    def add(self, error: BaseException, count: i64) -> PublishRefusal:
         """So many messages met an error."""
         kind = f"{type(error).__name__}: {error}"
         if kind not in self._kinds and len(self._kinds) >= KINDS_AT_MOST:
             kind, error = "", PeerError("for other reasons")
         refusal = self._kinds.get(kind)
         if refusal is None:
-            refusal = self._kinds[kind] = Refusal(error)
+            refusal = self._kinds[kind] = PublishRefusal(error)
         refusal.count += count
         return refusal
 
@@ -88,7 +88,7 @@ class BatchReceipt:
         self.count: i64 = 0
         self._seen: i64 = 0
         self._refusals: Final = refusals
-        self._refusal: Refusal | None = None
+        self._refusal: PublishRefusal | None = None
         self._awaited: list[Publishing] | None = None
         if refusals is not None:
             future.add_done_callback(self._finished)
@@ -113,7 +113,7 @@ class BatchReceipt:
             if error is not None:
                 self._refusal = self._refusals.add(error, self.count - self._seen)
 
-    def counted(self, refusal: Refusal) -> None:
+    def counted(self, refusal: PublishRefusal) -> None:
         """Its error has been counted already."""
         self._refusal = refusal
 

@@ -175,7 +175,7 @@ class LiveTopic:
         return not self.is_behind
 
 
-class TopicTable:
+class LiveTopicTable:
     """The topics of one node, by their names and numbers."""
 
     def __init__(self, total_order: TotalOrder) -> None:

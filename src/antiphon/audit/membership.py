@@ -1,13 +1,14 @@
 """The judge of membership: which nodes may call themselves what, and what their processes may be told and given.
 
 It is told what happens at nodes as it happens, in names and numbers, and knows nothing of the code behind it. A *life*
-is a node from its start to its end, a *lineage* the lives that have one disk after another. What it checks:
+is a node from its start to its end, a *lineage* the lives that have one disk after another. The checks:
 
 * ``identity``: two lineages never enter a cluster under one identifier, nor two lives of one lineage where each life
   has an identifier of its own. A node that returns with its disk has the identifier that it had, where it keeps one,
-  and a higher incarnation. What is said to come from a node was sent by it.
-* ``togetherness``: a process is told that a peer is lost and found in turn. What a node sends while it is together with
-  another comes in one time of being together there, and nothing of an earlier one comes later. Nothing is doubled.
+  and a higher incarnation. A message that names a node as its sender was sent by that node.
+* ``togetherness``: a node that has entered loses another only if a fault has happened to one of them. A process is told
+  that a peer is lost and found in turn. Messages that a node sends to a peer during one time together arrive during one
+  time together there, and no message of an earlier one arrives later. None arrives twice.
 * ``joining``: no node gives up, or still looks for its place, long after the network became whole.
 * ``knowledge``: in the end all nodes that are up know each other, or are in one overlay.
 * ``last words``: what a node publishes in the end is delivered by all, once.
@@ -34,6 +35,7 @@ class Life:
 
     number: int
     lineage: int
+    is_troubled: bool = False
     identifiers: set[int] = field(default_factory=set)
     entered_as: int | None = None
     sent: int = 0
@@ -44,8 +46,8 @@ class Life:
 
 
 @dataclass(frozen=True)
-class Rules:
-    """What differs between clusters.
+class MembershipRules:
+    """The differences between clusters.
 
     ``keeps_identity``: a lineage has one identifier. ``begins_apart``: peers count as lost until they are found.
     ``is_full``: every node knows every other.
@@ -59,7 +61,7 @@ class Rules:
 class MembershipJudge:
     """Judges one run."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: MembershipRules) -> None:
         self._rules = rules
         self._lives: dict[int, Life] = {}
         self._owners: dict[int, int] = {}
@@ -107,6 +109,14 @@ class MembershipJudge:
 
     # Being together.
 
+    def trouble(self, life: int) -> None:
+        """A fault happens to a node: from now on others may lose it, and it may lose others."""
+        self._lives[life].is_troubled = True
+
+    def _is_untroubled(self, identifier: int) -> bool:
+        lives = [life for life in self._lives.values() if identifier in life.identifiers]
+        return bool(lives) and not any(life.is_troubled for life in lives)
+
     def watched(self, life: int, peer: int) -> None:
         """A process begins to watch a peer, which counts as up until it is said to be lost."""
         self._lives[life].is_lost.setdefault(peer, False)
@@ -132,6 +142,8 @@ class MembershipJudge:
     def parted(self, life: int, peer: int) -> None:
         """A node is not together with a peer any more, whether its process watches that peer or not."""
         facts = self._lives[life]
+        if facts.entered_as is not None and not facts.is_troubled and self._is_untroubled(peer):
+            self.violation(TOGETHERNESS, f"life {life} lost {peer}, though nothing has happened to either")
         facts.losses[peer] = facts.losses.get(peer, 0) + 1
         facts.is_apart[peer] = True
 
@@ -156,7 +168,7 @@ class MembershipJudge:
         self._last_number[sender, life] = number
         facts = self._lives[life]
         if not self._rules.is_full or not is_together or facts.is_apart.get(peer, self._rules.begins_apart):
-            # What comes before both know that they are together is no part of that time.
+            # A message that arrives before both know that they are together is no part of that time.
             return
         here = facts.losses.get(peer, 0)
         if self._heard_in.setdefault((sender, losses, life), here) != here:

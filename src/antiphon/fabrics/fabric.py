@@ -64,7 +64,7 @@ class NodeChoices(NamedTuple):
     """A publisher has so many bytes and one batch in transit on a topic."""
 
 
-class NodeTraits(NamedTuple):
+class ProcessTraits(NamedTuple):
     """What a live node must know about the behaviour that its settings describe."""
 
     is_strict: bool = True
@@ -90,7 +90,7 @@ class Implementation:
     """Its protocols by the names that scenarios use."""
     new_process: Callable[[NodeChoices, Environment, list[int]], Process]
     """The process of a live node that joins the nodes of this list."""
-    traits: Callable[[Any], NodeTraits]
+    traits: Callable[[Any], ProcessTraits]
     """The traits of a live node with a table."""
     table: type[msgspec.Struct] | None = None
     """The table of settings that only this fabric has."""

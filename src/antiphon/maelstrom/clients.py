@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from antiphon.maelstrom.history import Event, History, Outcome
 from antiphon.maelstrom.kafka_checker import KafkaVerdict, check_kafka
-from antiphon.maelstrom.network import Network, RpcError
+from antiphon.maelstrom.network import MaelstromNetwork, RpcError
 from antiphon.maelstrom.set_checker import SetVerdict, check_set
 
 TIMEOUT_SECONDS: Final = 5.0
@@ -28,7 +28,7 @@ FINAL_SECONDS: Final = 10.0
 class WorkloadClient:
     """One client, at one node."""
 
-    def __init__(self, number: int, node: str, network: Network, clock: Callable[[], int]) -> None:
+    def __init__(self, number: int, node: str, network: MaelstromNetwork, clock: Callable[[], int]) -> None:
         self.number: Final = number
         self.node: Final = node
         self.clock: Final = clock

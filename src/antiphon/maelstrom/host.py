@@ -45,7 +45,7 @@ from antiphon.maelstrom.protocol import (
     read_line,
     write_line,
 )
-from antiphon.maelstrom.timers import Timers
+from antiphon.maelstrom.timers import HostTimers
 from antiphon.transport.codec import Codec
 from antiphon.transport.schema import FABRIC_KINDS
 
@@ -78,7 +78,7 @@ class HostOptions(msgspec.Struct, frozen=True, kw_only=True):
 class ClientRequest:
     """A request of a client, to be answered once, now or later."""
 
-    def __init__(self, host: Host, client: str, body: dict[str, Any]) -> None:
+    def __init__(self, host: MaelstromHost, client: str, body: dict[str, Any]) -> None:
         self._host = host
         self._client = client
         self.body: Final = body
@@ -129,7 +129,7 @@ class Service:
 class MaelstromEnvironment(Environment):
     """The environment of the process; ticks are microseconds of the host's clock."""
 
-    def __init__(self, identifier: int, host: Host) -> None:
+    def __init__(self, identifier: int, host: MaelstromHost) -> None:
         super().__init__(identifier)
         self._host = host
         self._random = RandomStream(identifier)
@@ -159,14 +159,14 @@ class MaelstromEnvironment(Environment):
         self._host.links.to(peer).unwatch()
 
 
-class Host:
+class MaelstromHost:
     """One node: it takes lines of input and writes lines of output."""
 
     def __init__(
         self, service: Service, write: Callable[[bytes], None], clock: Callable[[], int], options: HostOptions
     ) -> None:
         self.service: Final = service
-        self.timers: Final = Timers(clock)
+        self.timers: Final = HostTimers(clock)
         self.codec: Final = Codec(kinds=FABRIC_KINDS[TREE.name])
         self.links: FrameLinks
         self.process: TreeBroker

@@ -28,7 +28,7 @@ from typing import Final
 import msgspec
 
 from antiphon.maelstrom.protocol import Frame
-from antiphon.maelstrom.timers import Timers
+from antiphon.maelstrom.timers import HostTimers
 
 FRAMES_UNDER_WAY: Final = 64
 """The most unacknowledged frames; further messages wait."""
@@ -155,7 +155,7 @@ class FrameLink:
             self._ask_us = now
             self._links.changed(self)
 
-    # Timers.
+    # HostTimers.
 
     def due_us(self) -> int:
         """The time of the next step."""
@@ -387,7 +387,7 @@ class FrameLinks:
 
     def __init__(
         self,
-        timers: Timers,
+        timers: HostTimers,
         options: LinkOptions,
         write: Callable[[int, Frame], None],
         received: Callable[[int, bytes], None],

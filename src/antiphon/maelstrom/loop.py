@@ -7,7 +7,7 @@ import select
 from collections.abc import Callable
 from typing import Final
 
-from antiphon.maelstrom.host import Host, HostOptions
+from antiphon.maelstrom.host import HostOptions, MaelstromHost
 from antiphon.maelstrom.services import service_for
 from antiphon.runtime.clocks import monotonic_us
 
@@ -17,11 +17,11 @@ READ_BYTES: Final = 1 << 16
 def run_node(workload: str, options: HostOptions) -> None:
     """Serve a workload until standard input ends."""
     written: list[bytes] = []
-    host = Host(service_for(workload), written.append, monotonic_us, options)
+    host = MaelstromHost(service_for(workload), written.append, monotonic_us, options)
     run(host, written, lambda data: write_all(1, data), 0)
 
 
-def run(host: Host, written: list[bytes], write: Callable[[bytes], None], source: int) -> None:
+def run(host: MaelstromHost, written: list[bytes], write: Callable[[bytes], None], source: int) -> None:
     """Pass lines of a file descriptor to a host, and call it when a timer is due."""
     rest = b""
     while True:

@@ -52,7 +52,7 @@ class MessageCounts(msgspec.Struct):
     lost: int = 0
 
 
-class Network:
+class MaelstromNetwork:
     """The nodes of a run and all messages between them."""
 
     def __init__(self, nodes: Sequence[str], latency_ms: float, distribution: str, random: Random) -> None:

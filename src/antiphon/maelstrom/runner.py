@@ -22,7 +22,7 @@ from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.maelstrom.clients import Workload, WorkloadClient, workload_for
 from antiphon.maelstrom.history import History, PartitionSpan
 from antiphon.maelstrom.nemesis import PARTITIONS
-from antiphon.maelstrom.network import Network, RpcError
+from antiphon.maelstrom.network import MaelstromNetwork, RpcError
 from antiphon.maelstrom.services import WORKLOADS
 
 INIT_SECONDS: Final = 60.0
@@ -68,7 +68,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
 class WorkloadRun:
     """One run."""
 
-    def __init__(self, plan: RunPlan, network: Network, step: Callable[[str], None]) -> None:
+    def __init__(self, plan: RunPlan, network: MaelstromNetwork, step: Callable[[str], None]) -> None:
         self.history: Final = History()
         self.workload: Final[Workload] = workload_for(plan.workload)
         self._plan = plan
@@ -186,7 +186,7 @@ async def run_plan(
     """Run nodes and clients, and judge the history; ``out`` gets the history and the logs of nodes."""
     plan.checked()
     nodes = [f"n{number}" for number in range(plan.node_count)]
-    network = Network(nodes, plan.latency_ms, plan.latency_dist, Random(f"network {plan.seed}"))
+    network = MaelstromNetwork(nodes, plan.latency_ms, plan.latency_dist, Random(f"network {plan.seed}"))
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     try:
@@ -200,7 +200,7 @@ async def run_plan(
     return result(plan, network, run)
 
 
-def result(plan: RunPlan, network: Network, run: WorkloadRun) -> dict[str, Any]:
+def result(plan: RunPlan, network: MaelstromNetwork, run: WorkloadRun) -> dict[str, Any]:
     """The measurements."""
     counts = network.counts
     operations = max(1, run.history.operations())

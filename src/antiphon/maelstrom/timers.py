@@ -6,7 +6,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 
 
-class Timers:
+class HostTimers:
     """Calls that are due later, in microseconds of a clock."""
 
     def __init__(self, clock: Callable[[], int]) -> None:

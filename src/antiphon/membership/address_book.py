@@ -64,8 +64,10 @@ class Roster:
         self._blocks = 0
         self._drawn: set[int] = set()
         self._given: dict[str, PlaceResponse] = {}
-        # Newcomers of whom nobody knows yet whether they have taken the place that they were given here.
+        # Newcomers that have not said yet whether they have taken the place that they were given here, and nodes that
+        # have said themselves which identifier they have.
         self._unclaimed: set[str] = set()
+        self._claimed: set[str] = set()
         self._book: dict[int, Peer] = {}
         self._identifiers: dict[str, int] = {}
         self._appointments: dict[int, int] = {}
@@ -106,7 +108,6 @@ class Roster:
         part = (self._end - self._first) // PART
         self._first, self._end = identifier + 1, self._end - part
         self.learn([Peer(newcomer.instance, newcomer.address, identifier)])
-        self.appoint([identifier])
         given = PlaceResponse(identifier, self._end, self._end + part, self.appointments(), self.founding, self._blocks)
         self._given[newcomer.instance] = given
         self._unclaimed.add(newcomer.instance)
@@ -147,50 +148,36 @@ class Roster:
         """Whether a newcomer has not said yet whether it has taken the place that it was given here."""
         return instance in self._unclaimed
 
-    def take_back(self, speaker: Peer) -> int | None:
-        """Somebody says who it is: the identifier that it was given here, if it has got another one elsewhere.
+    def claim(self, speaker: Peer, founders: int = 0) -> int | None:
+        """A node says which identifier it has, and that counts; the answer is one that it does not have, after all.
 
-        A newcomer asks the next node when an answer is late, so two may give it a place; it takes the first.
+        A newcomer asks the next node when an answer is late, so two nodes may give it a place; it takes the first. The
+        giver of that one makes it a contact if there are too few. A node that says that it is one of the founders may
+        have begun anew, and have been given an identifier since.
         """
-        if speaker.instance not in self._unclaimed or speaker.identifier is None:
+        instance, said = speaker.instance, speaker.identifier
+        known = self._identifiers.get(instance)
+        is_known_otherwise = known is not None and known != said and instance not in self._unclaimed
+        if said is None or (is_known_otherwise and (said < founders or instance in self._claimed)):
             return None
-        self._unclaimed.discard(speaker.instance)
-        given = self._given[speaker.instance].identifier
-        if given == speaker.identifier:
+        if instance in self._unclaimed and known == said:
+            self.appoint([said])
+        self._unclaimed.discard(instance)
+        self._claimed.add(instance)
+        if known is None or known == said:
             return None
-        del self._given[speaker.instance]
-        del self._book[given]
-        self._identifiers.pop(speaker.instance, None)
-        self._appointments.pop(given, None)
-        self._recognise(speaker.instance, speaker.identifier)
-        return given
-
-    def _recognise(self, instance: str, identifier: int) -> None:
-        """Know somebody by this identifier, if others have spoken of it before it said so itself."""
-        known = self._book.get(identifier)
-        if known is not None and known.instance == instance:
-            self._identifiers[instance] = identifier
-
-    def disowned_by(self, speaker: Peer, founders: int) -> int | None:
-        """Somebody says who it is: another identifier by which it was known, as others had given it that one too.
-
-        Who says that it is one of the founders may have begun anew, and have been given an identifier since.
-        """
-        given = self.take_back(speaker)
-        known = self._identifiers.get(speaker.instance)
-        said = speaker.identifier
-        if given is not None or said is None or said < founders or known is None or known == said:
-            return given
+        self._given.pop(instance, None)
+        self._appointments.pop(known, None)
         self.forget(known)
-        self._recognise(speaker.instance, said)
         return known
 
     # Addresses.
 
     def learn(self, peers: Iterable[Peer]) -> None:
-        """Remember who is who."""
+        """Remember who is who. A life has one identifier, until it says itself that it has another."""
         for peer in peers:
-            if peer.identifier is not None and peer.identifier not in self._book:
+            known = self._identifiers.get(peer.instance, peer.identifier)
+            if peer.identifier is not None and peer.identifier == known and peer.identifier not in self._book:
                 self._book[peer.identifier] = peer
                 self._identifiers[peer.instance] = peer.identifier
                 if peer.identifier >= BLOCKS_FIRST:
@@ -210,7 +197,8 @@ class Roster:
             if peer.instance == speaker and peer.identifier is not None:
                 holder = self._book.get(peer.identifier)
                 known = self._identifiers.get(speaker, peer.identifier)
-                if (holder is not None and holder.instance != speaker) or known != peer.identifier:
+                is_second = speaker in self._claimed and known != peer.identifier
+                if is_second or (holder is not None and holder.instance != speaker):
                     raise ProtocolError(f"{speaker!r} claims the identifier {peer.identifier}, which is not its own")
 
     def peer(self, identifier: int) -> Peer | None:

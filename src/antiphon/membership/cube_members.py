@@ -17,12 +17,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import msgspec
-
 from antiphon.fabrics.cube.fault_tolerant import FaultTolerantVCubePs
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import TOTAL
 from antiphon.membership.address_book import BLOCKS_FIRST
+from antiphon.membership.founding import Founding
 from antiphon.membership.full_mesh import FullMesh
 from antiphon.membership.host import SECOND_US, Connection, Link, Place, Timer, microseconds
 from antiphon.membership.messages import Control, LeaveNotice, Peer, PeerAddresses, PlaceRequest, PlaceResponse
@@ -30,18 +29,8 @@ from antiphon.membership.messages import Control, LeaveNotice, Peer, PeerAddress
 MEET_US: Final = SECOND_US
 """How long a newcomer waits for nodes that are known and do not answer: they may have failed."""
 
-SEARCH_US: Final = 2 * SECOND_US
-"""How long a node that is to found a cluster looks for those of its earlier life."""
-
-ADDRESSES_AT_MOST: Final = 64
-"""How many of the others are remembered."""
-
-ADDRESSES: Final = "other nodes"
 FOUNDING: Final = "founding"
-
-GIVE: Final = "give"
 MEET: Final = Timer("meet")
-SEARCH: Final = Timer("search")
 
 
 class Companions(FullMesh):
@@ -49,13 +38,11 @@ class Companions(FullMesh):
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)
-        self._highest = self._kept_highest()
+        self._founding = Founding(place.host, self._joining, self._address, self._found)
         self._facts = place.host.facts
         # Those with whom this node has ever tried to be together.
         self._known: set[int] = set()
         self._lost_since_us: dict[int, int] = {}
-        # Places that newcomers are given as soon as this node remembers them.
-        self._to_give: dict[int, tuple[PlaceResponse, Peer]] = {}
         # With its log a node is the voter that it was, unless it comes into another cluster.
         self.is_returning = self._facts.has_journal
 
@@ -63,30 +50,20 @@ class Companions(FullMesh):
 
     def start(self) -> None:
         """Ask for a place, or found a cluster if there is nobody."""
-        remembered: list[str] = msgspec.json.decode(self._facts.read(ADDRESSES) or b"[]")
-        earlier = [address for address in remembered if address != self._address]
-        if self._contacts or not earlier:
-            super().start()
-            return
-        # Look for those of an earlier life; if none of them is there, they are to find this node.
-        self._contacts = earlier
-        self._joining.ask(earlier)
-        self._host.set_timer(SEARCH, SEARCH_US)
+        self._begin_joining()
+        self._contacts = self._founding.start(self._contacts)
 
-    def _search_ends(self) -> None:
-        if not self.roster.is_placed:
-            self._log.info("no node of an earlier life was found", asked=len(self._contacts))
-            self._contacts = []
-            self._joining.stop()
-            super().start()
-
-    def _begin_as_founder(self) -> None:
-        identifier = self._highest + 1
+    def _found(self, identifier: int) -> None:
+        self._contacts = []
         founding = self._kept_founding(self._instance)
         self.roster.take(PlaceResponse(identifier, identifier + 1, max(identifier + 1, BLOCKS_FIRST), [], founding))
         self._take_place(identifier, [])
         self._is_in = True
         self._came_in()
+
+    def _take_place(self, identifier: int, members: list[int]) -> None:
+        self._founding.placed()
+        super()._take_place(identifier, members)
 
     def _kept_founding(self, default: str) -> str:
         return (self._facts.read(FOUNDING) or b"").decode() or default
@@ -115,30 +92,10 @@ class Companions(FullMesh):
         if self._is_in and not self._has_entered and not self._lost - self._over:
             self._enter()
 
-    # Giving places.
-
-    def gave(self, place: PlaceResponse, newcomer: Peer) -> None:
-        """Write down first that this identifier has an owner, and where.
-
-        A founder that forgot it would found its cluster anew, and give the identifier to another node.
-        """
-        if not self._facts.is_kept or place.identifier in self._answered_on:
-            super().gave(place, newcomer)
-        elif place.identifier not in self._to_give:
-            self._to_give[place.identifier] = (place, newcomer)
-            self._remember([newcomer.address])
-            self._host.when_safe(Timer(GIVE, place.identifier))
-
     def expired(self, timer: Timer) -> None:
-        if timer.kind == GIVE:
-            place, newcomer = self._to_give.pop(timer.peer)
-            if self.roster.is_unclaimed(newcomer.instance):
-                super().gave(place, newcomer)
-        elif timer == MEET:
+        if timer == MEET:
             self._enter()
-        elif timer == SEARCH:
-            self._search_ends()
-        else:
+        elif not self._founding.expired(timer):
             super().expired(timer)
 
     def why_not_in(self) -> str:
@@ -214,17 +171,15 @@ class Companions(FullMesh):
         self._look_who_is_there()
 
     def _remember(self, newcomers: Sequence[str] = ()) -> None:
-        """Keep where others are for the next life."""
-        if not self._facts.is_kept:
-            return
-        addresses = list(dict.fromkeys((*newcomers, *self.addresses())))[:ADDRESSES_AT_MOST]
-        if addresses:
-            self._facts.put(ADDRESSES, msgspec.json.encode(addresses))
+        """Keep for the next life where others are, and which founding this is."""
         self._facts.put(FOUNDING, self.roster.founding.encode())
-        self._keep_highest()
+        self._founding.remember([*newcomers, *self.addresses()], self.highest_identifier())
+
+    def remember(self, newcomer: Peer) -> None:
+        self._remember([newcomer.address])
 
     def highest_identifier(self) -> int:
-        return max(self._highest, self.roster.highest())
+        return max(self._founding.highest, self.roster.highest())
 
     # Being together.
 

@@ -60,8 +60,10 @@ class FullMesh(Membership):
         self._over: set[int] = set()
         # The nodes that have said that they are about to go.
         self.departing: set[int] = set()
-        # The connection on which each other node speaks at present.
+        # The connection on which each other node speaks at present, and those on which one has said who it is. On the
+        # others a newcomer has asked for a place at most, and they end when it has one.
         self._heard_on: dict[int, Connection] = {}
+        self._speaking: dict[Connection, None] = {}
         # How long to wait for the next attempt to reach a lost node.
         self._retry_us: dict[int, int] = {}
         self._joining = Joining(place.host, self, self._settings.fabric, HOPS)
@@ -75,19 +77,7 @@ class FullMesh(Membership):
         # Whether this node has its place for good.
         self._is_in = False
 
-    def start(self) -> None:
-        """Begin as a founder, or ask for a place."""
-        self._begin_joining()
-        if self._contacts:
-            self._joining.ask(self._contacts)
-        else:
-            self._begin_as_founder()
-
     # What trees and cubes do differently.
-
-    def _begin_as_founder(self) -> None:
-        """Take a place without asking any node."""
-        raise NotImplementedError
 
     def _came_in(self) -> None:
         """This node has its place for good."""
@@ -128,13 +118,16 @@ class FullMesh(Membership):
         # Most of the nodes that are not known to be gone.
         return (len(set(self.links) - self._over) + 1) // 2
 
+    def remember(self, newcomer: Peer) -> None:
+        self._keep_highest()
+
     def gave(self, place: PlaceResponse, newcomer: Peer) -> None:
         link = self.links.get(place.identifier)
         if link is not None and self._answered_on.get(place.identifier) is link:
             # It asks again because the answer takes long. A second connection would end the first one there.
             return
         if link is None:
-            self._connect(place.identifier, newcomer.address, newcomer.instance)
+            self._connect_once(newcomer, place.identifier)
         self._answered_on[place.identifier] = self.links[place.identifier]
         # A newcomer has to know the others before its process looks for them.
         self.tell(place.identifier, PeerAddresses(self._named(self.links)))
@@ -156,7 +149,7 @@ class FullMesh(Membership):
             self._meet(peer)
         for connection in tuple(self._connections):
             speaker = self._sender_of(connection)
-            if speaker is not None:
+            if speaker is not None and (connection in self._speaking or speaker < self._founders):
                 self._hears(speaker, connection)
             elif self._introductions.has_spoken(connection.instance):
                 # It comes again, and by then knows better who it is.
@@ -166,6 +159,9 @@ class FullMesh(Membership):
         self._is_in = True
         self._came_in()
         self._keep_identity()
+
+    def declined(self, giver: str) -> None:
+        """Every node says who it is on each of its links."""
 
     # Which node is which.
 
@@ -187,29 +183,35 @@ class FullMesh(Membership):
             super().control_received(connection, message)
 
     def _introduced(self, connection: Connection, peers: Sequence[Peer]) -> None:
+        if any(peer.instance == connection.instance for peer in peers):
+            self._speaking[connection] = None
         if not self.roster.is_placed:
             self._introductions.introduced(connection.instance, peers)
             return
         for peer in peers:
             if peer.instance == connection.instance:
                 self._claim(peer)
-            self._let_go_of_former(peer)
             self._meet(peer)
         sender = self._sender_of(connection)
-        if sender is not None and self._heard_on.get(sender) is None:
+        if sender is not None and connection in self._speaking and self._heard_on.get(sender) is not connection:
             self._hears(sender, connection)
+            self._look_who_is_there()
 
-    def _let_go_of_former(self, peer: Peer) -> None:
-        """A broker says where it lives: another one that lived there has lost its log, and does not come back.
+    def _let_go_of_former(self, peer: Peer) -> Link | None:
+        """A node says where it lives: another one that lived there has lost its log, and does not come back.
 
-        A broker that returns knows others by their addresses alone. With two connections to one of them it would count
-        there as two lives, of which each ends the other.
+        A broker that returns, or waits for founders, knows others by their addresses alone. The link that it has opened
+        there leads to the new one, and is the answer.
         """
-        for other, address in tuple(self._addresses.items()):
+        at = {other: link.address for other, link in self.links.items() if not link.instance}
+        found: Link | None = None
+        for other, address in {**self._addresses, **at}.items():
             if address == peer.address and other != peer.identifier and self.roster.peer(other) is None:
-                del self._addresses[other]
+                self._addresses.pop(other, None)
+                found = self.links.pop(other, found)
                 self._lose(other)
                 self._never_again(other)
+        return found
 
     def _claim(self, peer: Peer) -> None:
         """A node says itself who it is, and that counts, whatever others have said of it.
@@ -219,7 +221,7 @@ class FullMesh(Membership):
         """
         identifier = peer.identifier
         was_unclaimed = self.roster.is_unclaimed(peer.instance)
-        disowned = self.roster.disowned_by(peer, self._founders)
+        disowned = self.roster.claim(peer, self._founders)
         if identifier is None:
             return
         if disowned is not None:
@@ -251,39 +253,47 @@ class FullMesh(Membership):
         self._lost.discard(identifier)
         self._never_again(identifier)
 
-    def _is_outdated(self, peer: Peer) -> bool:
-        """Whether a node is known by a better identifier than the one under which it is introduced.
-
-        A node that comes back while others do begins as a founder, says so to those, and is given an identifier then:
-        that one counts. Of two that it was given, the one counts by which it is known, until it says otherwise itself.
-        """
-        known = self.roster.identifier_of(peer.instance)
-        if known is None or known == peer.identifier:
-            return False
-        if known >= self._founders:
-            return True
-        self.roster.forget(known)
-        self._disown(known)
-        return False
-
     def _meet(self, peer: Peer) -> None:
         """Keep a connection to a node that was not known, and tell the others."""
         if peer.identifier is None or peer.instance == self._instance or self.roster.peer(peer.identifier) is not None:
             return
-        if self._is_outdated(peer) or peer.identifier in self._addresses:
-            # The nodes that a broker that returns knew say themselves who they are now.
+        known = self.roster.identifier_of(peer.instance)
+        if (known is not None and known >= self._founders) or peer.identifier in self._addresses:
+            # Of two identifiers that a node was given the one counts by which it is known, until it says otherwise
+            # itself. The nodes that a broker that returns knew say themselves who they are now.
             return
-        self.roster.learn([peer])
-        self._connect(peer.identifier, peer.address, peer.instance)
+        self._connect_once(peer, peer.identifier, known)
         self.spread(PeerAddresses([peer]), peer.identifier)
         self._introductions.missed(self._lost - self._over, peer)
         self._keep_identity()
 
+    def _connect_once(self, peer: Peer, identifier: int, known: int | None = None) -> None:
+        """Keep a connection to a life of a node; one that leads to it under another name gets this one.
+
+        With two it would count there as two lives, of which each ends the other. A node that comes back while others do
+        begins as a founder, is ``known`` as that one, and is given an identifier then: that one counts.
+        """
+        link = None
+        if known is not None:
+            link = self.links.pop(known, None)
+            self.roster.forget(known)
+            self._disown(known)
+        link = self._let_go_of_former(peer) or link
+        self.roster.learn([peer])
+        if identifier in self.links:
+            # A founder waits for another one at its address, and others know it already.
+            return
+        if link is None:
+            self._connect(identifier, peer.address, peer.instance)
+        else:
+            link.peer = identifier
+            self._keep_link(identifier, link)
+
     def greeted(self, connection: Connection, hello: Hello) -> None:
         super().greeted(connection, hello)
         identifier = self.roster.identifier_of(hello.instance)
-        if identifier is not None and self.roster.is_unclaimed(hello.instance):
-            # It says next which of the places that it was given is its own.
+        if identifier is not None and identifier >= self._founders:
+            # It says next who it is, unless it asked for a place on this connection before it had one.
             return
         if identifier is None:
             identifier = self._recognised(connection, hello)
@@ -301,10 +311,16 @@ class FullMesh(Membership):
     def _connect(self, identifier: int, address: str, instance: str, patience_us: int = 0) -> None:
         link = self._host.open(address, self.hello(instance), identifier, patience_us, self._name_of(identifier))
         self._keep_link(identifier, link)
-        # Founders know each other by their addresses. A node that begins as one says no more before it knows that it
-        # is: it may come back to a tree that runs, and a node that believed it would never give it another identifier.
-        if self.roster.is_placed and (self._contacts or self._is_in):
+        if self._has_place_for_good():
             self._host.send(link, PeerAddresses([self.roster.me]))
+
+    def _has_place_for_good(self) -> bool:
+        """Whether this node may say who it is.
+
+        Founders know each other by their addresses. A node that begins as one says no more before it knows that it is:
+        it may come back to a tree that runs, and a node that believed it would never give it another identifier.
+        """
+        return self.roster.is_placed and (bool(self._contacts) or self._is_in)
 
     def _keep_link(self, identifier: int, link: Link) -> None:
         self.links[identifier] = link
@@ -344,6 +360,7 @@ class FullMesh(Membership):
 
     def connection_ended(self, connection: Connection) -> None:
         super().connection_ended(connection)
+        self._speaking.pop(connection, None)
         identifier = self._sender_of(connection)
         if identifier is not None and self._heard_on.get(identifier) is connection:
             del self._heard_on[identifier]

@@ -6,6 +6,8 @@ table of founders. A broker without its log is somebody new, even at the same ad
 
 A broker that has returned has no identifiers to give to newcomers, since what its earlier life had given is not on
 disk. A newcomer that asks it is sent on to others, or it takes a new block of them.
+
+The incarnation is on disk before the broker says it: of two lives with one incarnation nobody could tell the later.
 """
 
 from __future__ import annotations
@@ -28,14 +30,19 @@ class Identity(msgspec.Struct, frozen=True, array_like=True):
 
     identifier: int
     addresses: dict[int, str]
+    incarnation: int = 0
 
 
 def kept_identity(facts: Facts) -> Identity | None:
     """Who this broker was, if it has its log; the identity and the process's own records belong together."""
     kept = facts.read(FACT) if facts.has_journal else None
-    if not kept or not any(isinstance(record, Standing) for record in facts.journal_records()):
+    standings = [record for record in facts.journal_records() if isinstance(record, Standing)] if kept else []
+    if not kept or not standings:
         return None
-    return msgspec.msgpack.decode(kept, type=Identity)
+    identity = msgspec.msgpack.decode(kept, type=Identity)
+    # Versions before this one kept the incarnation in the journal alone.
+    last = max(int(standing.incarnation) for standing in standings)
+    return msgspec.structs.replace(identity, incarnation=max(identity.incarnation, last))
 
 
 def keep_identity(facts: Facts, identity: Identity) -> None:

@@ -28,6 +28,7 @@ ASK_US: Final = 3 * SECOND_US // 10
 
 ASK: Final = Timer("ask")
 CLAIM: Final = Timer("claim")
+GIVE: Final = "give"
 
 
 class JoinPolicy(Others, Protocol):
@@ -49,11 +50,17 @@ class JoinPolicy(Others, Protocol):
     def consent_needed(self) -> int:
         """How many others have to agree that a block of identifiers is free, besides that none refuses."""
 
+    def remember(self, newcomer: Peer) -> None:
+        """Put on disk that the identifier of a newcomer has an owner, and where."""
+
     def gave(self, place: PlaceResponse, newcomer: Peer) -> None:
-        """This node has given a place; the newcomer is to hear of it, and perhaps others."""
+        """This node has given a place, which is on its disk; the newcomer is to hear of it."""
 
     def got(self, place: PlaceResponse, giver: str) -> None:
         """A node has given this one a place."""
+
+    def declined(self, giver: str) -> None:
+        """Another node has given this one a second place, and is to know that it has another one."""
 
 
 class Joining:
@@ -67,6 +74,9 @@ class Joining:
         self._contacts: list[str] = []
         self._attempt = 0
         self._claims = BlockClaims(host, policy, lambda: policy.roster, policy.consent_needed, CLAIM)
+        # The places that newcomers are given as soon as they are on disk, and those that are.
+        self._to_give: dict[int, tuple[PlaceResponse, Peer]] = {}
+        self._on_disk: set[int] = set()
         # Links to whatever node lives at an address.
         self._strangers: dict[str, Link] = {}
         # Why the nodes that were asked closed the connection, by address.
@@ -125,6 +135,11 @@ class Joining:
             self._ask_next()
         elif timer == CLAIM:
             self._claims.ask_again()
+        elif timer.kind == GIVE:
+            place, newcomer = self._to_give.pop(timer.peer)
+            self._on_disk.add(timer.peer)
+            if self._policy.roster.is_unclaimed(newcomer.instance):
+                self._policy.gave(place, newcomer)
         else:
             return False
         return True
@@ -136,6 +151,8 @@ class Joining:
         elif isinstance(message, PlaceResponse):
             if not self._policy.roster.is_placed:
                 self._policy.got(message, connection.instance)
+            elif message.identifier != self._policy.roster.me.identifier:
+                self._policy.declined(connection.instance)
         elif isinstance(message, (BlockRequest, BlockResponse)):
             sender = self._policy.roster.identifier_of(connection.instance)
             if sender is not None:
@@ -161,10 +178,23 @@ class Joining:
             return
         place = policy.roster.give(newcomer)
         if place is not None:
-            policy.gave(place, newcomer)
+            self._give(place, newcomer)
             return
         givers = policy.givers()
         if givers and message.hops > 0:
             policy.tell(givers[message.hops % len(givers)], PlaceRequest(newcomer, message.hops - 1, message.fabric))
         else:
             self._claims.claim()
+
+    def _give(self, place: PlaceResponse, newcomer: Peer) -> None:
+        """Answer when it is on disk that this identifier has an owner.
+
+        A founder that forgot it would found its cluster anew, and give the identifier to another node.
+        """
+        identifier = place.identifier
+        if not self._host.facts.is_kept or identifier in self._on_disk:
+            self._policy.gave(place, newcomer)
+        elif identifier not in self._to_give:
+            self._to_give[identifier] = (place, newcomer)
+            self._policy.remember(newcomer)
+            self._host.when_safe(Timer(GIVE, identifier))

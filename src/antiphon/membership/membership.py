@@ -15,7 +15,7 @@ from antiphon.kernel.message import Message
 from antiphon.membership.address_book import Roster
 from antiphon.membership.heartbeats import Vigil
 from antiphon.membership.host import HIGHEST, SECOND_US, Connection, Link, Place, Timer, microseconds
-from antiphon.membership.messages import PROTOCOL_VERSION, Control, Hello, KeepAlive, Peer
+from antiphon.membership.messages import OLDEST_VERSION, PROTOCOL_VERSION, Control, Hello, KeepAlive, Peer
 
 LOOK_OUT: Final = Timer("look out")
 JOIN: Final = Timer("join")
@@ -46,8 +46,8 @@ class Membership:
         self._log = place.host.log
         self.links: dict[int, Link] = {}
         self.lost_nodes: list[int] = []
-        # The connections of others that have said who they are, the oldest first.
-        self._connections: dict[Connection, None] = {}
+        # The connections of others that have said who they are, the oldest first, with the version that both ends know.
+        self._connections: dict[Connection, int] = {}
         self._has_entered = False
         self._is_refused = False
         self._vigil = Vigil(self._settings.lost_seconds, 0.0)
@@ -113,7 +113,7 @@ class Membership:
 
     def greeted(self, connection: Connection, hello: Hello) -> None:
         """A peer has connected and said who it is."""
-        self._connections[connection] = None
+        self._connections[connection] = hello.agreed_version()
 
     def connection_ended(self, connection: Connection) -> None:
         """A connection that a peer opened has ended."""
@@ -204,7 +204,14 @@ class Membership:
 
     def hello(self, target: str = "") -> Hello:
         """The first frame of a link."""
-        return Hello(PROTOCOL_VERSION, self._settings.cluster, self._instance, self._address, target)
+        cluster = self._settings.cluster
+        return Hello(PROTOCOL_VERSION, cluster, self._instance, self._address, target, oldest=OLDEST_VERSION)
+
+    def version_of(self, identifier: int) -> int:
+        """The version of the frames that a peer understands, as its last connection said; the oldest before that."""
+        identifier_of = self.roster.identifier_of
+        versions = [said for each, said in self._connections.items() if identifier_of(each.instance) == identifier]
+        return versions[-1] if versions else OLDEST_VERSION
 
     def identifier_of(self, instance: str) -> int | None:
         """The identifier of a peer by its instance."""

@@ -9,8 +9,13 @@ from typing import Annotated, Final
 
 import msgspec
 
-PROTOCOL_VERSION: Final = 8
-"""Raised whenever a frame changes its meaning; nodes and clients of different versions refuse each other."""
+from antiphon.kernel.errors import ProtocolError
+
+PROTOCOL_VERSION: Final = 9
+"""The version of the frames that this program speaks. A release that adds a kind of message or a field raises it."""
+
+OLDEST_VERSION: Final = 9
+"""The oldest version that this program still understands. docs/architecture.md has the rules for both numbers."""
 
 MAXIMUM_IDENTIFIER: Final = (1 << 22) - 1
 """The greatest identifier that fits below the sequence number in the key of a publication."""
@@ -37,8 +42,8 @@ class Peer(msgspec.Struct, frozen=True, array_like=True):
     identifier: Identifier | None = None
 
 
-class Control(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A message of hosts."""
+class Control(msgspec.Struct, frozen=True, array_like=True):
+    """A message of hosts. A later version may add fields at its end, which this one does not read."""
 
 
 class Hello(Control, frozen=True, array_like=True, tag=FIRST_CONTROL):
@@ -46,7 +51,8 @@ class Hello(Control, frozen=True, array_like=True, tag=FIRST_CONTROL):
 
     ``target`` is the instance that is meant, or nothing if whoever listens will do. A client has no address, and may
     have a token that says who it is. A broker that is in its tree says its permanent identifier, and which of its
-    incarnations it is.
+    incarnations it is; one that asks for an identifier says the incarnation 1 and none. ``version`` is the latest and
+    ``oldest`` the oldest version that the sender speaks; without ``oldest`` it speaks no other.
     """
 
     version: int
@@ -57,6 +63,17 @@ class Hello(Control, frozen=True, array_like=True, tag=FIRST_CONTROL):
     token: Name = ""
     identifier: Annotated[int, msgspec.Meta(ge=-1, le=MAXIMUM_IDENTIFIER)] = -1
     incarnation: Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)] = 0
+    oldest: int = 0
+
+    def agreed_version(self) -> int:
+        """The version in which both ends speak: the lower of the two, if both know it."""
+        oldest = self.oldest or self.version
+        if self.version < OLDEST_VERSION or oldest > PROTOCOL_VERSION:
+            raise ProtocolError(
+                f"the other end speaks versions {oldest} to {self.version}, this one {OLDEST_VERSION} to "
+                f"{PROTOCOL_VERSION}; upgrade the older one, over the releases between them"
+            )
+        return min(self.version, PROTOCOL_VERSION)
 
     def __repr__(self) -> str:
         # The token is nobody's business.
@@ -84,7 +101,7 @@ class PlaceRequest(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 10
     fabric: Name
 
 
-class Appointment(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Appointment(msgspec.Struct, frozen=True, array_like=True):
     """A contact; of two, the one with the lower number is senior."""
 
     number: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]

@@ -24,6 +24,7 @@ from antiphon.fabrics.gossip.process import Brisa
 from antiphon.fabrics.gossip.sampling.hyparview import Shuffle, ShuffleReply
 from antiphon.kernel.message import Message
 from antiphon.membership.address_book import Roster
+from antiphon.membership.founding import Founding
 from antiphon.membership.host import NOT_HERE, SECOND_US, Connection, Link, Place, Timer
 from antiphon.membership.joining import Joining
 from antiphon.membership.membership import Membership
@@ -61,9 +62,9 @@ class Acquaintances(Membership):
 
     def __init__(self, place: Place, contacts_wanted: int) -> None:
         super().__init__(place)
-        self._highest = self._kept_highest()
         self.roster = Roster(self._instance, self._address, contacts_wanted, place.host.draw)
         self._joining = Joining(place.host, self, self._settings.fabric, HOPS)
+        self._founding = Founding(place.host, self._joining, self._address, self._found)
         self._watched: set[int] = set()
         # Of whom the other end of a link has been told, and how many frames had been sent when it was last looked at.
         self._told: dict[int, set[int]] = {}
@@ -77,22 +78,24 @@ class Acquaintances(Membership):
         self._is_appointing = False
         self._waits_without_contact = 0
         self._contacts_told: list[int] = []
+        # The nodes that this one asked for a place.
+        self._contacts: list[str] = []
 
     # Joining.
 
     def start(self) -> None:
         """Found a cluster, or ask for a place; this node is in when it is part of the overlay of all nodes."""
         self._begin_joining()
-        if self._settings.join:
-            self._joining.ask(self._settings.join)
-        else:
-            self.roster.found(self._highest + 1)
-            self._begin()
+        self._contacts = self._founding.start(self._settings.join)
+
+    def _found(self, identifier: int) -> None:
+        self.roster.found(identifier)
+        self._begin()
 
     def why_not_in(self) -> str:
         settings = self._settings
         return (
-            f"no node at {', '.join(settings.join)} has taken this one in after {settings.join_seconds:g} seconds; "
+            f"no node at {', '.join(self._contacts)} has taken this one in after {settings.join_seconds:g} seconds; "
             f"start one of these with fabric gossip, or name another{self._joining.refusals()}"
         )
 
@@ -105,6 +108,7 @@ class Acquaintances(Membership):
         me = self.roster.me.identifier
         assert me is not None, "who begins has a place"
         self._joining.stop()
+        self._founding.placed()
         self._take_place(me, self.roster.contacts())
         self._set_retry()
         self._look_for_contacts()
@@ -125,12 +129,13 @@ class Acquaintances(Membership):
         # The nodes within reach have to agree, and no more: there may be many others.
         return 0
 
+    def remember(self, newcomer: Peer) -> None:
+        self._founding.remember([newcomer.address, *self.addresses()], self.highest_identifier())
+
     def gave(self, place: PlaceResponse, newcomer: Peer) -> None:
         link = self._link_to(place.identifier)
         if link is not None:
             self._host.send(link, place)
-        if self.roster.contacts() != self._contacts_told:
-            self._contacts_changed()
 
     def peers(self) -> list[Peer]:
         """Those to whom links are kept."""
@@ -138,7 +143,7 @@ class Acquaintances(Membership):
         return [peer for peer in known if peer is not None]
 
     def highest_identifier(self) -> int:
-        return max(self._highest, self.roster.highest())
+        return max(self._founding.highest, self.roster.highest())
 
     def figures(self) -> dict[str, Any]:
         return {"contacts": self.roster.contacts(), "links": len(self.links)}
@@ -161,31 +166,41 @@ class Acquaintances(Membership):
         if isinstance(message, PeerAddresses):
             self._introduced(connection, message.peers)
         elif isinstance(message, ContactList):
+            for appointment in message.contacts:
+                if self.roster.is_unclaimed(appointment.contact.instance):
+                    self._claimed(appointment.contact)
             if self.roster.appointed(message.contacts):
                 self._contacts_changed()
         else:
             super().control_received(connection, message)
 
     def _introduced(self, connection: Connection, peers: Sequence[Peer]) -> None:
-        for peer in peers:
-            if peer.instance == connection.instance:
-                self._take_back(peer)
         self.roster.check_claim(connection.instance, peers)
+        for peer in peers:
+            # Others speak only of nodes that have said themselves who they are.
+            if peer.instance == connection.instance or self.roster.is_unclaimed(peer.instance):
+                self._claimed(peer)
         self.roster.learn(peers)
         sender = self._sender_of(connection)
-        if sender is not None and self.roster.reachable(sender):
+        if (sender is not None and self.roster.reachable(sender)) or self.roster.contacts() != self._contacts_told:
             self._contacts_changed()
 
-    def _take_back(self, newcomer: Peer) -> None:
-        """Let go of the identifier that this node has given to a newcomer, if it has taken another one."""
-        given = self.roster.take_back(newcomer)
-        if given is not None:
-            self._over.add(given)
-            link = self.links.get(given)
+    def _claimed(self, peer: Peer) -> None:
+        """A node has this identifier: let go of another one by which it was known here."""
+        former = self.roster.claim(peer)
+        if former is not None:
+            self._over.add(former)
+            link = self.links.get(former)
             if link is not None:
-                self._forget_link(given)
+                self._forget_link(former)
                 link.close()
-            self._contacts_changed()
+            self._tell_lost(former)
+
+    def declined(self, giver: str) -> None:
+        # The giver may be a stranger to which this node would never say who it is.
+        identifier = self.roster.identifier_of(giver)
+        if identifier is not None:
+            self._link_to(identifier)
 
     # Contacts.
 
@@ -195,6 +210,7 @@ class Acquaintances(Membership):
         self.spread(ContactList(self.roster.appointments()))
         process = self._events.process
         contacts = self._contacts_told = self.roster.contacts()
+        self._founding.remember(self.addresses(), self.highest_identifier())
         if isinstance(process, Brisa) and contacts:
             process.contacts_are(contacts)
         self._look_for_contacts()
@@ -239,7 +255,7 @@ class Acquaintances(Membership):
         self._joining.stop()
         lost = [contact for contact in self.roster.lost_contacts() if contact not in self._over]
         here = {self._address, *(peer.address for peer in self.peers())}
-        places = [address for address in self._settings.join if address not in here]
+        places = [address for address in self._contacts if address not in here]
         if self._retries < len(lost):
             self._link_to(lost[-1 - self._retries])
         elif places and self._retries - len(lost) < len(places):
@@ -262,7 +278,7 @@ class Acquaintances(Membership):
             self._set_retry()
 
     def expired(self, timer: Timer) -> None:
-        if self._joining.expired(timer):
+        if self._joining.expired(timer) or self._founding.expired(timer):
             return
         if timer == IDLE:
             self._close_idle_links()
@@ -296,7 +312,7 @@ class Acquaintances(Membership):
 
     def _introduce(self, link: Link, told: set[int], identifiers: Sequence[int]) -> None:
         strangers = [self.roster.peer(identifier) for identifier in identifiers if identifier not in told]
-        known = [peer for peer in strangers if peer is not None]
+        known = [peer for peer in strangers if peer is not None and not self.roster.is_unclaimed(peer.instance)]
         if known:
             told.update(peer.identifier for peer in known if peer.identifier is not None)
             self._host.send(link, PeerAddresses(known))

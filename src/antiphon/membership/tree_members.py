@@ -21,7 +21,7 @@ from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.message import TOTAL
 from antiphon.membership.address_book import BLOCKS_FIRST, Roster
 from antiphon.membership.full_mesh import COUNTED_OUT, RETRY, FullMesh
-from antiphon.membership.host import SECOND_US, Connection, Link, Place, Timer, microseconds
+from antiphon.membership.host import NOBODY, SECOND_US, Connection, Link, Place, Timer, microseconds
 from antiphon.membership.identities import Identity, keep_identity, kept_identity, place_of
 from antiphon.membership.messages import Hello, Peer, PeerAddresses, PlaceResponse
 
@@ -29,6 +29,10 @@ RETURN_US: Final = SECOND_US
 """How long a broker that returns tries to reach another one before that one counts as lost."""
 
 START_AGAIN: Final = Timer("start again")
+RETURN: Final = Timer("return")
+
+ASKS: Final = 1
+"""The incarnation that a broker says that has no identifier and asks for one; a founder that has none says 0."""
 
 ANOTHER_LIFE: Final = "an earlier life of this broker is known here; this one is new, and is to ask for a place"
 
@@ -64,19 +68,33 @@ class Brokers(FullMesh):
         self._table = table
         self._facts = place.host.facts
         self._sent_away: set[str] = set()
-        # The latest incarnation of each other broker that anybody has heard of.
+        # Which life after the first this is, and the latest of each other broker that anybody has heard of.
+        self._incarnation = 0
         self._incarnations: dict[int, int] = {}
+        self._returning: Identity | None = None
 
     # Beginning.
 
     def start(self) -> None:
         """Go on as who this broker was, begin as a founder and wait for the others, or ask for a place."""
-        identity = kept_identity(self._facts)
-        if identity is not None:
-            self._begin_joining()
-            self._return(identity)
+        self._begin_joining()
+        self._returning = identity = kept_identity(self._facts)
+        if identity is None:
+            if self._contacts:
+                self._joining.ask(self._contacts)
+            else:
+                self._begin_as_founder()
+            return
+        self._incarnation = identity.incarnation + 1
+        keep_identity(self._facts, msgspec.structs.replace(identity, incarnation=self._incarnation))
+        self._host.when_safe(RETURN)
+
+    def greeted(self, connection: Connection, hello: Hello) -> None:
+        if self._returning is not None:
+            # Nobody can be told yet which broker this is; it connects to all others in a moment.
+            connection.close()
         else:
-            super().start()
+            super().greeted(connection, hello)
 
     def _begin_as_founder(self) -> None:
         place = self._table.place_of(self._address)
@@ -138,15 +156,20 @@ class Brokers(FullMesh):
 
     def _recognised(self, connection: Connection, hello: Hello) -> int | None:
         identifier = self._claimed(connection, hello) if hello.identifier >= 0 else None
-        if identifier is None and hello.address in self._table.addresses:
-            if not self._contacts:
-                identifier = self._founder_greeted(connection, hello)
-            elif self.roster.is_placed:
-                # Whoever has joined a tree knows that it has long begun, also when no founder is left.
-                self._send_away(connection, hello)
-        return identifier
+        if identifier is not None or hello.address not in self._table.addresses:
+            return identifier
+        if hello.identifier < 0 and hello.incarnation == ASKS:
+            self._founder_is_gone(hello)
+            return None
+        if not self._contacts:
+            return self._founder_greeted(connection, hello)
+        if self.roster.is_placed and hello.identifier < 0:
+            # A broker that has joined a tree knows that it has long begun, also when no founder is left.
+            self._send_away(connection, hello)
+        return None
 
     def _founder_greeted(self, connection: Connection, hello: Hello) -> int | None:
+        """A broker greets this one from the address of a founder."""
         if hello.address == self._address:
             raise ProtocolError(f"a broker at {hello.address} has the address of this one; give each its own")
         place = self._table.addresses.index(hello.address)
@@ -154,18 +177,26 @@ class Brokers(FullMesh):
         if named and connection.certified_name not in ("", named):
             raise ProtocolError(f"the place of the broker at {hello.address} is that of {named!r}")
         known = self.roster.peer(place)
-        if known is None and not (self._has_quorum and self._is_in):
+        has_joined = hello.identifier not in (NOBODY, place)
+        if known is None and not has_joined and not (self._has_quorum and self._is_in):
             self.roster.learn([Peer(hello.instance, hello.address, place)])
             return place
-        if known is not None:
-            # Whoever lives there now, the one who is known does not.
-            self._lose(place)
-            self._never_again(place)
+        self._founder_is_gone(hello)
         if not self._has_quorum:
             connection.expel(COUNTED_OUT)
-        else:
+        elif not has_joined:
             self._send_away(connection, hello)
+        elif not self._is_in:
+            # The tree is older than this broker, or that one would be a founder.
+            self._become_newcomer()
         return None
+
+    def _founder_is_gone(self, hello: Hello) -> None:
+        """Whichever broker lives at the address of a founder now, the one that is known does not."""
+        place = self._table.addresses.index(hello.address)
+        if not self._contacts and self.roster.peer(place) is not None:
+            self._lose(place)
+            self._never_again(place)
 
     def _send_away(self, connection: Connection, hello: Hello) -> None:
         """Let somebody who begins as a founder know that it is a newcomer; when it comes again it is one."""
@@ -178,6 +209,13 @@ class Brokers(FullMesh):
             self._become_newcomer()
         else:
             super()._excluded(link, reason)
+
+    def _let_go_of_former(self, peer: Peer) -> Link | None:
+        founders = self._table.addresses
+        if peer.address in founders and founders.index(peer.address) != peer.identifier:
+            # A founder that this one waits for will not come: the tree has begun, perhaps with an earlier life of it.
+            self._become_newcomer()
+        return super()._let_go_of_former(peer)
 
     def _become_newcomer(self) -> None:
         if not self._is_in and not self._contacts:
@@ -200,6 +238,10 @@ class Brokers(FullMesh):
     def expired(self, timer: Timer) -> None:
         if timer == START_AGAIN:
             self._start_again()
+        elif timer == RETURN:
+            assert self._returning is not None, "only a broker that returns waits for that"
+            identity, self._returning = self._returning, None
+            self._return(identity)
         else:
             super().expired(timer)
 
@@ -213,12 +255,17 @@ class Brokers(FullMesh):
         self._log.info("returning with the log of an earlier life", node=identity.identifier)
         self.is_returning = True
         self.roster.take(place_of(identity, self._kept_highest()))
-        founders = dict(enumerate(self._table.addresses))
-        self._addresses = {**founders, **identity.addresses}
-        self._addresses.pop(identity.identifier, None)
+        known = {**dict(enumerate(self._table.addresses)), **identity.addresses}
+        # A founder that has lived at the address of this broker lives no more.
+        self._addresses = {
+            other: address
+            for other, address in known.items()
+            if other != identity.identifier and address != self._address
+        }
         self._is_in = True
         self._take_place(identity.identifier, sorted(self._addresses))
-        for other, address in self._addresses.items():
+        # Of several brokers that have lived at one address at most one lives there now, and says which.
+        for address, other in {address: other for other, address in self._addresses.items()}.items():
             self._connect(other, address, "", RETURN_US)
         self._came_in()
 
@@ -230,20 +277,20 @@ class Brokers(FullMesh):
         others = self._named(set(self.links) | (self._lost - self._over) - {me})
         known = {peer.identifier: peer.address for peer in others if peer.identifier is not None}
         unheard = {other: at for other, at in self._addresses.items() if self.roster.peer(other) is None}
-        keep_identity(self._facts, Identity(me, {**unheard, **known}))
+        keep_identity(self._facts, Identity(me, {**unheard, **known}, self._incarnation))
 
     @property
     def incarnation(self) -> int:
-        process = self._events.process
-        return int(process.durable.incarnation) if isinstance(process, TreeBroker) else 0
+        return self._incarnation
 
     def hello(self, target: str = "") -> Hello:
         me = self.roster.me.identifier
         hello = super().hello(target)
-        is_broker = isinstance(self._events.process, TreeBroker)
-        if me is None or not self._is_in or not is_broker or not self._has_quorum:
+        if me is None:
+            return msgspec.structs.replace(hello, incarnation=ASKS)
+        if not self._has_place_for_good() or not self._has_quorum:
             return hello
-        return msgspec.structs.replace(hello, identifier=me, incarnation=self.incarnation)
+        return msgspec.structs.replace(hello, identifier=me, incarnation=self._incarnation)
 
     def _claimed(self, connection: Connection, hello: Hello) -> int | None:
         """Somebody says that it has a permanent identifier; the answer is who it is, if it is believed."""
@@ -281,8 +328,11 @@ class Brokers(FullMesh):
             self.roster.forget(identifier)
             self._lost.add(identifier)
         self._over.discard(identifier)
-        self._let_go_of_former(peer)
         self._host.cancel_timer(Timer(RETRY, identifier))
+        former = self._let_go_of_former(peer)
+        if former is not None and identifier not in self.links:
+            former.peer = identifier
+            self._keep_link(identifier, former)
         link = self.links.get(identifier)
         if link is not None and (link.instance or link.address != peer.address):
             del self.links[identifier]

@@ -30,7 +30,7 @@ from antiphon.api.topic_names import checked_pattern, matches
 from antiphon.kernel.errors import UsageError
 from antiphon.runtime.errors import DeniedError
 from antiphon.runtime.logging import logger
-from antiphon.transport.tls import Identity
+from antiphon.transport.tls import CertifiedIdentity
 
 TOKEN_BYTES: Final = 32
 HASH_PREFIX: Final = "sha256:"
@@ -122,7 +122,7 @@ class Rights:
 
     # Who is who.
 
-    def holder(self, identity: Identity | None, token: str, has_tls: bool) -> Holder:
+    def holder(self, identity: CertifiedIdentity | None, token: str, has_tls: bool) -> Holder:
         """Who a client is that says so by a token or by its certificate; :class:`DeniedError` if nobody knows it."""
         if self._path is None:
             if identity is not None:

@@ -18,7 +18,7 @@ from antiphon.api.batch import Batch
 from antiphon.api.batch_codec import NO_AUTHOR, Columns, decode_checked, encode_columns
 from antiphon.api.lifecycle import Lifecycle
 from antiphon.api.outbox import BlockedOutboxes, Segment, set_if_waiting
-from antiphon.api.topic_state import LiveTopic, TopicTable
+from antiphon.api.topic_state import LiveTopic, LiveTopicTable
 from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError
 from antiphon.kernel.message import ORDER_NAMES, Publication
@@ -26,14 +26,14 @@ from antiphon.kernel.message import Message as ProtocolMessage
 from antiphon.kernel.process import Process
 from antiphon.membership.membership import Membership
 from antiphon.node.settings import Settings
-from antiphon.node.write_scheduler import CREDIT_FRAMES, Flusher
+from antiphon.node.write_scheduler import CREDIT_FRAMES, WriteScheduler
 from antiphon.runtime.clocks import monotonic_us, wall_clock_us
 from antiphon.runtime.logging import logger
 from antiphon.sessions.client_messages import CLIENT_CONTROLS
 from antiphon.sessions.node_end import NodeEnd
 from antiphon.sessions.replay_buffer import TotalOrder
 from antiphon.sessions.writers import Writers
-from antiphon.storage.checkpoint import Pasts
+from antiphon.storage.checkpoint import Checkpoints
 from antiphon.storage.disk import Disk
 from antiphon.storage.group_commit import GroupCommit
 from antiphon.storage.log import DurableLog
@@ -41,7 +41,7 @@ from antiphon.storage.process_log import ProcessLog
 from antiphon.transport.codec import Codec
 from antiphon.transport.links import FrameWriter, OutgoingLink
 from antiphon.transport.peer_messages import PEER_CONTROLS, CreditRequest
-from antiphon.transport.schema import FABRIC_KINDS
+from antiphon.transport.schema import FABRIC_KINDS, SINCE, may_send
 
 if TYPE_CHECKING:
     # Columns and their libraries take time and memory that a node without a trace has no use for.
@@ -79,7 +79,7 @@ class NodeLoop:
         self._loop = asyncio.get_running_loop()
         fabric = FABRICS[settings.fabric]
         self.traits = fabric.implementation().traits(settings.table)
-        self.topics = TopicTable(TotalOrder(fabric.may_pass_over, self.traits.is_strict))
+        self.topics = LiveTopicTable(TotalOrder(fabric.may_pass_over, self.traits.is_strict))
         self._by_number = self.topics.by_number
         self.writers = Writers(logger("writers"), wall_clock_us)
         self.process: Process | None = None
@@ -89,11 +89,11 @@ class NodeLoop:
         self.commit: GroupCommit | None = None
         self._disk_first: GroupCommit | None = None
         # Where a node goes on after a restart.
-        self.pasts = Pasts(self.codec) if fabric.keeps_checkpoints else None
-        self.log = ProcessLog(self.codec, self._by_number, self.pasts, recalls=fabric.serves_from_log)
+        self.checkpoints = Checkpoints(self.codec) if fabric.keeps_checkpoints else None
+        self.log = ProcessLog(self.codec, self._by_number, self.checkpoints, recalls=fabric.serves_from_log)
         # Batches, and None where some are missing.
         self._to_show: list[tuple[LiveTopic, Batch | None]] = []
-        self._flusher = Flusher(settings.gather_seconds, lifecycle)
+        self._writes = WriteScheduler(settings.gather_seconds, lifecycle)
         self.blocked = BlockedOutboxes()
         self._is_filling_later = False
         self._waited_for_disk = False
@@ -276,16 +276,18 @@ class NodeLoop:
         if not isinstance(link, OutgoingLink):
             # There is nobody any more.
             return
+        if SINCE and not may_send(message, self.cluster.version_of(destination)):
+            return
         topic = self._by_number.get(message.topic)
         is_hurried = topic is not None and topic.hurried_until > 0 and topic.hurried_until > self._loop.time()
         if is_hurried and not message.is_control():
             link.send(self.codec.encode_control(CreditRequest(message.topic)))
         link.send(self.codec.encode(message))
         if is_hurried or not message.is_credit() or link.queued_frames >= CREDIT_FRAMES:
-            self._flusher.dirty.add(link)
+            self._writes.dirty.add(link)
             return
         # Nobody waits for credit as an application waits for its messages: some is collected before it is written.
-        self._flusher.unhurried.add(link)
+        self._writes.with_credit.add(link)
 
     def credit_wanted(self, number: int) -> None:
         """A publisher on this topic waits for acknowledgements; whoever gets its messages from here is told too."""
@@ -296,7 +298,7 @@ class NodeLoop:
     def write(self, writer: FrameWriter, frame: bytes) -> None:
         """Send a frame when the node settles."""
         writer.send(frame)
-        self._flusher.dirty.add(writer)
+        self._writes.dirty.add(writer)
 
     def delivered(self, publication: Publication) -> None:
         """The process delivers: the messages get their offsets; subscribers see them when the node settles."""
@@ -385,8 +387,8 @@ class NodeLoop:
         if receipt is not None and not receipt.done():
             reason = f"others went on without this node, and its message on {topic.name!r} lost its place"
             receipt.set_exception(PeerError(f"{reason}; publish it again"))
-        if self.pasts is not None:
-            self.pasts.changed(topic)
+        if self.checkpoints is not None:
+            self.checkpoints.changed(topic)
         if topic.is_missing:
             # Subscribers are told once of each gap, however much is missing. But who has been told may believe that it
             # knows the rest: what is lost after that may have been published after that.
@@ -415,11 +417,11 @@ class NodeLoop:
             self.trace.subscribed(self.identifier, topic)
         topic.recent.begin(monotonic_us())
         self.log.take_last_shown(topic)
-        if self.pasts is None:
+        if self.checkpoints is None:
             topic.log_from = topic.end_offset
         else:
             # Its log is one, whatever the memberships.
-            self.pasts.changed(topic)
+            self.checkpoints.changed(topic)
         self.sessions.became_member(topic)
         if topic.joined is not None:
             set_if_waiting(topic.joined)
@@ -430,8 +432,8 @@ class NodeLoop:
         topic = self._by_number[number]
         topic.recent.end()
         self._has_watched_news = topic.is_watched or self._has_watched_news
-        if self.pasts is not None:
-            self.pasts.left(topic)
+        if self.checkpoints is not None:
+            self.checkpoints.left(topic)
         if self.trace is not None:
             self.trace.unsubscribed(self.identifier, topic)
 
@@ -442,14 +444,14 @@ class NodeLoop:
         if self._is_settling:
             return
         self._is_settling = True
-        flusher = self._flusher
-        if self.pasts is not None and self.pasts.due:
-            self.pasts.note(self.process)
+        writes = self._writes
+        if self.checkpoints is not None and self.checkpoints.due:
+            self.checkpoints.write(self.process)
         try:
             while True:
                 # What others wait for leaves first: whoever is woken here has its turn later anyway.
-                if flusher.dirty:
-                    flusher.write_dirty()
+                if writes.dirty:
+                    writes.write_dirty()
                 if self._to_show or self._has_watched_news:
                     self._show()
                 if not self._to_show and not (len(self.blocked) > 0 and self._fill_room()):
@@ -458,10 +460,10 @@ class NodeLoop:
             self.fail(error)
         finally:
             self._is_settling = False
-        if flusher.dirty:
-            flusher.write_dirty()
-        if flusher.unhurried and not flusher.is_unhurried_scheduled:
-            flusher.schedule_unhurried()
+        if writes.dirty:
+            writes.write_dirty()
+        if writes.with_credit and not writes.is_credit_scheduled:
+            writes.schedule_credit()
         self.when_settled()
 
     def _show(self) -> None:

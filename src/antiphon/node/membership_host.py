@@ -23,6 +23,7 @@ from antiphon.runtime.logging import logger
 from antiphon.storage.disk import Disk
 from antiphon.transport.incoming import IncomingConnection
 from antiphon.transport.links import OutgoingLink
+from antiphon.transport.schema import SINCE, may_send
 
 WRITTEN_SECONDS: Final = 0.005
 """How often a node that goes looks whether everything has been written. It goes once, and links that tell when their
@@ -136,7 +137,8 @@ class MembershipHost:
     def send(self, link: Link, control: Control) -> None:
         """Send a message over a link when the node settles."""
         assert isinstance(link, OutgoingLink), "all links are opened here"
-        self._core.write(link, self._core.codec.encode_control(control))
+        if not SINCE or may_send(control, self.membership.version_of(link.peer)):
+            self._core.write(link, self._core.codec.encode_control(control))
 
     def set_timer(self, timer: Timer, delay_us: int) -> None:
         """Call the membership after a while."""

@@ -23,6 +23,7 @@ from antiphon.api.subscription import Subscription
 from antiphon.api.topic_state import LiveTopic
 from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import UsageError
+from antiphon.membership.messages import PROTOCOL_VERSION
 from antiphon.node.acl import Rights
 from antiphon.node.loop import NodeLoop
 from antiphon.node.members import Members
@@ -113,6 +114,7 @@ class NodeStatus:
             "fabric": self._settings.fabric,
             "mixes_keys": FABRICS[self._settings.fabric].mixes_keys,
             "lost_seconds": self._settings.lost_seconds,
+            "protocol": PROTOCOL_VERSION,
             "peers": peers,
         }
 

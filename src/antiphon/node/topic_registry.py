@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from antiphon.api.subscription import Subscription
 from antiphon.api.topic_names import is_pattern
-from antiphon.api.topic_state import LiveTopic, TopicTable
+from antiphon.api.topic_state import LiveTopic, LiveTopicTable
 from antiphon.api.topic_trie import TopicTrie
 from antiphon.membership.membership import Membership
 from antiphon.runtime.tasks import Tasks
@@ -29,7 +29,7 @@ class Catalogue:
     """The topics that one node has heard of, and the subscriptions of its application."""
 
     def __init__(
-        self, topics: TopicTable, cluster: Membership, settle: Callable[[], None], tasks: Tasks, add_to: AddTo
+        self, topics: LiveTopicTable, cluster: Membership, settle: Callable[[], None], tasks: Tasks, add_to: AddTo
     ) -> None:
         self._topics = topics
         self._cluster = cluster

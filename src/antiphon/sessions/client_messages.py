@@ -23,7 +23,7 @@ AHEAD_BYTES: Final = 16 << 20
 """The same in bytes."""
 
 
-class LaneOf(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class LaneOf(msgspec.Struct, frozen=True, array_like=True):
     """The lane of a writer that a batch is of, and the digests with it and before it."""
 
     writer: Name
@@ -67,7 +67,7 @@ Ranges = Annotated[list[Number], msgspec.Meta(min_length=1, max_length=1 + 2 * G
 SeenOnTopic = Annotated[dict[Number, Ranges], msgspec.Meta(max_length=AUTHORS_AT_MOST)]
 
 
-class Resume(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Resume(msgspec.Struct, frozen=True, array_like=True):
     """Of a subscription that was effective at another node: since when, and what was seen on each topic.
 
     The time is of the receiver's monotonic clock, and rather too early than too late.
@@ -240,7 +240,7 @@ class LogsRequest(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL):
     times_us: tuple[Number, ...] = ()
 
 
-class LogRange(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class LogRange(msgspec.Struct, frozen=True, array_like=True):
     """What a log holds of a topic, as far as it is on disk: from the first offset to below the end.
 
     ``at_times`` are the first offsets at the times that were asked for, or the end.
@@ -336,7 +336,7 @@ class ProducerRequest(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CO
     topics: Annotated[list[Name], msgspec.Meta(max_length=1024)]
 
 
-class NodeProducerState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class NodeProducerState(msgspec.Struct, frozen=True, array_like=True):
     """What one node says, after everything that it has delivered is on its disk, if it has one."""
 
     standings: list[LaneState]

@@ -89,7 +89,7 @@ class PeerProducerRequest(Control, frozen=True, array_like=True, tag=FIRST_CONTR
     topics: list[Name]
 
 
-class LaneState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class LaneState(msgspec.Struct, frozen=True, array_like=True):
     """How far a lane of a writer has come on a topic: the number of its last batch, and its digest."""
 
     topic: Name

@@ -2,7 +2,8 @@
 
 A frame is a length in four bytes, least first, and that many bytes of MessagePack: an array that begins with the number
 of the message's class and goes on with the arguments of its constructor, in order (:mod:`antiphon.transport.schema`).
-msgspec refuses whatever does not fit, so a process never sees a malformed message.
+msgspec refuses whatever does not fit, so a process never sees a malformed message. What follows the last known argument
+is of a later version: it is not read, and it is handed on with the rest of the bytes.
 
 Copies of one message are one object (:mod:`antiphon.kernel.message`), and what is handed on is what came in. So the
 codec remembers the last message with its bytes: forwarding to three children encodes nothing and copies once. What
@@ -23,6 +24,7 @@ from antiphon.fabrics.tree import messages as tree
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import Message, Publication
 from antiphon.transport.schema import (
+    ADDED,
     CHECKS,
     ENCLOSED,
     FIELDS,
@@ -47,14 +49,14 @@ class Kind:
         self.message = kind
         self.names = parameters(kind)
         self._check_payload = check_payload if "payload" in self.names else None
-        fields = []
+        fields: list[Any] = []
         self._writers: list[Callable[[Any], Any] | None] = []
         self._readers: list[Callable[[Any], Any] | None] = []
         for name in self.names:
             held = SPECIALLY_NESTED.get((kind, name), NESTED.get(name))
             if held is None:
                 field = SPECIAL.get((kind, name)) or FIELDS[name]
-                fields.append((name, field))
+                fields.append((name, field, ADDED[kind, name]) if (kind, name) in ADDED else (name, field))
                 integers = field in (Integers, Integers | None)
                 self._writers.append(list_or_none if integers else None)
                 self._readers.append(vec_or_none if integers else None)
@@ -68,7 +70,7 @@ class Kind:
             self._writers.append(nested_writer(by_type, is_list))
             self._readers.append(nested_reader(by_shape, is_list))
         self.shape: type[msgspec.Struct] = msgspec.defstruct(
-            f"{kind.__name__}OnTheWire", fields, array_like=True, tag=number, frozen=True, forbid_unknown_fields=True
+            f"{kind.__name__}OnTheWire", fields, array_like=True, tag=number, frozen=True
         )
         self._values_of = values_getter(self.names)
         self._is_plain = not any(self._writers)
@@ -230,7 +232,10 @@ class Codec:
             kind = self._by_shape.get(type(shape))
             return shape if kind is None else kind.to_message(shape, is_own=True)
         except UNREADABLE as error:
-            raise unreadable(data, error) from error
+            raise ProtocolError(
+                f"the log holds an entry of {len(data)} bytes that this version cannot read: {error}; use the version "
+                "of Antiphon that wrote it"
+            ) from error
 
 
 UNREADABLE: Final = (msgspec.DecodeError, ValueError, IndexError, TypeError, OverflowError, RecursionError)

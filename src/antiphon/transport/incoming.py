@@ -16,7 +16,7 @@ from antiphon.kernel.message import Message
 from antiphon.membership.host import NOT_HERE
 from antiphon.membership.messages import (
     MEMBERSHIP_CONTROLS,
-    PROTOCOL_VERSION,
+    OLDEST_VERSION,
     Control,
     Expelled,
     Hello,
@@ -35,7 +35,7 @@ from antiphon.transport.links import (
     split_address,
 )
 from antiphon.transport.schema import CLIENT_FRAME_BYTES_AT_MOST, FRAME_BYTES_AT_MOST
-from antiphon.transport.tls import Identity, check_node, identity_of
+from antiphon.transport.tls import CertifiedIdentity, check_node, identity_of
 
 UNWRITTEN_BYTES_AT_MOST: Final = 4 << 20
 """So much waits for a client that does not read before nothing more is sent to it, or read from it."""
@@ -43,7 +43,7 @@ UNWRITTEN_BYTES_AT_MOST: Final = 4 << 20
 UNREAD: Final = "what was sent is not read"
 
 
-class Greeting(NamedTuple):
+class ConnectionGreeting(NamedTuple):
     """What the first frame of a connection is compared with."""
 
     cluster: str
@@ -92,14 +92,14 @@ class Reception(Protocol):
     """Whoever at a node receives clients, and hears what the hosts of peers say."""
 
     @property
-    def greeting(self) -> Greeting:
+    def greeting(self) -> ConnectionGreeting:
         """What the first frame is compared with."""
 
     def control_received(self, sender: int, message: msgspec.Struct) -> None:
         """A message of a peer's host."""
 
     def client_connected(
-        self, writer: FrameWriter, hello: Hello, identity: Identity | None, connection: IncomingConnection
+        self, writer: FrameWriter, hello: Hello, identity: CertifiedIdentity | None, connection: IncomingConnection
     ) -> FrameClient:
         """A client has said who it is."""
 
@@ -161,8 +161,10 @@ class IncomingConnection(FrameReader):
         self.where_from = where_from
         self.instance = ""
         self.address = ""
+        # The version of the frames that both ends understand.
+        self.version = OLDEST_VERSION
         # Who it is by its certificate, if it has shown one.
-        self.identity: Identity | None = None
+        self.identity: CertifiedIdentity | None = None
         self._sender: int | None = None
         self._client: FrameClient | None = None
         self.is_refused = False
@@ -228,10 +230,7 @@ class IncomingConnection(FrameReader):
 
     def _greeted(self, hello: Hello) -> None:
         greeting = self._reception.greeting
-        if hello.version != PROTOCOL_VERSION:
-            raise ProtocolError(
-                f"the other end speaks version {hello.version}, this node {PROTOCOL_VERSION}; upgrade the older one"
-            )
+        self.version = hello.agreed_version()
         if hello.cluster != greeting.cluster:
             raise ProtocolError(f"this node is of cluster {greeting.cluster!r}, the other end of {hello.cluster!r}")
         if hello.target and hello.target != greeting.instance:

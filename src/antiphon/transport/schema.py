@@ -172,11 +172,11 @@ FIELDS: Final[dict[str, Any]] = {
 
 SPECIAL: Final[dict[tuple[type[Any], str], Any]] = {
     (Ordered, "order"): Annotated[int, msgspec.Meta(ge=0, le=int(CAUSAL))],
-    (gossip.Welcome, "frontier"): Integers,
+    (gossip.FrontierResponse, "frontier"): Integers,
     (tree.Item, "origin"): Number,
     (tree.LockItem, "origin"): Number,
     (cube_totals.LockManagerNotice, "origin"): Annotated[int, msgspec.Meta(ge=-1, lt=1 << 22)],
-    (gossip.Welcome, "stamp"): Stamp,
+    (gossip.FrontierResponse, "stamp"): Stamp,
     (epto.Stamped, "stamp"): Stamp,
     (epto.Ball, "names"): Integers,
     (epto.Ball, "hops"): Integers,
@@ -200,7 +200,7 @@ NESTED: Final[dict[str, tuple[type[Any], ...]]] = {
 
 SPECIALLY_NESTED: Final[dict[tuple[type[Any], str], tuple[type[Any], ...]]] = {
     (gossip.Data, "publication"): (Ordered, epto.Stamped),
-    (gossip.Resent, "publication"): (Ordered, epto.Stamped),
+    (gossip.FetchResponse, "publication"): (Ordered, epto.Stamped),
     (epto.Ball, "publications"): (epto.Stamped,),
 }
 """Where a class holds something else under that name than others do."""
@@ -218,6 +218,22 @@ def read_parameters(kind: type[Any]) -> list[str]:
 
 PARAMETERS: Final = {kind: read_parameters(kind) for kind in KINDS}
 """Read once, before there are threads: in Python 3.11 two of them cannot parse at a time."""
+
+
+ADDED: Final[dict[tuple[type[Any], str], Any]] = {}
+"""Fields that came after ``OLDEST_VERSION``, by class and name, each with its value in frames that lack it.
+
+They stand at the end of the constructor, in the order in which they came."""
+
+SINCE: Final[dict[type[Any], int]] = {}
+"""The version that brought a kind, for kinds of protocols and hosts that are younger than ``OLDEST_VERSION``.
+
+They are not sent to a peer of an earlier version, so a protocol must do without them where such a peer is."""
+
+
+def may_send(message: object, version: int) -> bool:
+    """Whether a peer of some version knows the kind of a message."""
+    return SINCE.get(type(message), 0) <= version
 
 
 def parameters(kind: type[Any]) -> list[str]:

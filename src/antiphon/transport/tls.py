@@ -85,7 +85,7 @@ def refuse_passphrase() -> str:
     raise UsageError("the key is protected by a passphrase, for which nobody can be asked; give one without")
 
 
-class Identity(msgspec.Struct, frozen=True):
+class CertifiedIdentity(msgspec.Struct, frozen=True):
     """Who holds a certificate, and at which hosts it lives."""
 
     role: str
@@ -107,24 +107,24 @@ def plain_host(host: str) -> str:
         return host.lower()
 
 
-def identity_of(transport: asyncio.BaseTransport) -> Identity | None:
+def identity_of(transport: asyncio.BaseTransport) -> CertifiedIdentity | None:
     """Who is at the other end; None if it has shown no certificate."""
     found = transport.get_extra_info("ssl_object")
     certificate: dict[str, Any] | None = None if found is None else found.getpeercert()
     return identity_in(certificate["subjectAltName"]) if certificate and "subjectAltName" in certificate else None
 
 
-def identity_in(alternative_names: tuple[tuple[str, str], ...]) -> Identity | None:
+def identity_in(alternative_names: tuple[tuple[str, str], ...]) -> CertifiedIdentity | None:
     """Who is meant by the alternative names of a certificate; None if it is none of ours."""
     named = [value.removeprefix(SCHEME) for kind, value in alternative_names if kind == "URI"]
     hosts = tuple(plain_host(value) for kind, value in alternative_names if kind in ("DNS", "IP Address"))
     for role, separator, name in (each.partition("/") for each in named):
         if separator and role in ROLES and NAME_PATTERN.fullmatch(name):
-            return Identity(role, name, hosts)
+            return CertifiedIdentity(role, name, hosts)
     return None
 
 
-def own_identity(certificate: str) -> Identity:
+def own_identity(certificate: str) -> CertifiedIdentity:
     """Who one is oneself."""
     from cryptography import x509
 
@@ -158,7 +158,7 @@ def instance_of(name: str, life: str) -> str:
     return f"{name}/{life}"
 
 
-def check_node(identity: Identity | None, instance: str, host: str) -> None:
+def check_node(identity: CertifiedIdentity | None, instance: str, host: str) -> None:
     """Refuse whoever says to be a node, or at a place, that its certificate does not say."""
     if identity is None or identity.role != NODE:
         shown = "shows no certificate" if identity is None else f"shows a certificate of a {identity.role}"
@@ -172,7 +172,7 @@ def check_node(identity: Identity | None, instance: str, host: str) -> None:
         )
 
 
-def check_meant(identity: Identity | None, instance: str) -> None:
+def check_meant(identity: CertifiedIdentity | None, instance: str) -> None:
     """Refuse whoever listens where another node is meant; ``instance`` is empty if any will do."""
     if identity is None or identity.role != NODE:
         raise ProtocolError("whoever listens there has no certificate of a node")

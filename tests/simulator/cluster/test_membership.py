@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
-from antiphon.audit.membership import IDENTITY, JOINING, KNOWLEDGE, TOGETHERNESS, MembershipJudge, Rules
+from antiphon.audit.membership import IDENTITY, JOINING, KNOWLEDGE, TOGETHERNESS, MembershipJudge, MembershipRules
 from antiphon.membership.host import SECOND_US
+from antiphon.simulator.cluster.file import load_schedule
 from antiphon.simulator.cluster.world import ClusterSchedule, ClusterWorld, Step
 from antiphon.torture.schedules.membership import draw_cluster_schedule
 
 Fabric = Literal["cube", "tree", "gossip"]
 FABRICS: tuple[Fabric, ...] = ("cube", "tree", "gossip")
+BROKEN_ONCE = Path(__file__).parent / "broken_once"
 
 
 def start(node: int, seconds: float = 0.0) -> Step:
@@ -35,6 +38,11 @@ def test_random_schedules_break_no_promise(fabric: Fabric) -> None:
     for seed in range(12):
         judge = ClusterWorld(draw_cluster_schedule(fabric, seed)).run()
         assert judge.violations == [], f"seed {seed}"
+
+
+@pytest.mark.parametrize("path", sorted(BROKEN_ONCE.glob("*.toml")), ids=lambda path: path.stem)
+def test_a_schedule_that_broke_a_promise_once_does_not_any_more(path: Path) -> None:
+    ran(load_schedule(path))
 
 
 @pytest.mark.parametrize("fabric", FABRICS)
@@ -123,7 +131,7 @@ def test_a_broker_that_returns_with_its_disk_is_who_it_was(kind: Any) -> None:
 
 def judged(keeps_identity: bool = False, is_full: bool = True) -> MembershipJudge:
     """A judge of two lives that have entered as 0 and 1."""
-    judge = MembershipJudge(Rules(keeps_identity, begins_apart=True, is_full=is_full))
+    judge = MembershipJudge(MembershipRules(keeps_identity, begins_apart=True, is_full=is_full))
     for life in (0, 1):
         judge.began(life, life)
         judge.placed(life, life)
@@ -159,6 +167,7 @@ def test_the_judge_finds_messages_of_an_earlier_time_together() -> None:
     judge = judged()
     first, second = judge.sent(1, 0), judge.sent(1, 0)
     judge.came(0, 1, 1, first)
+    judge.trouble(1)
     judge.parted(0, 1)
     judge.met(0, 1)
     judge.came(0, 1, 1, second)
@@ -168,9 +177,18 @@ def test_the_judge_finds_messages_of_an_earlier_time_together() -> None:
 def test_the_judge_finds_a_separation_that_one_end_has_not_noticed() -> None:
     judge = judged()
     judge.came(0, 1, 1, judge.sent(1, 0))
+    judge.trouble(0)
     judge.parted(1, 0)
     judge.met(1, 0)
     judge.came(0, 1, 1, judge.sent(1, 0))
+    assert judge.counts() == {TOGETHERNESS: 1}
+
+
+def test_the_judge_finds_a_loss_without_a_reason() -> None:
+    judge = judged()
+    judge.parted(0, 1)
+    judge.trouble(1)
+    judge.parted(0, 1)
     assert judge.counts() == {TOGETHERNESS: 1}
 
 

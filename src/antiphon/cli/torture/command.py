@@ -18,7 +18,8 @@ def torture(
     fabric: Annotated[
         str | None,
         typer.Option(
-            help="all, cube, cube-faults, gossip, epto or tree. By default all; with --live or --hostile cube.",
+            help="all, cube, cube-faults, gossip, epto, tree, or clients: clients that change their node. "
+            "By default all; with --live or --hostile cube.",
             show_default=False,
         ),
     ] = None,
@@ -90,6 +91,15 @@ def torture(
     without_logs: Annotated[
         bool, typer.Option("--without-logs", help="With --live: nodes keep nothing on disk, so slow subscribers block.")
     ] = False,
+    other_version: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIRECTORY",
+            help="With --live: the directory of another version of the package; each node runs it after every other "
+            "start.",
+            show_default=False,
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
 ) -> None:
     """Torture every fabric with random schedules, and let an oracle that knows no protocol judge each of them.
@@ -126,6 +136,7 @@ def torture(
             spark,
             not without_logs,
             fresh,
+            other_version,
         )
         if overload:
             from antiphon.cli.torture.overload import torture_by_overload
@@ -136,7 +147,13 @@ def torture(
         return
     from antiphon.cli.torture.simulated import TortureOptions, torture_simulated
 
-    torture_simulated(TortureOptions(fabric or "all", order, seeds, seed, fresh, jobs, out, spark, master, json))
+    asked = TortureOptions(fabric or "all", order, seeds, seed, fresh, jobs, out, spark, master, json)
+    if fabric == "clients":
+        from antiphon.cli.torture.clients import torture_clients
+
+        torture_clients(asked)
+        return
+    torture_simulated(asked)
 
 
 def seed_of(seed: int | None, fresh: bool) -> int:

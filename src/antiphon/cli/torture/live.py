@@ -59,6 +59,8 @@ class LiveOptions:
     """Whether nodes have logs."""
     fresh: bool = False
     """Whether the seed was drawn from a range that was never run."""
+    other_version: Path | None = None
+    """Where another version of Antiphon is, which each node runs after every other start."""
 
 
 def torture_live(wishes: LiveOptions) -> None:
@@ -92,6 +94,7 @@ def torture_live(wishes: LiveOptions) -> None:
         wishes.rate,
         directory,
         wishes.has_logs,
+        other_version=wishes.other_version,
     )
     figures, how = run_campaign(plan, wishes)
     found = {

@@ -56,7 +56,7 @@ from antiphon.sessions.writers import Writers
 from antiphon.storage.disk import Disk
 from antiphon.transport.incoming import FrameClient, IncomingConnection
 from antiphon.transport.links import FrameWriter
-from antiphon.transport.schema import BATCH_BYTES_AT_MOST
+from antiphon.transport.schema import BATCH_BYTES_AT_MOST, SINCE, may_send
 from antiphon.transport.tls import instance_of
 
 log = logger("gateway")
@@ -183,7 +183,8 @@ class ClientSession:
 
     def send(self, control: Control) -> None:
         """Send something to the client."""
-        self._sender.write(self._writer, self._codec.encode_control(control))
+        if not SINCE or may_send(control, self._connection.version):
+            self._sender.write(self._writer, self._codec.encode_control(control))
 
     def writing_paused(self) -> None:
         self.may_write.clear()

@@ -12,7 +12,7 @@ from antiphon.membership.messages import Hello
 from antiphon.node.gateway.client_session import ClientServices, ClientSession
 from antiphon.transport.incoming import FrameClient, IncomingConnection
 from antiphon.transport.links import FrameWriter
-from antiphon.transport.tls import Identity, instance_of
+from antiphon.transport.tls import CertifiedIdentity, instance_of
 
 RIGHTS_SECONDS: Final = 1.0
 """How often a node looks whether the file of rights has changed."""
@@ -33,7 +33,7 @@ class Gateway:
         services.backlogs.when_waiting = self._listen_for_clients
 
     def client_connected(
-        self, writer: FrameWriter, hello: Hello, identity: Identity | None, connection: IncomingConnection
+        self, writer: FrameWriter, hello: Hello, identity: CertifiedIdentity | None, connection: IncomingConnection
     ) -> FrameClient:
         """A client has opened a connection, at a node that is in its cluster."""
         count = len(self._clients)

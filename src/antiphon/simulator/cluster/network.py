@@ -1,7 +1,7 @@
 """Connections between addresses, as TCP has them: they take time to open, keep the order, and break.
 
 A connection is opened from one address to another and used by the end that opened it; the other end answers signs of
-life on it, and says why it closes. What is on its way when a partition begins waits for the end of the partition. A
+life on it, and says why it closes. A frame in transit when a partition begins waits for the end of the partition. A
 partition that lasts for longer than ``silent_us`` breaks the connection: the end that opened it notices then, the other
 end when the network is whole again, or after ``SILENT_US``. A process that is killed leaves a machine that closes its
 connections, perhaps before all has arrived that was sent; a machine without power says nothing.
@@ -25,6 +25,9 @@ AGAIN_US: Final = 1_000_000
 
 REFUSED_AGAIN_US: Final = 100_000
 """After how long it is tried again where nobody listens, by those with patience."""
+
+LATE_ONE_OF: Final = 16
+"""One of so many frames is late, where any are."""
 
 SILENT_US: Final = 30_000_000
 """After how long the end that did not open a connection notices that the other machine is gone."""
@@ -95,7 +98,7 @@ class Pipe:
             self.is_open = True
             network.pipes.append(self)
             listener.accepted(self)
-            # What waited leaves before anything that is said because the connection stands.
+            # Waiting frames leave before any that are sent because the connection stands.
             waiting, self._waiting = self._waiting, []
             for frame in waiting:
                 self.send(frame)
@@ -248,19 +251,23 @@ class Cut:
 class Network:
     """All connections, and what is between machines."""
 
-    def __init__(self, clock: Clock, random: RandomStream, delay_us: tuple[int, int], silent_us: int) -> None:
+    def __init__(
+        self, clock: Clock, random: RandomStream, delay_us: tuple[int, int], late_us: int, silent_us: int
+    ) -> None:
         self.clock = clock
         self.listeners: dict[str, Endpoint] = {}
         self.pipes: list[Pipe] = []
         self._random = random
         self._delay_us = delay_us
+        self._late_us = late_us
         self._silent_us = silent_us
         self._cuts: list[Cut] = []
         self._dark: set[str] = set()
 
     def delay_us(self) -> int:
         """How long something is on its way."""
-        return int(self._random.between(*self._delay_us))
+        late_us = self._late_us if self._late_us and self._random.below(LATE_ONE_OF) == 0 else 0
+        return int(self._random.between(*self._delay_us)) + late_us
 
     def chance(self, probability: float) -> bool:
         """Something that may go either way."""
@@ -303,15 +310,17 @@ class Network:
                 pipe.is_over_for_listener = True
             self._break_later(pipe)
 
-    def has_power(self, place: str) -> None:
-        """A machine runs again: connections of earlier times are unknown to it."""
-        if place in self._dark:
+    def has_power(self, place: str) -> bool:
+        """A machine runs: connections of earlier times are unknown to it; the answer is whether it had no power."""
+        had_none = place in self._dark
+        if had_none:
             self._dark.discard(place)
             for pipe in self._open_pipes():
                 is_half_over = pipe.is_over_for_opener or pipe.is_over_for_listener
                 if place in (pipe.opener.place, pipe.address) and is_half_over:
                     self.clock.post(self.delay_us(), pipe.end_for_opener)
                     self.clock.post(self.delay_us(), pipe.end_for_listener)
+        return had_none
 
     def cut(self, places: frozenset[str], lasts_us: int) -> None:
         """Separate some machines from all others for a while."""

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from antiphon.audit.membership import JOINING, MembershipJudge, Rules
+from antiphon.audit.membership import JOINING, MembershipJudge, MembershipRules
 from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.randomness import RandomStream
 from antiphon.membership.host import SECOND_US
@@ -52,7 +52,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ClusterSchedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What happens to a cluster. Node 0 founds it, or on trees the first ``founders``; others join at any node."""
+    """The events of a cluster. Node 0 founds it, or on trees the first ``founders``; others join at any node."""
 
     seed: int
     fabric: str
@@ -60,6 +60,8 @@ class ClusterSchedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     founders: int = 1
     with_disk: list[int] = []
     delay_us: tuple[int, int] = (100, 2000)
+    late_us: int = 0
+    """How much longer one of 16 frames takes, as a packet does that is sent again."""
     commit_us: int = 5000
     lost_seconds: float = 1.0
     founds_again: bool = False
@@ -81,11 +83,11 @@ class ClusterWorld:
         self.clock = Clock()
         fabric = FABRICS[schedule.fabric]
         policy = fabric.membership
-        self.judge = MembershipJudge(Rules(policy.keeps_identity, policy.begins_apart, policy.is_full))
+        self.judge = MembershipJudge(MembershipRules(policy.keeps_identity, policy.begins_apart, policy.is_full))
         self._has_founders = policy.has_founders
         random = RandomStream(schedule.seed, NETWORK_STREAM)
         silent_us = round(schedule.lost_seconds * SECOND_US)
-        self.network = Network(self.clock, random, schedule.delay_us, silent_us)
+        self.network = Network(self.clock, random, schedule.delay_us, schedule.late_us, silent_us)
         self.places = [f"machine{number}:7400" for number in range(schedule.nodes)]
         implementation = fabric.implementation()
         has_journal = implementation.traits(table_of(schedule.fabric, ())).has_journal
@@ -126,6 +128,9 @@ class ClusterWorld:
         node = self.nodes[number]
         is_up = node is not None and node.is_up
         if step.kind == "cut":
+            for life in self.nodes:
+                if life is not None:
+                    self.judge.trouble(life.number)
             self.network.cut(frozenset(self.places[one] for one in step.nodes), step.lasts_us)
         elif step.kind == "start":
             if not is_up:
@@ -134,6 +139,7 @@ class ClusterWorld:
             return
         elif step.kind == "pause":
             if not node.is_paused:
+                self.judge.trouble(node.number)
                 node.pause()
                 self.clock.post(step.lasts_us, node.resume)
         elif step.kind == "publish":
@@ -144,6 +150,7 @@ class ClusterWorld:
 
     def _end(self, node: NodeLife, step: Step) -> None:
         number = step.node
+        self.judge.trouble(node.number)
         if step.kind == "leave":
             if node.is_paused:
                 return
@@ -169,7 +176,7 @@ class ClusterWorld:
 
     def _start(self, number: int) -> None:
         schedule = self.schedule
-        self.network.has_power(self.places[number])
+        had_no_power = self.network.has_power(self.places[number])
         self._lives += 1
         random = RandomStream(schedule.seed, NODE_STREAM, self._lives)
         founders = self.places[: schedule.founders] if self._has_founders else []
@@ -183,6 +190,9 @@ class ClusterWorld:
         life.when_gone = lambda node, reason: self._gone(number, node, reason)
         self.nodes[number] = life
         self.judge.began(life.number, self._lineages[number])
+        if had_no_power:
+            # Others notice only now that their connections to an earlier life have ended.
+            self.judge.trouble(life.number)
         life.begin()
 
     def _contacts(self, number: int, random: RandomStream) -> list[str]:
@@ -200,6 +210,7 @@ class ClusterWorld:
 
     def _gone(self, number: int, node: NodeLife, reason: str) -> None:
         """A node has ended by itself: it gave up, or failed."""
+        self.judge.trouble(node.number)
         if node.is_up:
             node.crash(True)
         if number not in self.schedule.with_disk:

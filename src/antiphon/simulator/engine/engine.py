@@ -20,7 +20,7 @@ from antiphon.kernel.message import UNSPECIFIED, Message, Publication
 from antiphon.kernel.process import NO_NODE, Environment, LogReader, Process
 from antiphon.simulator.engine.calendar import STRIDE
 from antiphon.simulator.engine.connections import ConnectionModel
-from antiphon.simulator.engine.events import NEVER, Flight, Incarnation, LinkChange, Timer
+from antiphon.simulator.engine.events import NEVER, Flight, Incarnation, LinkChange, TimerEvent
 from antiphon.simulator.engine.node import ABSENT, DOWN, PAUSED, STATE_NAMES, UP, NodeHost, SimulatedNode, publish_at
 from antiphon.simulator.engine.reachability import Reachability
 from antiphon.simulator.engine.transmission import Transmission
@@ -432,7 +432,7 @@ class Engine(NodeHost):
                 what = Flight(what.message, what.sent, what.departed, what.arrived, what.incarnation, True)
             target.wait(sender, what)
             return
-        if isinstance(what, Timer):
+        if isinstance(what, TimerEvent):
             self._expire(target, what)
         elif isinstance(what, Flight):
             self._land(target, sender, what)
@@ -442,7 +442,7 @@ class Engine(NodeHost):
             assert isinstance(what, Message), "an event is an action, a timer, a link or a message"
             self._receive(target, sender, what)
 
-    def _expire(self, node: SimulatedNode, timer: Timer) -> None:
+    def _expire(self, node: SimulatedNode, timer: TimerEvent) -> None:
         process = node.process
         if process is None or not node.take_timer(timer):
             return

@@ -12,7 +12,7 @@ NEVER: Final[i64] = 1 << 60
 
 
 @final
-class Timer:
+class TimerEvent:
     """A timer. If it is cancelled, its node forgets it and ignores the event."""
 
     def __init__(self, name: i64, handle: i64) -> None:

@@ -10,7 +10,7 @@ from antiphon.kernel.message import UNSPECIFIED, Message, Publication
 from antiphon.kernel.process import Environment, LogReader, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.engine.calendar import Calendar
-from antiphon.simulator.engine.events import Incarnation, Timer
+from antiphon.simulator.engine.events import Incarnation, TimerEvent
 from antiphon.simulator.engine.link_watches import LinkWatches
 from antiphon.simulator.network.network import NetworkModel
 from antiphon.trace.recorder import LOST, SUBSCRIBED, UNSUBSCRIBED, Recorder
@@ -156,7 +156,7 @@ class SimulatedNode(Environment):
         # The error of the wall clock; it survives crashes.
         self.clock_error: i64 = 0
         self._random: RandomStream | None = None
-        self._timers: dict[i64, Timer] | None = None
+        self._timers: dict[i64, TimerEvent] | None = None
         self._backlog: list[object] | None = None
 
     def now(self) -> i64:
@@ -249,7 +249,7 @@ class SimulatedNode(Environment):
             self._timers = timers
         engine = self._engine
         engine.timers_set += 1
-        timer = Timer(name, engine.timers_set)
+        timer = TimerEvent(name, engine.timers_set)
         timers[timer.handle] = timer
         engine.calendar.schedule(engine.calendar.now + delay, self, self, timer)
         return timer.handle
@@ -272,7 +272,7 @@ class SimulatedNode(Environment):
     def unwatch(self, peer: i64) -> None:
         self._engine.links.remove(self.identifier, peer, self.incarnation)
 
-    def take_timer(self, timer: Timer) -> bool:
+    def take_timer(self, timer: TimerEvent) -> bool:
         """Whether an expiring timer is still set; it is removed."""
         return self._timers is not None and self._timers.pop(timer.handle, None) is not None
 

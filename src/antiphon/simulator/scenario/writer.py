@@ -17,8 +17,13 @@ from antiphon.simulator.scenario.toml_document import to_toml
 
 def scenario_text(scenario: Scenario, remark: str = "") -> str:
     """The text of a scenario file; ``remark`` goes above it as a comment."""
+    return structure_text(scenario, remark, {})
+
+
+def structure_text(structure: msgspec.Struct, remark: str, first: dict[str, Any]) -> str:
+    """The text of a file that begins with these keys."""
     lines = [f"# {line}".rstrip() for line in remark.splitlines()]
-    table = plain(scenario)
+    table = {**first, **plain(structure)}
     lines += [f"{key} = {to_toml(value)}" for key, value in table.items() if not is_table(value)]
     for key, value in table.items():
         if is_table(value):
@@ -29,7 +34,8 @@ def scenario_text(scenario: Scenario, remark: str = "") -> str:
 
 def is_table(value: object) -> bool:
     """Whether a value of the scenario has a section of its own: a table, or several."""
-    return isinstance(value, dict) or (isinstance(value, list) and all(isinstance(entry, dict) for entry in value))
+    is_array = isinstance(value, list) and bool(value) and all(isinstance(entry, dict) for entry in value)
+    return isinstance(value, dict) or is_array
 
 
 def sections(key: str, value: Any) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -43,7 +49,7 @@ def sections(key: str, value: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def plain(value: Any) -> Any:
     """A structure as tables, arrays and plain values, without default values."""
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return [plain(entry) for entry in value]
     if not isinstance(value, msgspec.Struct):
         return value

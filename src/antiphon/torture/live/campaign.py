@@ -106,6 +106,8 @@ class CampaignPlan:
     """The floods to draw from for crowds; a flood of many small messages takes as long to judge as minutes of load."""
     disks_lie: bool = False
     """Whether disks report syncs that they did not do; the judge must find the loss."""
+    other_version: Path | None = None
+    """Where Python finds another version of Antiphon. Each node runs this version and that one in turn."""
 
 
 @dataclass
@@ -186,6 +188,8 @@ class LiveCampaign:
         self._crowds = Crowds(doors, TOPICS, plan.seed, plan.directory)
         self._log = (plan.directory / "nodes.log").open("w")
         data = plan.directory / "data"
+        # How often each node was started.
+        self._starts: dict[int, int] = {}
         self._disks = self._new_disks(data) if {"power", "slow"} & set(plan.faults) else []
         self._remains = DiskSnapshots(data, plan.directory / "remains", TOPICS)
         self._cluster = ProcessCluster(self._cluster_plan(port, doors), self._write_log, self._ended)
@@ -212,7 +216,6 @@ class LiveCampaign:
         settings = ["--log-level", "warning", *(word for topic in TOPICS for word in ("--keep", topic))]
         table = founders_file(plan.directory, plan.fabric, plan.nodes, port, doors)
         data = plan.directory / "data" if plan.has_logs else None
-        environment = (lambda place: self._disks[place].environment()) if self._disks else None
         return Plan(
             plan.nodes,
             port,
@@ -221,8 +224,16 @@ class LiveCampaign:
             table=table,
             fabric=plan.fabric,
             doors=doors,
-            environment=environment,
+            environment=self._environment,
         )
+
+    def _environment(self, place: int) -> dict[str, str]:
+        """The environment variables of a node that is about to start."""
+        found = self._disks[place].environment() if self._disks else {}
+        self._starts[place] = self._starts.get(place, 0) + 1
+        if self._plan.other_version is not None and self._starts[place] % 2 == 0:
+            found["PYTHONPATH"] = str(self._plan.other_version.resolve())
+        return found
 
     async def run(self) -> None:
         """Run everything but the judgement; if cancelled, no process is left behind."""

@@ -42,6 +42,8 @@ class Draw:
             self._disks = list(range(self._nodes))
         # The founders of a tree return as who they were, or the tree has to be founded anew.
         self._spared = int(random.below(self._founders if policy.has_founders else 1))
+        # The founder of a cube or of gossip is started as a founder again, with its disk.
+        self._founds_again = not policy.has_founders and 0 in self._disks and random.below(6) == 0
         self._lost_seconds = pick(random, (0.5, 1.0, 1.0, 3.0))
         self._steps: list[Step] = []
         self._begin_us = 0
@@ -49,15 +51,21 @@ class Draw:
         self._moment_us = int(random.below(20 * SECOND_US)) if random.below(2) else None
 
     def schedule(self) -> ClusterSchedule:
-        """What happens."""
+        """Draw one schedule."""
         random = self._random
         is_scarce = random.below(8) == 0
         self._start_all()
         hardships = [self._crash, self._crash, self._leave, self._cut, self._pause, self._publish, self._join_again]
         if self._is_blackout:
-            # Whoever founded the cluster founds it again, unless it finds the others: so nothing else happens.
+            # The founder founds the cluster again, unless it finds the others: so nothing else happens.
             hardships = [self._publish]
             self._black_out()
+        elif self._founds_again:
+            # It finds the others by what is on its disk, unless they are out of reach.
+            hardships = [self._crash_founder, self._crash_founder, self._crash, self._publish, self._join_again]
+        elif random.below(8) == 0:
+            # Nothing fails.
+            hardships = [self._publish, self._join_again]
         for _ in range(int(random.between(1, 8))):
             pick(random, hardships)()
         steps = [step for step in self._steps if step.kind != "cut"] if is_scarce else self._steps
@@ -68,9 +76,10 @@ class Draw:
             founders=self._founders,
             with_disk=self._disks,
             delay_us=self._delay_us(),
+            late_us=pick(random, (0, 0, 1)) * int(self._lost_seconds * SECOND_US) // 5,
             commit_us=pick(random, (0, 5000, 200_000)),
             lost_seconds=self._lost_seconds,
-            founds_again=self._is_blackout,
+            founds_again=self._is_blackout or self._founds_again,
             scarce=is_scarce,
             steps=sorted(steps, key=lambda step: step.at_us),
         )
@@ -123,6 +132,14 @@ class Draw:
         stays_away = random.below(4) == 0 and not self._is_founder(node)
         lasts_us = 0 if stays_away else self._lasts_us()
         self._steps.append(Step(at_us=self._when_us(), kind=kind, node=node, lasts_us=lasts_us))
+
+    def _crash_founder(self) -> None:
+        """The founder ends for a moment, often while it gives places to newcomers."""
+        random = self._random
+        kind: Kind = pick(random, ("crash", "crash", "power"))
+        at_us = pick(random, [step.at_us for step in self._steps if step.kind == "start"])
+        at_us = max(0, at_us + int(random.below(400_000)) - 100_000) if random.below(2) else self._when_us()
+        self._steps.append(Step(at_us=at_us, kind=kind, lasts_us=self._lasts_us()))
 
     def _leave(self) -> None:
         node = self._mortal()

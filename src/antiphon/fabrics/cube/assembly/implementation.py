@@ -13,7 +13,7 @@ from antiphon.fabrics.cube.repair import messages as repair
 from antiphon.fabrics.cube.topic import FaultOptions, Options
 from antiphon.fabrics.cube.topology import PartialCube, dimension_for
 from antiphon.fabrics.cube.total_order import messages as total_order
-from antiphon.fabrics.fabric import Implementation, NodeChoices, NodeTraits
+from antiphon.fabrics.fabric import Implementation, NodeChoices, ProcessTraits
 from antiphon.fabrics.options import options_of
 from antiphon.kernel.process import Environment, Process
 
@@ -55,9 +55,9 @@ def new_process(choices: NodeChoices, environment: Environment, members: list[in
     return process
 
 
-def traits(_table: Any) -> NodeTraits:
+def traits(_table: Any) -> ProcessTraits:
     """The traits of a live node."""
-    return NodeTraits(has_journal=True)
+    return ProcessTraits(has_journal=True)
 
 
 IMPLEMENTATION: Final = Implementation(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from antiphon.fabrics.fabric import Implementation, NodeChoices, NodeTraits
+from antiphon.fabrics.fabric import Implementation, NodeChoices, ProcessTraits
 from antiphon.fabrics.gossip import messages
 from antiphon.fabrics.gossip.assembly.epto_scenario import EPTO, misfit_of_topics
 from antiphon.fabrics.gossip.assembly.scenario import disks_of_gossip, gossip_options, gossip_protocol
@@ -32,9 +32,9 @@ def new_process(choices: NodeChoices, environment: Environment, contacts: list[i
     return process
 
 
-def traits(_table: Any) -> NodeTraits:
+def traits(_table: Any) -> ProcessTraits:
     """The traits of a live node."""
-    return NodeTraits()
+    return ProcessTraits()
 
 
 def check(choices: NodeChoices, _joins: bool) -> None:

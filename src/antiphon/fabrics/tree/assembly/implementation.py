@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from antiphon.fabrics.fabric import Implementation, NodeChoices, NodeTraits
+from antiphon.fabrics.fabric import Implementation, NodeChoices, ProcessTraits
 from antiphon.fabrics.tree.assembly.scenario import BROKER_TREE
 from antiphon.fabrics.tree.assembly.settings import ALL_TOPICS, TREE_TABLE, TreeTable
 from antiphon.fabrics.tree.broker import TreeBroker
@@ -24,10 +24,10 @@ def new_process(choices: NodeChoices, environment: Environment, members: list[in
     return TreeBroker(environment, options, overlay)
 
 
-def traits(table: TreeTable) -> NodeTraits:
+def traits(table: TreeTable) -> ProcessTraits:
     """The traits of a live node."""
     behaviour = table.behaviour()
-    return NodeTraits(behaviour.strict_session, len(table.quorum_delivery) > 0, behaviour.quorum)
+    return ProcessTraits(behaviour.strict_session, len(table.quorum_delivery) > 0, behaviour.quorum)
 
 
 def check(choices: NodeChoices, joins: bool) -> None:

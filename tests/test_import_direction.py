@@ -98,6 +98,7 @@ RULES = {
     "spark": Rule(inside(*LIVE, "spark", ROOT)),
     "torture": Rule(inside(*LIVE, *JUDGES, ROOT), never=NO_SPARK),
     "torture.schedules": Rule(inside(*PROTOCOLS, *JUDGES), never=WORLDLY),
+    "torture.clients": Rule(inside(*PROTOCOLS, *JUDGES), never=WORLDLY),
     "pipeline": Rule(inside(*LIVE, *JUDGES, "pipeline", "spark", ROOT)),
     "cli": Rule(inside(*LIVE, *JUDGES, "maelstrom", "pipeline", "spark", "plugins", "cli", ROOT)),
     ROOT: Rule(inside(*LIVE), never=NO_SPARK),

@@ -109,7 +109,7 @@ def test_what_only_a_log_holds_after_all_brokers_were_killed_comes_to_clients_on
             first, second = brokers.killed
             subscriber = await stack.enter_async_context(antiphon.connect([second, first], reconnect_seconds=30))
             # Its broker tells it of the other one, which may be up before.
-            monkeypatch.setattr("antiphon.client.server_pool.Whereabouts.learn", lambda *_: None)
+            monkeypatch.setattr("antiphon.sessions.client_end.ServerPool.learn", lambda *_: None)
             publisher = await stack.enter_async_context(antiphon.connect(first, reconnect_seconds=30))
             heard = await subscriber.subscribe("room").ready()
             await publisher.publish("room", b"question")
@@ -132,8 +132,8 @@ def test_what_only_the_log_of_a_returned_broker_holds_comes_to_all_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its publisher hands it in again at that broker, which is killed before any other broker hears of it."""
-    monkeypatch.setattr("antiphon.client.publishing.HandingIn.safe", lambda *_: None)
-    monkeypatch.setattr("antiphon.client.server_pool.Whereabouts.learn", lambda *_: None)
+    monkeypatch.setattr("antiphon.sessions.unacked.KeptBatches.safe", lambda *_: None)
+    monkeypatch.setattr("antiphon.sessions.client_end.ServerPool.learn", lambda *_: None)
 
     async def test() -> None:
         async with AsyncExitStack() as stack:
@@ -161,7 +161,7 @@ def test_without_a_majority_a_client_that_changed_its_broker_loses_nothing_accep
     """Its new broker cannot catch up with what it saw. It and the broker's other clients go on all the same."""
     monkeypatch.setattr("antiphon.sessions.node_end.KNOWN_US", 2_000_000)
     # The client does not hear that the other brokers have its message; and on this topic there are no others.
-    monkeypatch.setattr("antiphon.client.publishing.HandingIn.safe", lambda *_: None)
+    monkeypatch.setattr("antiphon.sessions.unacked.KeptBatches.safe", lambda *_: None)
 
     async def test() -> None:
         async with AsyncExitStack() as stack:

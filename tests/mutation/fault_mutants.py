@@ -71,13 +71,13 @@ LASTING = (
     faults(
         "members that find each other do not compare publications",
         "repair/anti_entropy",
-        ".unanswered = None\n        self._compare(topic, peer, ASKS)\n\n    def expire",
+        ".unanswered = None\n        self._compare(topic, peer, REQUEST)\n\n    def expire",
         ".unanswered = None\n\n    def expire",
     ),
     faults(
         "members compare once and never again",
         "repair/anti_entropy",
-        "        for neighbour in self._neighbours(topic):\n            self._compare(topic, neighbour, ASKS)\n",
+        "        for neighbour in self._neighbours(topic):\n            self._compare(topic, neighbour, REQUEST)\n",
         "",
     ),
     faults(
@@ -102,8 +102,8 @@ LASTING = (
         "members that joined on the other side of a partition stay unknown",
         "repair/anti_entropy",
         "            topic.away[node] = counter\n            if topic.state == MEMBER:\n"
-        "                self._restless.disturb(topic)\n",
-        "            if topic.state == MEMBER:\n                self._restless.disturb(topic)\n",
+        "                self._unsettled.disturb(topic)\n",
+        "            if topic.state == MEMBER:\n                self._unsettled.disturb(topic)\n",
     ),
     faults(
         "a report of a third node brings a leaver back",
@@ -139,7 +139,7 @@ LASTING = (
     faults(
         "no member asks all others for a missing publication",
         "repair/anti_entropy",
-        "            self._ask_all(topic, unrest)\n            return\n",
+        "            self._ask_all(topic, unsettled)\n            return\n",
         "            return\n",
     ),
     faults(
@@ -158,14 +158,14 @@ LASTING = (
     faults(
         "publications that only newcomers count as past are not requested",
         "repair/anti_entropy",
-        "        asks_all = asks_all or (lacks.is_lasting() and unrest.quiet_rounds > 0)\n",
+        "        asks_all = asks_all or (missing.is_lasting() and unsettled.quiet_rounds > 0)\n",
         "",
     ),
     # Rare: schedules in which most are down and the others publish in total order (seeds 8002857 and 8018971).
     faults(
         "a returned voter has forgotten the voters",
         "total_order/electorate",
-        "        self._environment.rewrite([self.voter_is(), keeper])\n",
+        "        self._environment.rewrite([self.voter_is(), manager])\n",
         "        self._environment.rewrite([])\n",
     ),
     faults(
@@ -211,7 +211,7 @@ HARMLESS_FAULTS: tuple[Mutant, ...] = (
     faults(
         "publications from before a leave are not sent to nodes that are found",
         "fault_tolerant",
-        "            if topic.state == MEMBER or (topic.state == OUTSIDE and topic.keeping is not None):\n",
+        "            if topic.state == MEMBER or (topic.state == OUTSIDE and topic.retransmit_buffer is not None):\n",
         "            if topic.state == MEMBER:\n",
     ),
 )

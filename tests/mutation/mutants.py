@@ -96,8 +96,8 @@ CUBE = (
     cube(
         "only the first of several delayed packets is sent",
         "aggregation/dissemination",
-        "                for forwarded in queue:\n                    forwarded.look_at_rest()\n",
-        "                for forwarded in queue[:1]:\n                    forwarded.look_at_rest()\n",
+        "                for forwarded in queue:\n                    forwarded.check_rest()\n",
+        "                for forwarded in queue[:1]:\n                    forwarded.check_rest()\n",
     ),
     cube(
         "a total publication does not wait for publications of others",

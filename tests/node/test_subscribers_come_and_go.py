@@ -48,7 +48,7 @@ async def vanish(client: Client | None, subscription: Subscription) -> None:
         return
     connection = client._connection
     assert connection is not None and connection.transport is not None
-    client._reconnect_seconds = 0.0
+    client._end.reconnect_us = 0
     connection.transport.abort()
 
 

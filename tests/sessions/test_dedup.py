@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from antiphon.api.batch import Batch
 from antiphon.api.batch_codec import Author, Columns, decode_columns, encode_columns, read_header
-from antiphon.client.server_pool import LONGEST_PAUSE_SECONDS, Pauses, Whereabouts, addresses_of
+from antiphon.client.requests import set_exception
+from antiphon.client.server_pool import addresses_of
 from antiphon.kernel.errors import UsageError
 from antiphon.sessions.dedup import GAPS_AT_MOST, SeenOfAll
 from antiphon.sessions.replay_buffer import BATCHES_AT_MOST, BYTES_AT_MOST, Budget, Recent
@@ -205,27 +206,13 @@ def test_what_was_accepted_is_handed_in_again_where_the_rest_is_given_up() -> No
     assert kept.give_up_unaccepted("hall") == [] and not kept.has_to_repeat("hall")
 
 
-def test_a_client_goes_first_to_others_that_its_node_knew() -> None:
-    whereabouts = Whereabouts("a:1,b:1")
-    assert whereabouts.first() == ["a:1", "b:1"]
-    whereabouts.learn(["c:1", "d:1", "a:1"])
-    others = whereabouts.others("a:1")
-    assert set(others[:2]) == {"c:1", "d:1"} and others[2:] == ["b:1", "a:1"]
+def test_addresses_are_checked() -> None:
     assert addresses_of(["a:1", " b:1 ", "a:1"]) == ["a:1", "b:1"]
     with pytest.raises(UsageError, match="is no address"):
         addresses_of("a:1,b")
 
 
-def test_pauses_grow_to_a_bound() -> None:
-    pauses = Pauses()
-    waited = [pauses.next() for _ in range(20)]
-    assert waited[0] < waited[3] and max(waited) <= LONGEST_PAUSE_SECONDS
-    assert sum(waited) > 5
-
-
 def test_a_receipt_that_nobody_awaits_may_fail() -> None:
-    from antiphon.client.publishing import set_exception
-
     async def test() -> None:
         receipt: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         set_exception(receipt, ValueError("lost"))

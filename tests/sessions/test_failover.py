@@ -160,7 +160,7 @@ def test_a_new_node_that_was_no_member_gets_what_its_client_lacks_from_others(tm
             await publisher.publish("room", b"before")
             await asyncio.sleep(LONGER_SECONDS)
             own = await client.subscribe("room").ready()
-            client._whereabouts.learn([nodes[0].address])
+            client._end.pool.learn([nodes[0].address])
             await doomed.kill()
             for number in range(100):
                 await publisher.publish("room", b"%d" % number)
@@ -243,7 +243,7 @@ def test_what_was_shown_elsewhere_before_its_node_was_a_member_comes_to_the_firs
             await asyncio.sleep(LONGER_SECONDS)
             publisher = nodes[2]
             await (await publisher.subscribe("room").ready()).close()
-            client._whereabouts.learn([nodes[0].address])
+            client._end.pool.learn([nodes[0].address])
             doomed.process.send_signal(signal.SIGSTOP)
             for number in range(20):
                 await publisher.publish("room", b"%d" % number)
@@ -379,7 +379,7 @@ def test_on_a_cube_a_new_node_that_was_no_member_gets_what_its_client_lacks_from
             await asyncio.sleep(LONGER_SECONDS)
             async with antiphon.connect(doomed.address) as client:
                 own = await client.subscribe("room").ready()
-                client._whereabouts.learn([nodes[0].address])
+                client._end.pool.learn([nodes[0].address])
                 receipts = [nodes[2].publish("room", b"%d" % number, order="none") for number in range(50)]
                 await doomed.kill()
                 for number in range(50, 100):
@@ -415,7 +415,7 @@ def test_on_a_cube_nobody_answers_for_what_it_has_not_delivered_itself() -> None
                 for link in held:
                     link.flush = lambda: None  # type: ignore[method-assign]
                 await publisher.publish("room", b"second")
-                client._whereabouts.learn([following.address])
+                client._end.pool.learn([following.address])
                 crash(former)
                 await until(lambda: "room" in following.topics and following.topics["room"].is_member())
                 # Whoever answers at once has answered by now.
@@ -449,7 +449,7 @@ def test_on_a_cube_what_others_have_seen_is_not_taken_for_what_the_new_node_show
             disk = BadDisk(publisher.store)
             disk.seconds_per_commit = LONGER_SECONDS
             second = publisher.publish("room", b"second")
-            client._whereabouts.learn([following.address])
+            client._end.pool.learn([following.address])
             crash(former)
             await until(lambda: client.reconnects == 1)
             await second
@@ -479,7 +479,7 @@ def test_nobody_waits_for_what_came_before_its_node_was_a_member(fabric: str) ->
                 await node.close()
                 await until(lambda moves=moves: client.reconnects == moves)  # type: ignore[misc]
                 node = following
-            past = client._subscriptions.past_of("room")
+            past = client._end.past_of("room")
             assert list(past.values()) == [1] and past.keys() != {client_number(client._instance)}
             crossing = await future_of(start(node.sessions.follow(1, FollowRequest(1, "room", past))))
             assert crossing.failure is None
@@ -571,7 +571,7 @@ def test_what_only_an_orphan_has_comes_before_what_its_reader_publishes_elsewher
             upwards.flush = lambda: None  # type: ignore[method-assign]
             await nodes[3].publish("room", b"question")
             assert await take_values(own, 1) == [b"question"]
-            client._whereabouts.learn([nodes[2].address])
+            client._end.pool.learn([nodes[2].address])
             # The orphan is the last to notice, when the client is at its new broker already.
             noticing = nodes[3]._members.link_lost
             nodes[3]._members.link_lost = lambda peer: nodes[3].loop.call_later(0.3, noticing, peer)  # type: ignore[assignment]
@@ -617,7 +617,7 @@ def test_what_was_delivered_before_a_new_node_was_a_member_is_not_published_agai
             await client.publish("room", b"first", order="total", key=b"anna")
             assert await take_values(first, 1) == [b"first"]
             late = await nodes[2].subscribe("room").ready()
-            client._whereabouts.learn([nodes[2].address])
+            client._end.pool.learn([nodes[2].address])
             crash(nodes[1])
             await client.publish("room", b"second", order="total", key=b"anna")
             assert client.address == nodes[2].address

@@ -63,7 +63,7 @@ ordered = Ordered(3, 70_000, -1_000, b"why?", array_of(5, -6), 1 << 40, 2)
 keyed_ordered = KeyedOrdered(4, 8, 1 << 50, b"", array_of(), 9, 3, array_of(10, 11))
 placed = Placed(5, 9, 12, b"because", array_of(1), 13, 3, array_of(14), 15)
 bundle = cube.Bundle([ordered, keyed_ordered, placed])
-key_lock = cube_totals.KeyLock(6, 16, 17, array_of(18), 19, 20)
+key_lock = cube_totals.KeyLockRequest(6, 16, 17, array_of(18), 19, 20)
 keyed = Keyed(7, 21, 22, b"how?", 23, 3, array_of(24, 25))
 council = Council(26, [[27, 28], [29]])
 overlay = Overlay(30, 1, {1: -1, 2: 1, 3: 1}, [4], council, True, [5])
@@ -99,8 +99,8 @@ VALUES: dict[str, Any] = {
 
 SPECIAL_VALUES: dict[tuple[type[Any], str], Any] = {
     (gossip.Data, "publication"): ordered,
-    (gossip.Resent, "publication"): stamped,
-    (gossip.Welcome, "frontier"): array_of(168, 169),
+    (gossip.FetchResponse, "publication"): stamped,
+    (gossip.FrontierResponse, "frontier"): array_of(168, 169),
     (epto.Ball, "names"): array_of(170),
     (epto.Ball, "hops"): array_of(171),
     (epto.Ball, "publications"): [],

@@ -14,7 +14,7 @@ from antiphon.sessions.client_messages import DismissRequest, DismissResponse
 
 WHAT_IS_GIVEN_UP = """The nodes {named} are to count as gone for good. The others then order totally without them.
 
-What you give up:
+This gives up:
 - Total messages that only these nodes had completed. Their clients may have seen them, in an order that
   nobody else will keep.
 - All that only these nodes held, in every order.

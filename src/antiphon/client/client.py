@@ -1,10 +1,9 @@
 """A thin client: publishes and subscribes through a node, with the same calls as a node.
 
-A publication is accepted when the node says so; several can be in flight. When its node goes, the client looks for
-another one by itself, takes its subscriptions there and hands in again what may have been lost
-(:mod:`antiphon.sessions.node_end` says what the nodes do for that). Only if no node can be reached for a while,
-whoever waits gets :class:`antiphon.runtime.errors.ClosedError`: what was not accepted then may or may not have been
-published.
+A publication is accepted when the node says so; several can be in flight. When its node is gone, the client continues
+at another one. :mod:`antiphon.sessions.client_end` decides everything about that. Here are its connections, timers and
+futures. If no node can be reached for a while, callers that wait get :class:`antiphon.runtime.errors.ClosedError`:
+what was not accepted then may or may not have been published.
 """
 
 from __future__ import annotations
@@ -16,43 +15,37 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+from antiphon.api.batch_codec import encode_columns
 from antiphon.api.lifecycle import Starting, raise_refusals
-from antiphon.api.outbox import BlockedOutboxes, Outbox
+from antiphon.api.outbox import BlockedOutboxes, Outbox, Segment
 from antiphon.api.pubsub import PubSub
 from antiphon.api.topic_names import checked_name, client_number
 from antiphon.client.client_subscriptions import OngoingSubscriptions
 from antiphon.client.connection import LOOK_SECONDS, ClientConnection, until_ended
-from antiphon.client.publishing import HandingIn, set_exception
-from antiphon.client.requests import Requests
-from antiphon.client.server_pool import Pauses, Whereabouts
+from antiphon.client.requests import Requests, set_exception
+from antiphon.client.server_pool import addresses_of
 from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError, UsageError
 from antiphon.membership.messages import OLDEST_VERSION, PROTOCOL_VERSION, Control, Hello, Refused
 from antiphon.runtime.clocks import monotonic_us, wall_clock_us
 from antiphon.runtime.errors import ClosedError, DeniedError, error_from
 from antiphon.runtime.logging import logger
 from antiphon.runtime.tasks import Tasks
+from antiphon.sessions.client_end import ClientEnd, Introduction, ServerPool
 from antiphon.sessions.client_messages import (
     CLIENT_CONTROLS,
-    BatchesDropped,
     Delivery,
     DismissResponse,
     FollowResponse,
-    HeartbeatRequest,
-    HeartbeatResponse,
     LogsResponse,
     MarksResponse,
-    MessagesMissed,
-    NodeAddresses,
     ProducerResponse,
     PublishResponse,
     RangeResponse,
-    SafeUpTo,
     StatusRequest,
     StatusResponse,
     SubscriptionEnded,
-    SubscriptionReady,
-    TopicStarted,
 )
+from antiphon.sessions.steps import Promise
 from antiphon.transport.codec import Codec
 from antiphon.transport.links import CONNECT_SECONDS, split_address
 from antiphon.transport.peer_messages import PEER_CONTROLS
@@ -62,12 +55,14 @@ from antiphon.transport.tls import Tls, check_meant, identity_of, is_loopback, r
 RECONNECT_SECONDS: Final = 10.0
 """How long a client looks for another node, unless it is told otherwise."""
 
-TRY_SECONDS: Final = 2.0
-"""How long one node may take to answer a client that looks for another node."""
-
 SAFE_SECONDS: Final = 10.0
 """How long a client that is closed waits until what it published would survive its node."""
 
+OPENING: Final = 0
+"""The number of the first request of a connection; other requests have higher ones."""
+
+ANSWERS: Final = (PublishResponse, LogsResponse, RangeResponse, MarksResponse, ProducerResponse, DismissResponse)
+"""Answers to requests of this client; a lane waits for those to what it has written."""
 
 log = logger("client")
 
@@ -91,44 +86,49 @@ class Client(PubSub):
         self._context = None if tls is None else tls.client_context()
         self._token = token
         self.with_receipts = True
-        self.reconnects = 0
-        self.node_clock_us = 0
-        self._whereabouts = Whereabouts(addresses)
-        self.address = self._whereabouts.first()[0]
         self._cluster = cluster
         self._instance = secrets.token_hex(8)
-        self._author = client_number(self._instance)
-        self._reconnect_seconds = reconnect_seconds
         self._on_reconnect = on_reconnect
         self._loop = asyncio.get_running_loop()
         self._codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS))
         self._connection: ClientConnection | None = None
         # The connection to a node that is about to go, until the subscriptions are effective at another one.
         self._former: ClientConnection | None = None
-        # Whether there is a node to talk to.
-        self.is_up = False
         self._blocked = BlockedOutboxes()
-        self._subscriptions = OngoingSubscriptions(self)
-        self._handing_in = HandingIn(self, self._subscriptions.past_of)
-        self._requests = Requests()
-        self.next_number = self._requests.next_number
+        self._end = ClientEnd(self, ServerPool(addresses_of(addresses)), round(reconnect_seconds * 1_000_000))
+        self._subscriptions = OngoingSubscriptions(self, self._end)
+        self._requests = Requests(self._end.next_number)
         # The first answer of a node that is being tried.
-        self._opening: asyncio.Future[dict[str, Any]] | None = None
+        self._opening: asyncio.Future[StatusResponse] | None = None
         self._failure: BaseException | None = None
         self._tasks = Tasks()
         # Connections that have not ended, also those that were given up.
         self._open_connections: set[ClientConnection] = set()
 
+    @property
+    def address(self) -> str:
+        """The address of the node that the client has, or had last."""
+        return self._end.address
+
+    @property
+    def is_up(self) -> bool:
+        """Whether there is a node to talk to."""
+        return self._end.is_up
+
+    @property
+    def reconnects(self) -> int:
+        """How often the client has continued at another node."""
+        return self._end.reconnects
+
     # Connecting.
 
     async def start(self) -> Client:
         """Connect to the first of the given nodes that answers."""
-        addresses = self._whereabouts.first()
         failures: list[str] = []
-        for address in addresses:
+        for address in self._end.pool.given:
             try:
-                await self._open(address, CONNECT_SECONDS)
-                self.is_up = True
+                self._end.connected(await self._open(address, CONNECT_SECONDS))
+                self.write()
                 return self
             except DeniedError:
                 # Others would say the same.
@@ -139,8 +139,8 @@ class Client(PubSub):
             raise PeerError(failures[0])
         raise PeerError(f"none of {len(failures)} nodes answers: {'; '.join(failures)}")
 
-    async def _open(self, address: str, seconds: float) -> None:
-        """Connect to a node, and see that it is of the right kind; :class:`PeerError` if that is not to be."""
+    async def _open(self, address: str, seconds: float) -> Introduction:
+        """Connect to a node, and hear who it is; :class:`PeerError` if that is not to be."""
         host, port = split_address(address)
         try:
             async with asyncio.timeout(seconds):
@@ -151,40 +151,31 @@ class Client(PubSub):
                 self.send(
                     Hello(PROTOCOL_VERSION, self._cluster, self._instance, "", "", self._token, oldest=OLDEST_VERSION)
                 )
-                number, self._opening = self._requests.ask_status()
-                self.send(StatusRequest(number, False))
+                self._opening = self._loop.create_future()
+                self.send(StatusRequest(OPENING, False))
                 connection.writer.flush()
-                status = await self._opening
+                answer = await self._opening
         except (OSError, TimeoutError) as error:
-            self._let_go()
+            self.leave(False, False)
             reason = reason_of(error)
             what_to_do = "" if isinstance(error, ssl.SSLError) else "; check that one runs there (antiphon up)"
             raise PeerError(f"cannot connect to a node at {address}: {reason}{what_to_do}") from error
         except AntiphonError:
-            self._let_go()
+            self.leave(False, False)
             raise
-        self.address = address
+        status = answer.status
         connection.version = min(int(status.get("protocol", OLDEST_VERSION)), PROTOCOL_VERSION)
         # A node of an earlier version does not say it; batches about one key suit every fabric.
         self.mixes_keys = bool(status.get("mixes_keys", False))
-        # Where clients have names, the node knows better than the client under which number its messages are published.
-        self._author = int(status.get("author", self._author))
-        self._whereabouts.learn(peer["address"] for peer in status.get("peers", []))
-        # Nodes of earlier versions know no heartbeats, and do not say after how long somebody is lost.
-        if "lost_seconds" in status:
-            connection.watch(float(status["lost_seconds"]))
-
-    def request_heartbeat(self) -> None:
-        """Ask the node for a sign of life."""
-        self.send(HeartbeatRequest())
-        self.write()
-
-    def node_silent(self, connection: ClientConnection) -> None:
-        """The process of the node stands still: what it has not answered is handed in at another node."""
-        if connection is self._connection and self._failure is None:
-            # Closed, it would wait until the node reads what was sent to it.
-            connection.abort()
-            self._look_elsewhere("the node is silent")
+        lost_seconds = status.get("lost_seconds")
+        return Introduction(
+            address,
+            # Where clients have names, the node knows better than the client under which number it publishes.
+            int(status.get("author", client_number(self._instance))),
+            [peer["address"] for peer in status.get("peers", [])],
+            answer.clock_us - monotonic_us(),
+            None if lost_seconds is None else float(lost_seconds),
+        )
 
     def _check_node(self, transport: asyncio.BaseTransport, host: str) -> None:
         """Say nothing secret to anybody but a node."""
@@ -193,19 +184,12 @@ class Client(PubSub):
         elif self._token and not is_loopback(host):
             raise UsageError("a token is not sent over a network without TLS; give tls= (--tls-authority), too")
 
-    def _let_go(self) -> None:
-        """End the connection, without a word about it."""
-        connection, self._connection = self._connection, None
-        self.is_up = False
-        if connection is not None:
-            connection.writer.close()
-
     def connection_lost(self, connection: ClientConnection, error: Exception | None) -> None:
-        """A connection has ended; if it is the one in use, look for another node."""
+        """A connection has ended."""
         if connection is not self._connection or self._failure is not None:
             return
-        if self.is_up:
-            self._look_elsewhere("the connection has ended")
+        if self._end.is_up:
+            self._end.connection_lost()
         else:
             hint = reason_of(error) if error is not None else ""
             if not hint and self._context is None:
@@ -214,76 +198,119 @@ class Client(PubSub):
             set_exception(self._opening, PeerError(reason))
 
     def cannot_understand(self, connection: ClientConnection, error: Exception) -> None:
-        """A node has sent what no node sends: whoever waits for an answer of it is told so."""
+        """A node has sent what no node sends: callers that wait for its answer are told so."""
         reason = PeerError(f"the node at {connection.address} cannot be understood: {error}")
         if connection is self._connection:
             self._requests.node_lost(reason)
-            if not self.is_up:
+            if not self._end.is_up:
                 set_exception(self._opening, reason)
 
-    def _look_elsewhere(self, reason: str, is_leaving: bool = False) -> None:
-        """The node is lost, or is about to go: then it waits for a while, and others can ask it for what they lack."""
-        lost = self.address
-        if is_leaving:
-            self._former, self._connection = self._connection, None
-            if self._former is not None:
-                self._former.unwatch()
-        self._let_go()
-        if self._reconnect_seconds <= 0:
-            self._fail(ClosedError(f"the connection to the node at {lost} has ended; connect again, here or elsewhere"))
+    # What the client's end asks for.
+
+    def now_us(self) -> int:
+        """The clock."""
+        return monotonic_us()
+
+    def after(self, delay_us: int, call: Callable[[], None]) -> None:
+        """Call something after a while, unless the client has ended by then."""
+        self._loop.call_later(delay_us / 1_000_000, self._call, call)
+
+    def _call(self, call: Callable[[], None]) -> None:
+        if self._failure is None:
+            call()
+            self.settle()
+
+    def draw(self, below: int) -> int:
+        """A random number below another one."""
+        return secrets.randbelow(below)
+
+    def open(self, address: str, patience_us: int) -> Promise[Introduction]:
+        """Connect to a node and hear who it is."""
+        promise: Promise[Introduction] = Promise()
+        self._tasks.spawn(self._try(address, patience_us, promise))
+        return promise
+
+    async def _try(self, address: str, patience_us: int, promise: Promise[Introduction]) -> None:
+        try:
+            node = await self._open(address, patience_us / 1_000_000)
+        except PeerError as error:
+            promise.fail(error)
+        else:
+            promise.resolve(node)
+            self.settle()
+
+    def leave(self, is_aborted: bool, waits_until_resumed: bool) -> None:
+        """End the connection, at once, in order, or when the subscriptions are effective elsewhere."""
+        connection, self._connection = self._connection, None
+        if connection is None:
             return
+        if waits_until_resumed:
+            self._former = connection
+        elif is_aborted:
+            connection.abort()
+        else:
+            connection.writer.close()
+
+    def bytes_heard(self) -> int:
+        """How much has come from the node over this connection."""
+        return 0 if self._connection is None else self._connection.bytes_received
+
+    def disconnected(self, lost: str, reason: str) -> None:
+        """The node is lost: what only it could answer is not answered."""
         log.info("looking for another node", lost=lost, reason=reason)
         self._requests.node_lost(PeerError(f"the node at {lost} is gone, and with it the log that was asked for"))
-        self._handing_in.connection_lost()
         self._subscriptions.connection_lost()
-        self._tasks.spawn(self._reconnect(lost))
 
-    async def _reconnect(self, lost: str) -> None:
-        """Try all nodes, again and again with longer pauses, until one answers or the time is over."""
-        give_up_at = self._loop.time() + self._reconnect_seconds
-        pauses = Pauses()
-        tried: dict[str, str] = {}
-        while True:
-            for address in self._whereabouts.others(lost):
-                left = give_up_at - self._loop.time()
-                if left <= 0:
-                    break
-                try:
-                    await self._open(address, min(TRY_SECONDS, left))
-                except PeerError as error:
-                    tried[address] = str(error)
-                    continue
-                self._resume(lost)
-                return
-            if self._loop.time() >= give_up_at:
-                break
-            await asyncio.sleep(min(pauses.next(), max(0.0, give_up_at - self._loop.time())))
-        said = "; ".join(tried.values())
-        self._fail(
-            ClosedError(
-                f"the node at {lost} is gone, and no other was found in {self._reconnect_seconds:g} seconds: {said}"
-            )
-        )
-
-    def _resume(self, lost: str) -> None:
-        """Go on with another node."""
-        self.is_up = True
-        self.reconnects += 1
-        log.info("reconnected", node=self.address, lost=lost, kept=len(self._handing_in))
+    def reconnected(self, lost: str) -> None:
+        """The client continues at another node."""
+        log.info("reconnected", node=self.address, lost=lost, kept=len(self._end.unacked))
         for number in self._requests.unanswered_status():
             self.send(StatusRequest(number))
-        self._subscriptions.resume()
-        self._leave_former()
-        self._handing_in.resume()
         self.settle()
         if self._on_reconnect is not None:
             self._on_reconnect(self.address)
 
-    def _leave_former(self) -> None:
-        """Let a node go that is about to go, when it is not needed any more."""
-        if self._former is not None and not self._subscriptions.are_resuming:
+    def resumed(self) -> None:
+        """All subscriptions are effective: a node that is about to go is not needed any more."""
+        if self._former is not None:
             self._former.writer.close()
             self._former = None
+
+    def failed(self, reason: str) -> None:
+        """No node was found."""
+        self._fail(ClosedError(reason))
+
+    def accepted(self, receipt: Any) -> None:
+        """A batch is accepted."""
+        if not receipt.done():
+            receipt.set_result(None)
+
+    def refused(self, receipt: Any, answer: PublishResponse | FollowResponse) -> None:
+        """A batch is not accepted."""
+        error = error_from(answer.error, answer.is_denied, answer.kind)
+        if isinstance(answer, FollowResponse):
+            log.warning("what is published next may not follow what was seen", topic=answer.topic, cause=error)
+        elif receipt.done():
+            log.error("what had been accepted was refused later", reason=answer.error)
+        set_exception(receipt, error)
+
+    def subscription_ready(self, number: int) -> None:
+        """A subscription is effective."""
+        self._subscriptions.ready(number)
+
+    def subscription_missed(self, number: int, topic: str) -> None:
+        """Here messages of a subscription may be missing."""
+        self._subscriptions.missed(number, topic)
+
+    def subscription_dropped(self, number: int) -> None:
+        """The node has dropped messages of a subscription, as its policy says."""
+        self._subscriptions.count_dropped(number)
+
+    def subscription_ended(self, number: int, message: SubscriptionEnded) -> None:
+        """Nothing more comes of a subscription."""
+        self._subscriptions.ended(number, message)
+
+    # Ending.
 
     async def abandon(self) -> None:
         """End the connection without waiting for anything."""
@@ -295,7 +322,8 @@ class Client(PubSub):
         if self._failure is None:
             await self._until_accepted()
             give_up_at = self._loop.time() + SAFE_SECONDS
-            while len(self._handing_in) and self._loop.time() < give_up_at:
+            # A client closes once; a promise for each batch would cost something with every message.
+            while len(self._end.unacked) and self._loop.time() < give_up_at:
                 await asyncio.sleep(LOOK_SECONDS)
         self._fail(ClosedError("the client has been closed; connect again"))
         await until_ended(self._open_connections)
@@ -305,7 +333,7 @@ class Client(PubSub):
         """How the node is: its figures."""
         self.refuse_if_closed()
         number, answer = self._requests.ask_status()
-        if self.is_up:
+        if self._end.is_up:
             self.send(StatusRequest(number))
             self.settle()
         return await answer
@@ -315,7 +343,7 @@ class Client(PubSub):
     def open_outbox(self, topic: str) -> Outbox:
         self.refuse_if_closed()
         name = checked_name(topic)
-        room, send = partial(self._handing_in.room, name), partial(self._handing_in.send_segment, name)
+        room, send = partial(self._end.room, name), partial(self._send_segment, name)
         outbox = Outbox(
             name,
             self.default_order,
@@ -331,15 +359,20 @@ class Client(PubSub):
         self.outboxes[name] = outbox
         return outbox
 
+    def _send_segment(self, topic: str, segment: Segment) -> None:
+        """Hand a batch in at the node."""
+        self._end.publish(topic, segment.order, encode_columns(segment.columns), segment.about, segment.receipt)
+        self.write()
+
     def author_number(self) -> int:
-        return self._author
+        return self._end.author
 
     async def _until_accepted(self) -> None:
-        while self._handing_in.unaccepted() or any(len(outbox) for outbox in self.outboxes.values()):
+        while self._end.unacked.unaccepted() or any(len(outbox) for outbox in self.outboxes.values()):
             for outbox in self.outboxes.values():
                 outbox.flush()
             self.settle()
-            receipts = self._handing_in.unaccepted()
+            receipts = self._end.unacked.unaccepted()
             if receipts:
                 await asyncio.wait(receipts)
             else:
@@ -359,48 +392,32 @@ class Client(PubSub):
         message = self._codec.decode(frame)
         if isinstance(message, Delivery):
             self._subscriptions.delivered(message)
-        elif isinstance(message, PublishResponse):
-            if not self._handing_in.accepted(message):
-                # A lane has written it.
-                self._requests.answered(message)
-        elif isinstance(message, SafeUpTo):
-            self._handing_in.safe(message.topic, message.serial)
-        elif isinstance(message, (SubscriptionReady, SubscriptionEnded, MessagesMissed, TopicStarted, BatchesDropped)):
-            self._subscriptions.on_message(message)
-            self._leave_former()
-        elif isinstance(message, FollowResponse):
-            self._handing_in.followed(message)
-        elif isinstance(message, NodeAddresses):
-            self._whereabouts.learn(message.addresses)
-            if message.is_leaving:
-                self._look_elsewhere("the node is about to go", is_leaving=True)
-        else:
+        elif not self._end.on_message(message):
             self._answer(connection, message)
 
     def _answer(self, connection: ClientConnection, message: object) -> None:
-        if isinstance(message, StatusResponse):
-            # What the node's clock shows when this one shows nothing: no later than that, as the answer took time.
-            self.node_clock_us = message.clock_us - monotonic_us()
+        if isinstance(message, StatusResponse) and message.number == OPENING:
+            if self._opening is not None and not self._opening.done():
+                self._opening.set_result(message)
+        elif isinstance(message, StatusResponse):
             self._requests.status_came(message)
-        elif isinstance(message, (LogsResponse, RangeResponse, MarksResponse, ProducerResponse, DismissResponse)):
+        elif isinstance(message, ANSWERS):
             self._requests.answered(message)
-        elif isinstance(message, HeartbeatRequest):
-            self.send(HeartbeatResponse())
         elif isinstance(message, Refused):
             reason = f"the node at {connection.address} refused: {message.reason}"
             error = error_from(reason, message.is_denied)
-            if self.is_up:
+            if self._end.is_up:
                 self._fail(error)
             else:
                 set_exception(self._opening, error)
-        elif not isinstance(message, HeartbeatResponse):
+        else:
             raise ProtocolError(f"the node at {connection.address} sent a {type(message).__name__} to a client")
 
     def request(self, make: Callable[[int], Control]) -> asyncio.Future[Any]:
         """Send something to this node that it answers; ``make`` gets the number that the answer is to have."""
         self.refuse_if_closed()
-        number = self.next_number()
-        if not self.is_up:
+        number = self._end.next_number()
+        if not self._end.is_up:
             raise PeerError(f"the node at {self.address} is gone")
         answer = self._requests.ask_node(number)
         self.send(make(number))
@@ -409,7 +426,7 @@ class Client(PubSub):
 
     def settle(self) -> None:
         """Send what there is room for, and write."""
-        if len(self._blocked) > 0 and self._handing_in.has_room:
+        if len(self._blocked) > 0 and self._end.has_room:
             for outbox in self._blocked.take_due(len(self._blocked)):
                 outbox.flush()
         connection = self._connection
@@ -431,14 +448,16 @@ class Client(PubSub):
         if self._failure is not None:
             return
         self._failure = error
+        self._end.close()
         self._tasks.cancel()
-        self._let_go()
-        if self._former is not None:
-            self._former.writer.close()
+        self.leave(False, False)
+        self.resumed()
         for outbox in self.outboxes.values():
             outbox.fail(error)
         self.outboxes.clear()
-        self._handing_in.fail(error)
+        for receipt in self._end.unacked.unaccepted():
+            set_exception(receipt, error)
+        self._end.unacked.clear()
         self._requests.fail(error)
         set_exception(self._opening, error)
         self._requests.node_lost(error)

@@ -1,8 +1,7 @@
-"""The subscriptions of a client, which go on when the client changes its node.
+"""The subscriptions of a client, which continue when the client changes its node.
 
-A node gives a client its own order of delivery. Two nodes agree on all that the orders of messages promise, so the
-client may take what one node showed and then, of what the other shows, whatever it has not seen: each message at most
-once, and in order. For that it remembers the batches that it has seen, by author and number.
+What a subscription has seen, and where it resumes, :mod:`antiphon.sessions.client_end` decides. Here are the
+applications' subscriptions, and how much of them the node is told to be taken.
 """
 
 from __future__ import annotations
@@ -17,38 +16,19 @@ from antiphon.api.subscription import Callback, Start, Subscription, WhenMissed
 from antiphon.api.topic_names import checked_pattern
 from antiphon.api.topic_state import LiveTopic
 from antiphon.membership.messages import Control
-from antiphon.runtime.clocks import monotonic_us
 from antiphon.runtime.errors import error_from
+from antiphon.sessions.client_end import ClientEnd, ClientSubscription
 from antiphon.sessions.client_messages import (
     AHEAD,
     AHEAD_BYTES,
-    BatchesDropped,
     Delivery,
     MessagesConsumed,
-    MessagesMissed,
-    Resume,
-    SubscribeRequest,
     SubscriptionEnded,
-    SubscriptionReady,
-    TopicStarted,
-    UnsubscribeRequest,
 )
-from antiphon.sessions.dedup import SeenOfAll
 
 
 class NodeConnection(Protocol):
     """The connection of a client to its node, whichever that is at the time."""
-
-    @property
-    def is_up(self) -> bool:
-        """Whether there is a node to talk to."""
-
-    @property
-    def node_clock_us(self) -> int:
-        """What the clock of the node shows when that of the client shows nothing."""
-
-    def next_number(self) -> int:
-        """A number for something that the node is to answer."""
 
     def send(self, control: Control) -> None:
         """Queue something for the node; without one, it is forgotten."""
@@ -58,55 +38,33 @@ class NodeConnection(Protocol):
 
 
 class Ongoing:
-    """One subscription as the client knows it."""
+    """One subscription of an application, and the client's memory of it."""
 
-    def __init__(self, number: int, subscription: Subscription, limit: int, ready: asyncio.Future[None]) -> None:
-        self.number = number
+    def __init__(self, memory: ClientSubscription, subscription: Subscription, ready: asyncio.Future[None]) -> None:
+        self.memory = memory
         self.subscription = subscription
-        self.limit = limit
         self.ready = ready
-        self.ready_at_us: int | None = None
         self.untold = 0
         self.untold_bytes = 0
-        # What was dropped at earlier nodes: each node counts for itself.
-        self.dropped_before = 0
-        self.topics: dict[str, LiveTopic] = {}
-        self.seen: dict[str, SeenOfAll] = {}
+        self._topics: dict[str, LiveTopic] = {}
 
     def topic(self, name: str) -> LiveTopic:
         """One of its topics, from now on if not before."""
-        topic = self.topics.get(name)
+        topic = self._topics.get(name)
         if topic is None:
-            topic = self.topics[name] = LiveTopic(name)
-            self.seen[name] = SeenOfAll()
+            topic = self._topics[name] = LiveTopic(name)
         return topic
-
-    def request(self, is_again: bool, node_clock_us: int = 0) -> SubscribeRequest:
-        """What the node is asked for: to begin, or to go on."""
-        subscription = self.subscription
-        start, resume = subscription.start, None
-        if is_again and self.ready_at_us is not None and (start == "latest" or isinstance(start, int)):
-            # An offset means something at its node only; what comes from the log of another is all of it.
-            start = "latest"
-            seen = {topic: seen.ranges() for topic, seen in self.seen.items()}
-            resume = Resume(self.ready_at_us + node_clock_us, seen)
-        is_time = isinstance(start, datetime)
-        begin = int(start.timestamp() * 1_000_000) if isinstance(start, datetime) else start
-        return SubscribeRequest(
-            self.number, subscription.pattern, begin, is_time, subscription.policy, self.limit, resume
-        )
 
 
 class OngoingSubscriptions:
     """All of them; the host of subscriptions at a client."""
 
-    def __init__(self, client: NodeConnection) -> None:
+    def __init__(self, client: NodeConnection, end: ClientEnd) -> None:
         self._client = client
+        self._end = end
         self._loop = asyncio.get_running_loop()
         self._by_number: dict[int, Ongoing] = {}
         self._of: dict[Subscription, Ongoing] = {}
-        # Those that are not effective yet at the node of which they were asked last.
-        self._resuming: set[int] = set()
         self.duplicates = 0
 
     def add(
@@ -122,45 +80,21 @@ class OngoingSubscriptions:
         # The node sends no more than this ahead of the application, so here nothing can overflow.
         room = max(limit, 4 * AHEAD)
         subscription = Subscription(self, checked_pattern(topic), start, callback, policy, room, when_missed)
-        ongoing = Ongoing(self._client.next_number(), subscription, limit, self._loop.create_future())
-        self._by_number[ongoing.number] = ongoing
+        begin = int(start.timestamp() * 1_000_000) if isinstance(start, datetime) else start
+        memory = ClientSubscription(
+            self._end.next_number(), subscription.pattern, begin, isinstance(start, datetime), policy, limit
+        )
+        ongoing = Ongoing(memory, subscription, self._loop.create_future())
+        self._by_number[memory.number] = ongoing
         self._of[subscription] = ongoing
-        if self._client.is_up:
-            self._client.send(ongoing.request(False))
-            self._client.settle()
+        self._end.subscribe(memory)
+        self._client.settle()
         return subscription
-
-    # Another node.
 
     def connection_lost(self) -> None:
         """Nothing that was said about what was taken counts any more."""
         for ongoing in self._by_number.values():
             ongoing.untold = ongoing.untold_bytes = 0
-
-    def resume(self) -> None:
-        """There is another node: go on there."""
-        for ongoing in list(self._by_number.values()):
-            if isinstance(ongoing.subscription.start, int) and ongoing.ready_at_us is not None:
-                for topic in ongoing.topics.values():
-                    ongoing.subscription.miss(topic)
-            self._resuming.add(ongoing.number)
-            ongoing.dropped_before = ongoing.subscription.dropped
-            self._client.send(ongoing.request(True, self._client.node_clock_us))
-
-    @property
-    def are_resuming(self) -> bool:
-        """Whether some are not effective yet at another node."""
-        return bool(self._resuming)
-
-    def past_of(self, topic: str) -> dict[int, int]:
-        """The last batch of each author that was seen on a topic."""
-        past: dict[int, int] = {}
-        for ongoing in self._by_number.values():
-            seen = ongoing.seen.get(topic)
-            if seen is not None:
-                for author, ranges in seen.ranges().items():
-                    past[author] = max(past.get(author, 0), ranges[0])
-        return past
 
     # What the node says.
 
@@ -170,44 +104,39 @@ class OngoingSubscriptions:
         if ongoing is None:
             return
         name = message.topic
-        topic = ongoing.topic(name)
         batch = Batch(
             name, message.publisher, message.order, message.first_offset, message.payload, sequence=message.sequence
         )
-        if not ongoing.seen[name].add(batch.author, batch.number, batch.is_written):
+        if not ongoing.memory.take(name, batch.author, batch.number, batch.is_written):
             self.duplicates += 1
             self._count_taken(ongoing, batch, message.from_offset)
             return
+        topic = ongoing.topic(name)
         ongoing.subscription.begin_at(topic, message.from_offset)
         ongoing.subscription.push(topic, batch)
 
-    def on_message(
-        self, message: SubscriptionReady | SubscriptionEnded | MessagesMissed | TopicStarted | BatchesDropped
-    ) -> None:
-        """Something about a subscription."""
-        ongoing = self._by_number.get(message.number)
-        if ongoing is None:
-            return
-        if isinstance(message, SubscriptionReady):
-            self._resuming.discard(message.number)
-            if ongoing.ready_at_us is None:
-                ongoing.ready_at_us = monotonic_us()
-            set_if_waiting(ongoing.ready)
-        elif isinstance(message, MessagesMissed):
-            ongoing.subscription.miss(ongoing.topic(message.topic))
-        elif isinstance(message, TopicStarted):
-            ongoing.topic(message.topic)
-            ongoing.seen[message.topic].merge(message.seen)
-        elif isinstance(message, BatchesDropped):
-            ongoing.topic(message.topic)
-            ongoing.seen[message.topic].merge(message.batches)
-            ongoing.subscription.dropped = ongoing.dropped_before + message.count
-        else:
-            self._forget(ongoing)
-            reason = message.error or "the node has ended the subscription"
-            error = error_from(reason, message.is_denied, message.kind)
-            ongoing.subscription.dropped = ongoing.dropped_before + message.dropped
-            self._fail(ongoing, error)
+    def ready(self, number: int) -> None:
+        """A subscription is effective."""
+        set_if_waiting(self._by_number[number].ready)
+
+    def missed(self, number: int, topic: str) -> None:
+        """Here messages of a subscription may be missing."""
+        ongoing = self._by_number[number]
+        ongoing.subscription.miss(ongoing.topic(topic))
+
+    def ended(self, number: int, message: SubscriptionEnded) -> None:
+        """The node has ended a subscription."""
+        ongoing = self._by_number.pop(number)
+        self._of.pop(ongoing.subscription, None)
+        reason = message.error or "the node has ended the subscription"
+        ongoing.subscription.dropped = ongoing.memory.dropped
+        self._fail(ongoing, error_from(reason, message.is_denied, message.kind))
+
+    def count_dropped(self, number: int) -> None:
+        """The node has dropped messages of a subscription, as its policy says."""
+        ongoing = self._by_number.get(number)
+        if ongoing is not None:
+            ongoing.subscription.dropped = ongoing.memory.dropped
 
     def fail(self, error: BaseException) -> None:
         """Nothing more will come."""
@@ -217,14 +146,9 @@ class OngoingSubscriptions:
     def _fail(self, ongoing: Ongoing, error: BaseException) -> None:
         if not ongoing.ready.done():
             ongoing.ready.set_exception(error)
-            # Whoever iterates without waiting for readiness gets the error there.
+            # An application that iterates without waiting for readiness gets the error there.
             ongoing.ready.exception()
         ongoing.subscription.fail(error)
-
-    def _forget(self, ongoing: Ongoing) -> None:
-        self._resuming.discard(ongoing.number)
-        self._by_number.pop(ongoing.number, None)
-        self._of.pop(ongoing.subscription, None)
 
     # What subscriptions ask for.
 
@@ -239,12 +163,11 @@ class OngoingSubscriptions:
 
     def subscription_closed(self, subscription: Subscription, topics: list[LiveTopic]) -> None:
         """The application has ended a subscription."""
-        ongoing = self._of.get(subscription)
+        ongoing = self._of.pop(subscription, None)
         if ongoing is not None:
-            self._forget(ongoing)
-            if self._client.is_up:
-                self._client.send(UnsubscribeRequest(ongoing.number))
-                self._client.settle()
+            self._by_number.pop(ongoing.memory.number, None)
+            self._end.unsubscribe(ongoing.memory.number)
+            self._client.settle()
 
     @property
     def has_log(self) -> bool:
@@ -276,7 +199,7 @@ class OngoingSubscriptions:
         is_much = ongoing.untold >= AHEAD // 4 or ongoing.untold_bytes >= AHEAD_BYTES // 4
         # A callback has always taken all; it would be told of every batch.
         has_emptied = ongoing.subscription.queued == 0 and not ongoing.subscription.has_callback
-        if self._client.is_up and (is_much or has_emptied):
-            self._client.send(MessagesConsumed(ongoing.number, ongoing.untold))
+        if self._end.is_up and (is_much or has_emptied):
+            self._client.send(MessagesConsumed(ongoing.memory.number, ongoing.untold))
             self._client.settle()
             ongoing.untold = ongoing.untold_bytes = 0

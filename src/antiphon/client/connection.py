@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Final, Protocol
 
-from antiphon.membership.heartbeats import Vigil
 from antiphon.membership.messages import OLDEST_VERSION
 from antiphon.transport.links import FrameReader, FrameWriter
 
@@ -13,15 +12,6 @@ FAREWELL_SECONDS: Final = 1.0
 """How long a connection that was closed may take to end."""
 
 LOOK_SECONDS: Final = 0.005
-
-HEARTBEAT_LOOKS: Final = 32
-"""How often a client looks in ``lost_seconds`` whether its node is silent.
-
-It looks more often than nodes do, so that it moves soon after the other nodes have given up its own. It looks regularly
-because only then it knows for how long it was awake to hear, and because a timer for each frame costs more."""
-
-NODE: Final = 0
-"""The only node that a client listens for."""
 
 
 class ReceivingClient(Protocol):
@@ -39,12 +29,6 @@ class ReceivingClient(Protocol):
     def connection_lost(self, connection: ClientConnection, error: Exception | None) -> None:
         """A connection has ended."""
 
-    def request_heartbeat(self) -> None:
-        """Ask the node for a sign of life."""
-
-    def node_silent(self, connection: ClientConnection) -> None:
-        """The process of the node stands still."""
-
 
 class ClientConnection(FrameReader):
     """One connection of a client to a node."""
@@ -57,29 +41,6 @@ class ClientConnection(FrameReader):
         # The version of the frames that both ends understand.
         self.version = OLDEST_VERSION
         self.writer = FrameWriter()
-        self._looking: asyncio.TimerHandle | None = None
-
-    def watch(self, lost_seconds: float) -> None:
-        """From now on say when the node has been silent for so long."""
-        self._client.request_heartbeat()
-        loop = asyncio.get_running_loop()
-        vigil = Vigil(lost_seconds, loop.time(), HEARTBEAT_LOOKS)
-
-        def poll() -> None:
-            silent = vigil.poll(loop.time(), {NODE: self.bytes_received})
-            if silent.lost:
-                self._client.node_silent(self)
-                return
-            if silent.asked:
-                self._client.request_heartbeat()
-            self._looking = loop.call_later(vigil.look_seconds, poll)
-
-        self._looking = loop.call_later(vigil.look_seconds, poll)
-
-    def unwatch(self) -> None:
-        """The client is about to leave this node."""
-        if self._looking is not None:
-            self._looking.cancel()
 
     def abort(self) -> None:
         """End without taking leave."""
@@ -103,7 +64,6 @@ class ClientConnection(FrameReader):
         super().refuse(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.unwatch()
         self._open.discard(self)
         self._client.connection_lost(self, exc)
 

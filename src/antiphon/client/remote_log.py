@@ -24,7 +24,9 @@ Times = tuple[int, int | None]
 class AskingClient(Protocol):
     """A client that asks the node to which it is connected."""
 
-    address: str
+    @property
+    def address(self) -> str:
+        """The address of the node."""
 
     def request(self, make: Callable[[int], Control]) -> asyncio.Future[Any]:
         """Send something to the node that it answers; ``make`` gets the number that the answer is to have."""

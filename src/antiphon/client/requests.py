@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
-from antiphon.client.publishing import set_exception
 from antiphon.runtime.errors import DeniedError, error_from
 from antiphon.sessions.client_messages import (
     DismissResponse,
@@ -27,20 +27,15 @@ class Requests:
     a lane has written, ends with the node: another node has another log.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, next_number: Callable[[], int]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._last_number = 0
+        self._next_number = next_number
         self._status: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._of_node: dict[int, asyncio.Future[Any]] = {}
 
-    def next_number(self) -> int:
-        """A number for something that the node is to answer."""
-        self._last_number += 1
-        return self._last_number
-
     def ask_status(self) -> tuple[int, asyncio.Future[dict[str, Any]]]:
         """Wait for the figures of a node, of whichever answers under this number."""
-        number = self.next_number()
+        number = self._next_number()
         answer: asyncio.Future[dict[str, Any]] = self._loop.create_future()
         self._status[number] = answer
         answer.add_done_callback(lambda _: self._status.pop(number, None))
@@ -82,3 +77,10 @@ class Requests:
         """No node answers any more."""
         for answer in tuple(self._status.values()):
             set_exception(answer, error)
+
+
+def set_exception(future: Any, error: BaseException) -> None:
+    """Let something fail that somebody may wait for; not everybody waits for every one of them."""
+    if future is not None and not future.done():
+        future.set_exception(error)
+        future.exception()

@@ -25,7 +25,7 @@ from typing import Final, Generic, TypeVar
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.repair.retransmit_buffer import Possession
+from antiphon.fabrics.cube.repair.retransmit_buffer import Holdings
 from antiphon.kernel.errors import NoMajorityError, PeerError
 from antiphon.membership.messages import Control
 from antiphon.sessions.client_messages import FollowRequest, NodeAddresses, SafeUpTo
@@ -52,6 +52,9 @@ PAST_US: Final = 5_000_000
 
 AWAY_US: Final = 2_000_000
 """How long a node that leaves waits for its clients to go."""
+
+KEY_PART: Final = 1 << 30
+"""A barrier has a key of its own, which is drawn in two parts."""
 
 SLACK_US: Final = 100_000
 """How long a request that says how long ago something was may have been on its way."""
@@ -230,7 +233,8 @@ class NodeEnd(Generic[B]):
             if reason is None:
                 refused_at_us = -1
                 if passed is None:
-                    number, passed = self.host.publish_barrier(topic, self.host.draw(1 << 62))
+                    key = self.host.draw(KEY_PART) * KEY_PART + self.host.draw(KEY_PART)
+                    number, passed = self.host.publish_barrier(topic, key)
             elif refused_at_us < 0:
                 refused_at_us = now_us
             elif now_us - refused_at_us >= KNOWN_US:
@@ -285,7 +289,7 @@ class NodeEnd(Generic[B]):
         """Whether all that counts as past somewhere else does here, where processes can say it."""
         if not past or not self.traits.counts_past:
             return True
-        return Possession(vec[i64](self.host.counted(topic.number))).covers(Possession(vec[i64](past)))
+        return Holdings(vec[i64](self.host.counted(topic.number))).covers(Holdings(vec[i64](past)))
 
     def fetch(self, topic: SessionTopic[B], resumption: Resumption[B]) -> Steps[None]:
         """Find what a client may lack that was subscribed elsewhere before this node was a member.
@@ -325,12 +329,17 @@ class NodeEnd(Generic[B]):
         recent = {sender: answer for sender, answer in answers.items() if isinstance(answer, ReplayResponse)}
         batches = next((self._batches(topic, answer) for answer in recent.values() if answer.is_complete), None)
         if batches is None and topic.recent.is_whole(seen, resumption.since_us):
-            batches = yield from self._from_oldest(topic, recent, partial(ask, wants_batches=True))
+            own = {(batch.author, batch.number) for batch in topic.recent.unseen(seen, resumption.since_us)}
+            batches = yield from self._from_oldest(topic, own, recent, partial(ask, wants_batches=True))
         if batches is not None:
             resumption.fetched[topic.name] = batches
 
     def _from_oldest(
-        self, topic: SessionTopic[B], answers: dict[int, ReplayResponse], ask: Callable[[int], ReplayRequest]
+        self,
+        topic: SessionTopic[B],
+        own: set[tuple[int, int]],
+        answers: dict[int, ReplayResponse],
+        ask: Callable[[int], ReplayRequest],
     ) -> Steps[list[B] | None]:
         """What a client lacks that was subscribed before any living node was a member; None if it is gone.
 
@@ -338,16 +347,21 @@ class NodeEnd(Generic[B]):
         has shown it, and is asked as all others are. If it is not, and no other node has shown it, nobody will see it.
         So nothing is missing if all have kept what they have shown and the client has not seen, and this node gets it
         from the node that is a member for longest, or shows it, sooner or later. The answer of that node is whole, as
-        in :meth:`fetch`.
+        in :meth:`fetch`. ``own`` is what this node shows the client anyway.
         """
         if not all(answer.is_whole for answer in answers.values()):
             return None
-        elsewhere = {named for answer in answers.values() for named in answer.unseen}
-        if not elsewhere:
-            return []
         # This node may have learned that others have seen these batches (`_learn`). It does not show them for that, so
         # they come from the node that is a member for longest, also if they count as seen here.
+        elsewhere = {named for answer in answers.values() for named in answer.unseen} - own
+        if not elsewhere:
+            return []
         oldest = max(answers, key=lambda sender: (answers[sender].member_us, sender))
+        if topic.recent.member_us(self.host.now_us()) >= answers[oldest].member_us:
+            # This node is. The answer of a later member would lack batches that are before those here.
+            until_us = self.host.now_us() + PAST_US
+            is_here = yield from self.until(topic, lambda: all(topic.seen.has(*each) for each in elsewhere), until_us)
+            return [] if is_here else None
         again = (yield from self._questions.ask(ask, only=oldest)).get(oldest)
         if not isinstance(again, ReplayResponse) or not again.is_whole:
             return None

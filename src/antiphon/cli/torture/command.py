@@ -18,7 +18,8 @@ def torture(
     fabric: Annotated[
         str | None,
         typer.Option(
-            help="all, cube, cube-faults, gossip, epto or tree. By default all; with --live or --hostile cube.",
+            help="all, cube, cube-faults, gossip, epto, tree, or clients: clients that change their node. "
+            "By default all; with --live or --hostile cube.",
             show_default=False,
         ),
     ] = None,
@@ -146,7 +147,13 @@ def torture(
         return
     from antiphon.cli.torture.simulated import TortureOptions, torture_simulated
 
-    torture_simulated(TortureOptions(fabric or "all", order, seeds, seed, fresh, jobs, out, spark, master, json))
+    asked = TortureOptions(fabric or "all", order, seeds, seed, fresh, jobs, out, spark, master, json)
+    if fabric == "clients":
+        from antiphon.cli.torture.clients import torture_clients
+
+        torture_clients(asked)
+        return
+    torture_simulated(asked)
 
 
 def seed_of(seed: int | None, fresh: bool) -> int:

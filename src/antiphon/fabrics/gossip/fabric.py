@@ -1,4 +1,4 @@
-"""What the gossip fabric says about itself."""
+"""The gossip fabric's description of itself."""
 
 from __future__ import annotations
 

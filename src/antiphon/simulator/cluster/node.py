@@ -273,7 +273,7 @@ class NodeLife:
             assert isinstance(frame, Control), "nodes send messages of hosts and of processes"
             self.membership.control_received(connection, frame)
 
-    # What happens to the membership.
+    # Events of the membership.
 
     def placed(self, identifier: int, members: list[int]) -> None:
         """There is a process from now on."""
@@ -281,7 +281,7 @@ class NodeLife:
             self.facts.rewrite([])
         if self.environment is not None:
             self.environment.is_over = True
-        self.environment = LifeEnvironment(identifier, self)
+        self.environment = self.new_environment(identifier)
         self.judge.placed(self.number, identifier)
         self.process = new_process(self.settings, self.environment, members)
         self.process.start()
@@ -304,6 +304,15 @@ class NodeLife:
         if self.is_scarce:
             roster = self.membership.roster
             roster.take(PlaceResponse(identifier, 0, 0, roster.appointments(), roster.founding))
+        self.begin_topic()
+
+    def new_environment(self, identifier: int) -> LifeEnvironment:
+        """What the process may do to the world."""
+        return LifeEnvironment(identifier, self)
+
+    def begin_topic(self) -> None:
+        """The node is in its cluster: use the topic."""
+        assert self.process is not None, "a node that is in has a process"
         self.process.subscribe(TOPIC)
 
     def refused(self, reason: str) -> None:
@@ -346,7 +355,7 @@ class NodeLife:
         self.judge.violation(ERROR, f"{self.instance} at {self.place}: {type(error).__name__}: {error}")
         self.when_gone(self, "failed")
 
-    # What the application does.
+    # Actions of the application.
 
     def publish(self, payload: bytes) -> bool:
         """Publish on the topic, if the node is a member and has room."""
@@ -370,7 +379,7 @@ class NodeLife:
 
 
 class LifeEnvironment(Environment):
-    """What the process of one life may do to the world."""
+    """The environment of the process of one life."""
 
     def __init__(self, identifier: int, life: NodeLife) -> None:
         super().__init__(identifier)

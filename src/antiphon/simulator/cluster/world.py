@@ -52,7 +52,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ClusterSchedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What happens to a cluster. Node 0 founds it, or on trees the first ``founders``; others join at any node."""
+    """The events of a cluster. Node 0 founds it, or on trees the first ``founders``; others join at any node."""
 
     seed: int
     fabric: str

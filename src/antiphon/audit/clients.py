@@ -1,0 +1,155 @@
+"""The judge of clients: what they were promised when they publish and subscribe through nodes that come and go.
+
+It is told what applications ask for, what is accepted and refused, what subscriptions show and where a gap is told, and
+knows nothing of the code behind it. What it checks:
+
+* ``duplicates``: a subscription shows a message at most once, and only messages that somebody asked for.
+* ``fifo``: the ordered messages of one client are shown in the order in which it asked for them.
+* ``causal``: a message is not shown before one that its client had seen, or had asked for, when it asked for it.
+* ``total order``: two total messages are shown in the same order by all subscriptions that show both.
+* ``lost``: an accepted message is shown by every subscription that was effective when it was asked for, unless the
+  subscription was told of a gap since.
+* ``stuck``: in the end every message is accepted or refused, and every subscription is effective.
+* ``error``: nothing is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+DUPLICATES = "duplicates"
+FIFO = "fifo"
+CAUSAL = "causal"
+TOTAL = "total order"
+LOST = "lost"
+STUCK = "stuck"
+ERROR = "error"
+KINDS = (ERROR, DUPLICATES, FIFO, CAUSAL, TOTAL, LOST, STUCK)
+
+
+class Asked:
+    """A message, as its application knows it."""
+
+    def __init__(self, client: int, place: int, order: str, past: frozenset[str], at_us: int) -> None:
+        self.client = client
+        self.place = place
+        self.order = order
+        self.past = past
+        self.at_us = at_us
+        self.is_accepted = False
+        self.is_refused = False
+
+
+class Heard:
+    """What one subscription has shown."""
+
+    def __init__(self) -> None:
+        self.ready_at_us: int | None = None
+        self.gap_at_us = -1
+        self.shown: dict[str, int] = {}
+
+
+class ClientJudge:
+    """Judges one run. A client has one subscription; clients that gave up are owed nothing."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, Asked] = {}
+        self._heard: dict[int, Heard] = {}
+        self._counts: dict[int, int] = {}
+        self._given_up: set[int] = set()
+        self.violations: dict[str, int] = {}
+        self.examples: list[str] = []
+        self.deliveries = 0
+        self.gaps = 0
+        self.moves = 0
+
+    def violation(self, kind: str, about: str) -> None:
+        """A promise is broken."""
+        self.violations[kind] = self.violations.get(kind, 0) + 1
+        if len(self.examples) < 5:
+            self.examples.append(f"{kind}: {about}")
+
+    # What happens.
+
+    def asked(self, client: int, name: str, order: str, at_us: int) -> None:
+        """An application asks for a message."""
+        place = self._counts[client] = self._counts.get(client, 0) + 1
+        heard = self._heard.get(client)
+        past = frozenset() if heard is None else frozenset(heard.shown)
+        self._asked[name] = Asked(client, place, order, past, at_us)
+
+    def accepted(self, name: str) -> None:
+        """A message is accepted."""
+        self._asked[name].is_accepted = True
+
+    def refused(self, name: str) -> None:
+        """A message is refused."""
+        self._asked[name].is_refused = True
+
+    def ready(self, client: int, at_us: int) -> None:
+        """The subscription of a client is effective."""
+        heard = self._heard.setdefault(client, Heard())
+        if heard.ready_at_us is None:
+            heard.ready_at_us = at_us
+
+    def missed(self, client: int, at_us: int) -> None:
+        """The subscription of a client is told of a gap."""
+        self.gaps += 1
+        self._heard.setdefault(client, Heard()).gap_at_us = at_us
+
+    def gave_up(self, client: int) -> None:
+        """A client has found no node for so long that it has ended."""
+        self._given_up.add(client)
+
+    def shown(self, client: int, name: str) -> None:
+        """The subscription of a client shows a message."""
+        self.deliveries += 1
+        heard = self._heard.setdefault(client, Heard())
+        asked = self._asked.get(name)
+        if asked is None or name in heard.shown:
+            self.violation(DUPLICATES, f"client {client} was shown {name} twice, or nobody has asked for it")
+            return
+        for other in heard.shown:
+            self._compare(client, name, asked, other, self._asked[other])
+        heard.shown[name] = len(heard.shown)
+
+    def _compare(self, client: int, name: str, asked: Asked, other: str, earlier: Asked) -> None:
+        """``other`` was shown before ``name``; it must not follow it."""
+        if earlier.order == "none" or asked.order == "none":
+            return
+        if earlier.client == asked.client and earlier.place > asked.place:
+            self.violation(FIFO, f"client {client} was shown {other} before {name}")
+        elif earlier.order != "fifo" and name in earlier.past:
+            self.violation(CAUSAL, f"client {client} was shown {other} before {name}, which it follows")
+
+    # The verdict.
+
+    def judge(self, effective: Iterable[int]) -> None:
+        """Everything is over; the subscriptions of these clients are effective."""
+        effective = set(effective)
+        for client, heard in self._heard.items():
+            if client not in self._given_up and client not in effective:
+                self.violation(STUCK, f"the subscription of client {client} is not effective")
+            if client in effective and heard.ready_at_us is not None:
+                self._look_for_lost(client, heard)
+        for name, asked in self._asked.items():
+            if not asked.is_accepted and not asked.is_refused and asked.client not in self._given_up:
+                self.violation(STUCK, f"{name} of client {asked.client} is neither accepted nor refused")
+        self._look_at_total()
+
+    def _look_for_lost(self, client: int, heard: Heard) -> None:
+        since_us = max(heard.ready_at_us or 0, heard.gap_at_us)
+        for name, asked in self._asked.items():
+            is_owed = asked.is_accepted and asked.at_us > since_us and asked.client not in self._given_up
+            if is_owed and name not in heard.shown:
+                self.violation(LOST, f"client {client} was never shown {name}, accepted for client {asked.client}")
+
+    def _look_at_total(self) -> None:
+        total = [name for name, asked in self._asked.items() if asked.order == "total"]
+        orders = [[name for name in heard.shown if name in set(total)] for heard in self._heard.values()]
+        for index, one in enumerate(orders):
+            places = {name: place for place, name in enumerate(one)}
+            for other in orders[:index]:
+                common = [places[name] for name in other if name in places]
+                if common != sorted(common):
+                    self.violation(TOTAL, "two clients were shown total messages in different orders")

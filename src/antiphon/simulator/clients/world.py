@@ -1,0 +1,190 @@
+"""Runs one schedule: nodes that come and go, clients that publish through them, and the judge of what they see.
+
+Nodes keep nothing on disk, so a node that returns is a new one, and everything that a client was promised rests on its
+session. At the end all faults are over; long afterwards every client publishes last words, and everything is judged.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from antiphon.audit.clients import ERROR, ClientJudge
+from antiphon.audit.membership import ERROR as NODE_ERROR
+from antiphon.audit.membership import MembershipJudge, MembershipRules
+from antiphon.fabrics.registry import FABRICS
+from antiphon.kernel.randomness import RandomStream
+from antiphon.membership.host import SECOND_US
+from antiphon.simulator.clients.client import SimulatedClient
+from antiphon.simulator.clients.serving_node import ServingLife
+from antiphon.simulator.cluster.clock import Clock
+from antiphon.simulator.cluster.disk import SimulatedDisk
+from antiphon.simulator.cluster.fabrics import NodeSettings
+from antiphon.simulator.cluster.network import Network
+
+NETWORK_STREAM: Final = 50
+NODE_STREAM: Final = 51
+CLIENT_STREAM: Final = 52
+
+BEGIN_US: Final = 6 * SECOND_US
+"""When clients begin: the nodes have found each other."""
+
+SETTLE_US: Final = 75 * SECOND_US
+"""How long everything may take to come to rest: longer than a node waits for what a client has seen elsewhere."""
+
+LAST_WORDS_US: Final = 15 * SECOND_US
+RESTART_US: Final = SECOND_US
+
+ClientKind = Literal["publish", "crash", "leave", "pause", "cut", "pause_client", "connect"]
+
+
+class ClientStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that happens, after clients have begun."""
+
+    at_us: int
+    kind: ClientKind
+    node: int = 0
+    client: int = 0
+    nodes: list[int] = []
+    clients: list[int] = []
+    order: str = "causal"
+    lasts_us: int = 0
+
+
+class ClientSchedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One cluster with clients, and all that happens to it. ``keeps`` are the nodes that are members by themselves."""
+
+    seed: int
+    fabric: Literal["cube", "tree", "gossip"]
+    nodes: int
+    homes: list[int]
+    """The first node of each client."""
+    keeps: list[int] = []
+    delay_us: tuple[int, int] = (50, 500)
+    lost_seconds: float = 1.0
+    steps: list[ClientStep] = []
+
+    def end_us(self) -> int:
+        """When everything is over that happens."""
+        return BEGIN_US + max((step.at_us + step.lasts_us for step in self.steps), default=0)
+
+
+class ClientWorld:
+    """One run of a schedule."""
+
+    def __init__(self, schedule: ClientSchedule) -> None:
+        self.schedule = schedule
+        self.clock = Clock()
+        self.judge = ClientJudge()
+        policy = FABRICS[schedule.fabric].membership
+        self._has_founders = policy.has_founders
+        self._members = MembershipJudge(MembershipRules(policy.keeps_identity, policy.begins_apart, policy.is_full))
+        random = RandomStream(schedule.seed, NETWORK_STREAM)
+        self.network = Network(self.clock, random, schedule.delay_us, 0, round(schedule.lost_seconds * SECOND_US))
+        self.places = [f"machine{number}:7400" for number in range(schedule.nodes)]
+        self.nodes: list[ServingLife | None] = [None] * schedule.nodes
+        self.clients: list[SimulatedClient | None] = [None] * len(schedule.homes)
+        self._lives = 0
+
+    def run(self) -> ClientJudge:
+        """Let the schedule happen to its end, and judge it."""
+        schedule, clock = self.schedule, self.clock
+        for number in range(schedule.nodes):
+            clock.post(number * 100_000, lambda number=number: self._start(number))  # type: ignore[misc]
+        late = {step.client for step in schedule.steps if step.kind == "connect"}
+        for number in range(len(schedule.homes)):
+            if number not in late:
+                clock.post(BEGIN_US, lambda number=number: self._connect(number))  # type: ignore[misc]
+        for step in schedule.steps:
+            clock.post(BEGIN_US + SECOND_US + step.at_us, lambda step=step: self._take(step))  # type: ignore[misc]
+        clock.run_until(schedule.end_us() + SETTLE_US)
+        there = [client for client in self.clients if client is not None]
+        for client in there:
+            client.publish("causal")
+        clock.run_until(clock.now_us + LAST_WORDS_US)
+        self.judge.judge(client.number for client in there if client.is_up and client.is_ready)
+        for kind, about in self._members.violations:
+            if kind == NODE_ERROR:
+                self.judge.violation(ERROR, about)
+        return self.judge
+
+    def _connect(self, number: int) -> None:
+        home = self.schedule.homes[number]
+        addresses = [self.places[home], *(place for place in self.places if place != self.places[home])]
+        random = RandomStream(self.schedule.seed, CLIENT_STREAM, number)
+        client = SimulatedClient(number, addresses, self.clock, self.network, self.judge, random)
+        self.clients[number] = client
+        client.begin()
+
+    def _take(self, step: ClientStep) -> None:
+        client = self.clients[step.client] if self.clients else None
+        if step.kind == "connect":
+            if client is None:
+                self._connect(step.client)
+        elif step.kind == "publish":
+            if client is not None:
+                client.publish(step.order)
+        elif step.kind == "pause_client":
+            if client is not None:
+                client.pause(step.lasts_us)
+        elif step.kind == "cut":
+            apart = {self.places[node] for node in step.nodes} | {f"client{number}" for number in step.clients}
+            self.network.cut(frozenset(apart), step.lasts_us)
+        else:
+            self._hurt(step)
+
+    def _hurt(self, step: ClientStep) -> None:
+        node = self.nodes[step.node]
+        if node is None or not node.is_up:
+            return
+        if step.kind == "pause":
+            if not node.is_paused:
+                node.pause()
+                self.clock.post(step.lasts_us, node.resume)
+            return
+        if step.kind == "leave":
+            if node.is_paused or node.is_leaving:
+                return
+            node.when_gone = lambda *_: None
+            node.handle(node.leave)
+        else:
+            node.when_gone = lambda *_: None
+            node.crash(True)
+        self.clock.post(max(1, step.lasts_us), lambda: self._start_if_down(step.node))
+
+    def _start_if_down(self, number: int) -> None:
+        node = self.nodes[number]
+        if node is None or not node.is_up:
+            self._start(number)
+        else:
+            self.clock.post(RESTART_US, lambda: self._start_if_down(number))
+
+    def _start(self, number: int) -> None:
+        schedule = self.schedule
+        self._lives += 1
+        founders = self.places[: min(3, schedule.nodes)] if self._has_founders else []
+        is_first = self._lives == 1
+        join = [] if is_first or self.places[number] in founders else self._contacts(number)
+        settings = NodeSettings(schedule.fabric, join, founders, lost_seconds=schedule.lost_seconds)
+        random = RandomStream(schedule.seed, NODE_STREAM, self._lives)
+        disk = SimulatedDisk(self.clock, False, schedule.fabric != "gossip", 0)
+        life = ServingLife(
+            self.places[number], self._lives, settings, self.clock, self.network, disk, self._members, random
+        )
+        life.prepare()
+        life.keeps_topic = number in schedule.keeps
+        life.when_gone = lambda node, _: self._gone(number, node)
+        self.nodes[number] = life
+        self._members.began(life.number, 1000 + life.number)
+        life.begin()
+
+    def _contacts(self, number: int) -> list[str]:
+        others = [node for node in self.nodes if node is not None and node.place != self.places[number]]
+        return [node.place for node in others if node.has_entered] or [self.places[0]]
+
+    def _gone(self, number: int, node: object) -> None:
+        """A node has ended by itself; it is started again, as a supervisor would."""
+        if isinstance(node, ServingLife) and node.is_up:
+            node.crash(True)
+        self.clock.post(RESTART_US, lambda: self._start_if_down(number))

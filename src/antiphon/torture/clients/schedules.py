@@ -1,0 +1,134 @@
+"""Random schedules for clients: they publish and subscribe while their nodes crash, leave, pause and are cut off.
+
+Faults come alone or several at one moment, and publications come in bursts around them: a client hands in a batch, and
+its node crashes before, while or after others get it. Some nodes are members of the topic from the beginning; others
+become members when a client comes, and lack what was shown before.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from antiphon.kernel.randomness import RandomStream
+from antiphon.membership.host import SECOND_US
+from antiphon.simulator.clients.world import ClientKind, ClientSchedule, ClientStep
+from antiphon.torture.schedules.operations import pick
+
+CLIENTS_STREAM: Final = 53
+"""Names the stream of random numbers."""
+
+ClientFabric = Literal["cube", "tree", "gossip"]
+FABRICS: Final[tuple[ClientFabric, ...]] = ("cube", "tree", "gossip")
+SPAN_US: Final = 12 * SECOND_US
+"""How long something happens."""
+
+
+def draw_client_schedule(seed: int, order: str | None = None) -> ClientSchedule:
+    """The schedule of a seed."""
+    return Draw(seed, order).schedule()
+
+
+class Draw:
+    """Draws one schedule."""
+
+    def __init__(self, seed: int, order: str | None) -> None:
+        self._random = random = RandomStream(seed, CLIENTS_STREAM)
+        self._seed = seed
+        self._fabric: ClientFabric = pick(random, FABRICS)
+        self._nodes = int(random.between(3, 5))
+        self._clients = int(random.between(2, 4))
+        self._lost_seconds = pick(random, (0.5, 1.0, 2.0))
+        self._orders = [order] if order else pick(random, (["causal"], ["fifo", "causal"], ["fifo", "causal", "total"]))
+        self._moments = [int(random.below(SPAN_US)) for _ in range(int(random.between(1, 3)))]
+        self._steps: list[ClientStep] = []
+
+    def schedule(self) -> ClientSchedule:
+        """What happens."""
+        random = self._random
+        hardships = [self._crash, self._crash, self._leave, self._pause, self._cut, self._pause_client]
+        for _ in range(int(random.between(1, 4))):
+            pick(random, hardships)()
+        self._steps = [step for step in self._steps if self._is_survivable(step)]
+        for _ in range(int(random.between(2, 8))):
+            self._publish()
+        if random.below(4) == 0:
+            at_us = self._when_us()
+            self._steps.append(ClientStep(at_us=at_us, kind="connect", client=self._clients - 1))
+        everyone = list(range(self._nodes))
+        keeps = pick(random, (everyone, everyone, [], [node for node in everyone if random.below(2)]))
+        return ClientSchedule(
+            seed=self._seed,
+            fabric=self._fabric,
+            nodes=self._nodes,
+            homes=[int(random.below(self._nodes)) for _ in range(self._clients)],
+            keeps=keeps,
+            delay_us=pick(random, ((50, 500), (100, 2000), (1000, 20_000))),
+            lost_seconds=self._lost_seconds,
+            steps=sorted(self._steps, key=lambda step: step.at_us),
+        )
+
+    def _is_survivable(self, step: ClientStep) -> bool:
+        """Whether promises hold for it.
+
+        On cubes and trees most of the nodes stay, as those that return without a disk have no vote. On a cube a batch
+        is safe when all members within reach have it, so a node that is cut off and then crashes may take it along.
+        """
+        if self._fabric == "gossip" or step.kind not in ("crash", "leave"):
+            return True
+        ends = [other for other in self._steps if other.kind in ("crash", "leave")]
+        is_cut = any(other.kind in ("cut", "pause") for other in self._steps)
+        return ends.index(step) < (self._nodes - 1) // 2 and not (self._fabric == "cube" and is_cut)
+
+    def _when_us(self) -> int:
+        """About one of the moments at which things happen, or at any time."""
+        random = self._random
+        if random.below(4) == 0:
+            return int(random.below(SPAN_US))
+        near_us = pick(random, (0, 1, 1000, 20_000, 300_000))
+        return pick(random, self._moments) + int(random.below(near_us + 1))
+
+    def _lasts_us(self) -> int:
+        lost_us = int(self._lost_seconds * SECOND_US)
+        return pick(self._random, (1000, 50_000, lost_us // 2, lost_us + lost_us // 4, 3 * lost_us, 4 * SECOND_US))
+
+    def _end_node(self, kind: ClientKind) -> None:
+        # The first node stays, so that the cluster never ends.
+        node = int(self._random.between(1, self._nodes - 1))
+        self._steps.append(ClientStep(at_us=self._when_us(), kind=kind, node=node, lasts_us=self._lasts_us()))
+
+    def _crash(self) -> None:
+        self._end_node("crash")
+
+    def _leave(self) -> None:
+        self._end_node("leave")
+
+    def _pause(self) -> None:
+        node = int(self._random.below(self._nodes))
+        self._steps.append(ClientStep(at_us=self._when_us(), kind="pause", node=node, lasts_us=self._lasts_us()))
+
+    def _pause_client(self) -> None:
+        client = int(self._random.below(self._clients))
+        step = ClientStep(at_us=self._when_us(), kind="pause_client", client=client, lasts_us=self._lasts_us())
+        self._steps.append(step)
+
+    def _cut(self) -> None:
+        """Nodes and clients on two sides; or only clients from their nodes."""
+        random = self._random
+        nodes = [node for node in range(self._nodes) if random.below(2)] if random.below(2) else []
+        clients = [client for client in range(self._clients) if random.below(2)]
+        if nodes or clients:
+            lasts_us = self._lasts_us()
+            at_us = self._when_us()
+            self._steps.append(ClientStep(at_us=at_us, kind="cut", nodes=nodes, clients=clients, lasts_us=lasts_us))
+
+    def _publish(self) -> None:
+        """One client publishes a burst, or several do one after the other."""
+        random = self._random
+        at_us = self._when_us()
+        client = int(random.below(self._clients))
+        for _ in range(int(random.between(1, 6))):
+            order = pick(random, self._orders)
+            self._steps.append(ClientStep(at_us=at_us, kind="publish", client=client, order=order))
+            at_us += pick(random, (0, 100, 5000, 100_000))
+            if random.below(3) == 0:
+                client = int(random.below(self._clients))

@@ -10,8 +10,9 @@ import msgspec
 import antiphon
 from antiphon.simulator.scenario.scenario import LimitsTable
 from antiphon.torture.campaign import run_schedule, tidy_collector
+from antiphon.torture.clusters import draw_cluster, run_cluster
 from antiphon.torture.schedules import SCHEDULES
-from antiphon.torture.tally import KINDS, Outcome
+from antiphon.torture.tally import KINDS, MEMBERSHIP, Outcome
 
 EVENTS_AT_MOST = {"cube": 100_000, "cube-faults": 200_000, "tree": 100_000, "gossip": 100_000, "epto": 1_000_000}
 """By fabric, many more than the first schedules need that are survived; who goes on for ever is stopped sooner here."""
@@ -23,12 +24,15 @@ def main(asked: dict[str, object]) -> None:
     seeds = 0
     first = int(str(asked["first_seed"]))
     fabric = str(asked["fabric"])
-    limits = LimitsTable(events=EVENTS_AT_MOST[fabric])
+    limits = LimitsTable(events=EVENTS_AT_MOST.get(fabric, LimitsTable().events))
     with tidy_collector():
         for seed in range(first, first + int(str(asked["seeds"]))):
             order = asked["order"]
-            scenario = SCHEDULES[fabric](seed, None if order is None else str(order))
-            outcome = run_schedule(msgspec.structs.replace(scenario, limits=limits))
+            if fabric == MEMBERSHIP:
+                outcome = run_cluster(draw_cluster(seed))
+            else:
+                scenario = SCHEDULES[fabric](seed, None if order is None else str(order))
+                outcome = run_schedule(msgspec.structs.replace(scenario, limits=limits))
             seeds += 1
             if outcome.violations:
                 failed.append(outcome)

@@ -49,8 +49,8 @@ MEMBERSHIP: tuple[Mutant, ...] = (
     membership(
         "a place that a newcomer did not take stays known",
         "address_book",
-        "        self._given.pop(instance, None)\n        self._appointments.pop(known, None)\n        self.forget(known)\n",
-        "        self._given.pop(instance, None)\n",
+        "        self._appointments.pop(known, None)\n        self.forget(known)\n",
+        "",
     ),
     membership(
         "a connection counts before the other end has said who it is",
@@ -61,8 +61,8 @@ MEMBERSHIP: tuple[Mutant, ...] = (
     membership(
         "a missed loss is not handled first",
         "full_mesh",
-        "            # It has noticed earlier than this node that they were separated.\n            self._lose(identifier)\n",
-        "            pass\n",
+        "        if self._heard_on.get(identifier) not in (None, connection):\n",
+        "        if False:\n",
     ),
     membership(
         "the connection of a lost node stays open",
@@ -97,8 +97,8 @@ MEMBERSHIP: tuple[Mutant, ...] = (
     membership(
         "in gossip a place is named before it is taken",
         "partial_view",
-        "        known = [peer for peer in strangers if peer is not None and not self.roster.is_unclaimed(peer.instance)]\n",
-        "        known = [peer for peer in strangers if peer is not None]\n",
+        " if peer is not None and not self.roster.is_unclaimed(peer.instance)]\n",
+        " if peer is not None]\n",
     ),
     membership(
         "in gossip lost contacts are not tried again",

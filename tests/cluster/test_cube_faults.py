@@ -15,7 +15,7 @@ from antiphon import Node, Subscription
 from antiphon.api.batch_codec import Author, Columns
 from antiphon.api.topic_names import client_number
 from antiphon.api.topic_state import LiveTopic
-from antiphon.fabrics.cube.fault_tolerant import LastingVCubePs
+from antiphon.fabrics.cube.fault_tolerant import FaultTolerantVCubePs
 from antiphon.membership import joining
 from antiphon.membership.address_book import BLOCKS_FIRST
 from antiphon.membership.cube_members import Companions
@@ -32,7 +32,7 @@ from tests.node.support import Child, child, cluster, exact_values, pieces_of, r
 
 def present(node: Node) -> set[int]:
     """With whom a node is together, as its process knows it."""
-    assert isinstance(node.process, LastingVCubePs), "nodes of a cube last"
+    assert isinstance(node.process, FaultTolerantVCubePs), "nodes of a cube last"
     return {int(peer) for peer in node.process.presence.present}
 
 

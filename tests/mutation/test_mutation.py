@@ -12,13 +12,13 @@ from tests.mutation.mutant import Mutant
 from tests.mutation.mutants import HARMLESS, MUTANTS
 
 QUICK = {
-    "a cluster that was refused is given to nobody else": (3, "completeness"),
-    "an answer is awaited from one who is lost": (1, "stuck"),
-    "one number of a source may be missing": (2, "fifo"),
-    "keys are granted to whoever is first in one of its lines": (1, "total"),
-    "proposals that were lost with a root are not made again": (4, "stuck"),
+    "a refused cluster is handed to no other node": (3, "completeness"),
+    "a wave waits for a lost node": (1, "stuck"),
+    "an order delivers across a gap of one number": (2, "fifo"),
+    "a lock is granted to a claim that is first for one of its keys": (1, "total"),
+    "proposals that were lost with a root are not repeated": (4, "stuck"),
     "a broker votes before its vote is on disk": (1018, "total"),
-    "the incarnation of a broker that returns does not rise": (55, "stuck"),
+    "a returned broker keeps its old incarnation": (55, "stuck"),
     "a node that has left still delivers": (3, "membership"),
     "events with equal stamps have no order": (4, "total"),
 }

@@ -62,7 +62,7 @@ keyed = st.builds(
     Keyed, sources, sequences, st.integers(LEAST, MOST), st.binary(max_size=64), topics, st.integers(0, 3), integers
 )
 items = st.builds(tree.Item, sources, sequences, st.integers(0, 2), keyed)
-joins = st.builds(tree.Join, topics, st.none() | frontiers, frontiers, frontiers, st.lists(items, max_size=2))
+joins = st.builds(tree.JoinRequest, topics, st.none() | frontiers, frontiers, frontiers, st.lists(items, max_size=2))
 bodies = st.lists(st.lists(sources, min_size=1, max_size=4), max_size=2)
 councils = st.builds(Council, sequences, bodies)
 epochs = st.integers(0, MOST)

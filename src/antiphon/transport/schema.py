@@ -191,7 +191,7 @@ NESTED: Final[dict[str, tuple[type[Any], ...]]] = {
     "council": (Council,),
     "locks": (tree.Item, tree.LockItem),
     "history": (tree.Item, tree.LockItem),
-    "joins": (tree.Join,),
+    "joins": (tree.JoinRequest,),
     "position": (gossip.Position,),
     "positions": (gossip.Position,),
     "report": (gossip.Report,),

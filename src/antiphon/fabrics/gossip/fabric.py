@@ -22,6 +22,7 @@ GOSSIP: Final = Fabric(
     total_order="one order of all messages; continues without a majority, and names each hole",
     membership=PARTIAL_VIEW,
     implementation=implementation,
+    has_table=True,
     has_keys=False,
     serves_from_log=True,
     may_pass_over=True,

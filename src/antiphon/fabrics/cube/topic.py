@@ -13,11 +13,9 @@ from antiphon.fabrics.cube.route import Route
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import NO_KEYS, NONE, ORDER_NAMES, Message
-from antiphon.orders.barriers import CausalBarriers
 from antiphon.orders.causal import CausalOrder
-from antiphon.orders.fifo import Fifo, Unordered
-from antiphon.orders.mixed import MixedOrder
 from antiphon.orders.order import Order
+from antiphon.orders.registry import new_topic_order
 from antiphon.orders.total import ALL_SHARE, TotalOrder
 
 OUTSIDE: Final[i64] = 0
@@ -72,13 +70,7 @@ class Options:
 
     def new_order(self, me: i64) -> Order:
         """An order of the chosen kind for one topic at one node."""
-        if self.total:
-            return TotalOrder(me, self.strength)
-        if self.mixed:
-            return MixedOrder(me, self.strength)
-        if self.order == "causal":
-            return CausalBarriers(me)
-        return Fifo(me) if self.order == "fifo" else Unordered(me)
+        return new_topic_order(me, self.strength, self.mixed, self.total)
 
 
 UNBOUNDED: Final[i64] = 1 << 62

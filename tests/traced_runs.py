@@ -14,7 +14,7 @@ import antiphon
 from antiphon.cli.output import is_compiled
 from antiphon.fabrics.cube import Cube, PartialCube, full_or_partial
 from antiphon.fabrics.cube.broadcast import SingleTreeBroadcast, TreeBroadcast
-from antiphon.fabrics.cube.fault_tolerant import LastingVCubePs
+from antiphon.fabrics.cube.fault_tolerant import FaultTolerantVCubePs
 from antiphon.fabrics.cube.topic import FaultOptions
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View
@@ -151,7 +151,7 @@ def many_quiet_rounds(recorder: Recorder, seed: int) -> Engine:
     faults = FaultOptions(keep=128, compare_ticks=10, forget_ticks=15_000, exclude_ticks=100)
 
     def build(environment: Environment) -> Process:
-        process = LastingVCubePs(environment, PartialCube(2, members), Options(mixed=True), faults)
+        process = FaultTolerantVCubePs(environment, PartialCube(2, members), Options(mixed=True), faults)
         process.begin_as_member(0, View(2, members))
         return process
 

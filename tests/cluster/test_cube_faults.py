@@ -15,7 +15,7 @@ from antiphon import Node, Subscription
 from antiphon.api.batch_codec import Author, Columns
 from antiphon.api.topic_names import client_number
 from antiphon.api.topic_state import LiveTopic
-from antiphon.fabrics.cube.fault_tolerant import LastingVCubePs
+from antiphon.fabrics.cube.fault_tolerant import FaultTolerantVCubePs
 from antiphon.membership import joining
 from antiphon.membership.address_book import BLOCKS_FIRST
 from antiphon.membership.cube_members import Companions
@@ -23,7 +23,7 @@ from antiphon.membership.full_mesh import RETRY
 from antiphon.membership.host import Timer
 from antiphon.membership.messages import PlaceResponse
 from antiphon.node.settings import Settings
-from antiphon.storage.checkpoint import BATCHES_PER_NOTE
+from antiphon.storage.checkpoint import BATCHES_PER_CHECKPOINT
 from antiphon.storage.log_formats import Entry
 from tests.cluster.proxy import behind_proxies
 from tests.cluster.returning import total_works
@@ -32,7 +32,7 @@ from tests.node.support import Child, child, cluster, exact_values, pieces_of, r
 
 def present(node: Node) -> set[int]:
     """With whom a node is together, as its process knows it."""
-    assert isinstance(node.process, LastingVCubePs), "nodes of a cube last"
+    assert isinstance(node.process, FaultTolerantVCubePs), "nodes of a cube last"
     return {int(peer) for peer in node.process.presence.present}
 
 
@@ -158,7 +158,7 @@ def test_who_restarts_with_its_log_gets_what_it_missed_before_anything_newer(tmp
 
 
 def test_who_restarts_with_its_log_knows_what_clients_had_handed_in_and_reads_little_for_that(tmp_path: Path) -> None:
-    count = 2 * BATCHES_PER_NOTE + 10
+    count = 2 * BATCHES_PER_CHECKPOINT + 10
 
     async def test() -> None:
         async with antiphon.start(data=str(tmp_path)) as node, antiphon.connect(node.address) as client:
@@ -166,7 +166,7 @@ def test_who_restarts_with_its_log_knows_what_clients_had_handed_in_and_reads_li
                 await client.publish("room", b"said")
             await node.disk.until_shown()
             store, before = node.store, node.topics["room"]
-            assert store is not None and node.core.pasts is not None
+            assert store is not None and node.core.checkpoints is not None
             next_life = LiveTopic("room")
             next_life.end_offset = before.end_offset
             read: list[int] = []
@@ -178,9 +178,9 @@ def test_who_restarts_with_its_log_knows_what_clients_had_handed_in_and_reads_li
                 return found
 
             store.read_between = counted  # type: ignore[method-assign]
-            node.core.pasts.of(next_life)
+            node.core.checkpoints.of(next_life)
             assert next_life.seen.ranges() == before.seen.ranges() == {client_number(client._instance): [count]}
-            assert sum(read) < BATCHES_PER_NOTE
+            assert sum(read) < BATCHES_PER_CHECKPOINT
 
     running(test)
 

@@ -20,7 +20,7 @@ from antiphon.audit.report import CLEAN
 from antiphon.fabrics.gossip import Brisa
 from antiphon.fabrics.gossip.epto.messages import Stamped
 from antiphon.fabrics.gossip.epto.topic import TopicTotals
-from antiphon.fabrics.gossip.messages import Resent
+from antiphon.fabrics.gossip.messages import FetchResponse
 from antiphon.runtime.clocks import wall_clock_us
 from tests.cluster.test_gossip import gossip
 from tests.node.support import Child, child, exact_values, running, subscribed, until
@@ -152,7 +152,7 @@ def test_keys_and_total_order_are_taken_as_on_a_tree() -> None:
 async def lose(nodes: list[Node], number: int) -> None:
     """Something comes with a stamp below the last delivered one; neighbours get it from each other."""
     late = Stamped(STRANGER, number, 0, batch_of(b"too late"), nodes[0].topic("room").number, 0, vec[i64]())
-    nodes[0].core.received(nodes[1].identifier, Resent(late))
+    nodes[0].core.received(nodes[1].identifier, FetchResponse(late))
     nodes[0].settle()
     await until(lambda: all(node.topic("room").lost_batches == number for node in nodes))
 
@@ -203,11 +203,11 @@ def test_period_and_size_follow_from_measurements_and_the_application_sees_what_
         async with gossip(4, gossip=table) as nodes:
             subscriptions = await subscribed(nodes)
             await nodes[0].publish("room", b"why?", order="total")
-            await until(lambda: len(nodes[2].outlook("room")) == 1)
-            (early,) = nodes[2].outlook("room")
+            await until(lambda: len(nodes[2].tentative("room")) == 1)
+            (early,) = nodes[2].tentative("room")
             assert [message.value for message in early.messages] == [b"why?"] and 0 <= early.stable <= 1
             assert await exact_values(subscriptions[2], 1) == [b"why?"]
-            assert nodes[2].outlook("room") == [] and nodes[2].outlook("nowhere") == []
+            assert nodes[2].tentative("room") == [] and nodes[2].tentative("nowhere") == []
 
             async def talk() -> None:
                 while any(totals(node).balls.ttl >= 6 for node in nodes):

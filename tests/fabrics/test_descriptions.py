@@ -75,6 +75,7 @@ def test_the_page_about_scenarios_has_each_option_and_its_default(name: str) -> 
 def test_live_tables_have_what_scenarios_have() -> None:
     for fabric in FABRICS.values():
         implementation = fabric.implementation()
+        assert fabric.has_table == (implementation.table is not None)
         if implementation.table is not None:
             described = {
                 option.help for protocol in implementation.protocols.values() for option in options_of(protocol.options)

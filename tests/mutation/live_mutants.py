@@ -9,21 +9,21 @@ WITHOUT_LOGS = "cube --without-logs"
 
 LIVE = (
     Mutant(
-        "what a subscription drops is not counted",
+        "dropped messages of a subscription are not counted",
         WITH_LOGS,
         "api/subscription.py",
         "        self.dropped += batch.count\n",
         "        pass\n",
     ),
     Mutant(
-        "clients are not told of what is dropped",
+        "clients do not learn of dropped messages",
         WITH_LOGS,
         "node/gateway/client_relay.py",
         "            if self.subscription.dropped_batches:\n",
         "            if self.subscription.dropped_batches is None:\n",
     ),
     Mutant(
-        "a slow subscription goes on in the log behind the batch that did not fit",
+        "a slow subscription skips the batch that did not fit",
         WITH_LOGS,
         "api/subscription.py",
         "            self._read_from(topic, batch.first_offset)\n            return False\n",

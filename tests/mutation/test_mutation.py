@@ -12,13 +12,13 @@ from tests.mutation.mutant import Mutant
 from tests.mutation.mutants import HARMLESS, MUTANTS
 
 QUICK = {
-    "a cluster that was refused is given to nobody else": (3, "completeness"),
-    "an answer is awaited from one who is lost": (1, "stuck"),
-    "one number of a source may be missing": (2, "fifo"),
-    "keys are granted to whoever is first in one of its lines": (1, "total"),
-    "proposals that were lost with a root are not made again": (4, "stuck"),
+    "a refused cluster is handed to no other node": (3, "completeness"),
+    "a wave waits for a lost node": (1, "stuck"),
+    "an order delivers across a gap of one number": (2, "fifo"),
+    "a lock is granted to a claim that is first for one of its keys": (1, "total"),
+    "proposals that were lost with a root are not repeated": (4, "stuck"),
     "a broker votes before its vote is on disk": (1018, "total"),
-    "the incarnation of a broker that returns does not rise": (55, "stuck"),
+    "a returned broker keeps its old incarnation": (55, "stuck"),
     "a node that has left still delivers": (3, "membership"),
     "events with equal stamps have no order": (4, "total"),
     "a client does not hand in again what is not safe": (11, "stuck"),
@@ -40,7 +40,8 @@ def test_each_mutant_has_its_place(mutant: Mutant) -> None:
 
 def test_mutants_are_many_and_everywhere() -> None:
     assert len(MUTANTS) >= 25
-    assert {mutant.fabric for mutant in MUTANTS} == {"cube", "cube-faults", "tree", "gossip", "epto", "clients"}
+    fabrics = {"cube", "cube-faults", "tree", "gossip", "epto", "membership", "clients"}
+    assert {mutant.fabric for mutant in MUTANTS} == fabrics
     assert len({(mutant.name, mutant.fabric) for mutant in (*MUTANTS, *HARMLESS)}) == len(MUTANTS) + len(HARMLESS)
 
 
@@ -52,7 +53,7 @@ def test_a_campaign_finds_a_mutant(name: str) -> None:
     assert kind in catch.kinds, catch.example
 
 
-@pytest.mark.parametrize("fabric", ["cube", "cube-faults", "tree", "gossip", "epto", "clients"])
+@pytest.mark.parametrize("fabric", ["cube", "cube-faults", "tree", "gossip", "epto", "membership", "clients"])
 def test_without_a_mutant_the_same_seeds_find_nothing(fabric: str) -> None:
     catch = hunt(None, 1, 4, fabric=fabric)
     assert (catch.seeds, catch.failing) == (4, ()), catch.example

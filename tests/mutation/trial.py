@@ -13,8 +13,9 @@ from antiphon.simulator.scenario.scenario import LimitsTable
 from antiphon.torture.campaign import run_schedule, tidy_collector
 from antiphon.torture.clients.campaign import ClientTally, run_one
 from antiphon.torture.clients.schedules import draw_client_schedule
+from antiphon.torture.clusters import draw_cluster, run_cluster
 from antiphon.torture.schedules import SCHEDULES
-from antiphon.torture.tally import KINDS, Outcome
+from antiphon.torture.tally import KINDS, MEMBERSHIP, Outcome
 
 EVENTS_AT_MOST = {"cube": 100_000, "cube-faults": 200_000, "tree": 100_000, "gossip": 100_000, "epto": 1_000_000}
 """By fabric, many more than the first schedules need that are survived; who goes on for ever is stopped sooner here."""
@@ -55,6 +56,8 @@ def run(fabric: str, seed: int, order: object) -> Outcome:
         tally = ClientTally()
         violations = run_one(draw_client_schedule(seed, drawn), tally)
         return Outcome(seed=seed, fabric=fabric, violations=violations, about="; ".join(tally.examples))
+    if fabric == MEMBERSHIP:
+        return run_cluster(draw_cluster(seed))
     limits = LimitsTable(events=EVENTS_AT_MOST[fabric])
     return run_schedule(msgspec.structs.replace(SCHEDULES[fabric](seed, drawn), limits=limits))
 

@@ -93,7 +93,7 @@ def test_surviving_faults_is_measured_beside_plain_trees() -> None:
         assert found.published == 40 and found.deliveries_per_second > 0 and found.memory_mib > 1
         assert found.kinds_per_message["Ordered"] > 0 and found.kinds_per_message["Acknowledgement"] > 0
         assert sum(found.kinds_per_message.values()) == pytest.approx(found.frames_per_message)
-    assert "Compare" not in plain.kinds_per_message
+    assert "Digest" not in plain.kinds_per_message
 
 
 def counted(writes: int) -> Counted:

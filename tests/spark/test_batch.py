@@ -43,7 +43,7 @@ def pair(nodes: Nodes, tmp_path: Path) -> list[Node]:
 
 
 def number_of(node: Node) -> int:
-    return node.log_desk.number
+    return node.log_server.number
 
 
 def test_rows_have_kafkas_columns_and_ours(spark: SparkSession, nodes: Nodes, pair: list[Node]) -> None:

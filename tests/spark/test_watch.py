@@ -49,7 +49,7 @@ def test_a_violation_in_the_logs_is_told_and_is_exit_code_1(spark: SparkSession,
     options += ["--checkpoint", str(tmp_path / "checkpoint")]
     called = CliRunner().invoke(app, ["watch", "room", *options])
     told, end = (json.loads(line) for line in called.stdout.splitlines())
-    assert (told["kind"], told["partition"], told["offset"]) == ("causal", three[2].log_desk.number, 1)
+    assert (told["kind"], told["partition"], told["offset"]) == ("causal", three[2].log_server.number, 1)
     assert told["text"].endswith("delivered after 1 of node 1, which follows it")
     assert end == {
         "topics": ["room"], "logs": 3, "deliveries": 6, "violations": {"causal": 1}, "verdict": "violated",
@@ -78,7 +78,7 @@ def test_a_violation_is_told_when_it_happens(spark: SparkSession, nodes: Nodes, 
         assert other.store is not None
         plant(other.store, (0, 1))
         query.processAllAvailable()
-        assert told == [("duplicates", other.log_desk.number, 1)]
+        assert told == [("duplicates", other.log_server.number, 1)]
     finally:
         query.stop()
 

@@ -114,7 +114,7 @@ def test_who_left_and_comes_back_knows_what_its_log_holds(tmp_path: Path) -> Non
     running(test)
 
 
-def test_a_log_of_which_there_is_no_note_may_hold_everything(tmp_path: Path) -> None:
+def test_a_log_without_a_checkpoint_may_hold_everything(tmp_path: Path) -> None:
     async def test() -> None:
         async with antiphon.start(data=str(tmp_path)) as node:
             await node.publish("room", b"said")
@@ -154,7 +154,7 @@ def test_what_a_log_holds_of_another_cluster_is_nothing_that_anybody_lacks(tmp_p
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(1, 12)), unique=True), st.lists(st.integers(0, 12), min_size=4)
 )
-def test_a_note_says_all_that_the_log_has_held(appended: list[tuple[int, int]], counts: list[int]) -> None:
+def test_a_checkpoint_says_all_that_the_log_has_held(appended: list[tuple[int, int]], counts: list[int]) -> None:
     logged = Logged()
     for source, sequence in appended:
         logged.add(source, sequence)

@@ -43,7 +43,7 @@ def test_a_log_is_read_in_chunks_of_the_size_that_is_asked_for(tmp_path: Path) -
         async with antiphon.start(data=str(tmp_path), keep=["room"]) as node, antiphon.connect(node.address) as client:
             await fill(node, "room", 40)
             logs = await RemoteLog(client).topics()
-            assert (logs.log, logs.node) == (node.log_desk.number, node.identifier)
+            assert (logs.log, logs.node) == (node.log_server.number, node.identifier)
             [bounds] = logs.topics
             assert (bounds.topic, bounds.first, bounds.end) == ("room", 0, 40)
             wanted = [b"%d" % number for number in range(40)]
@@ -104,7 +104,7 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     async def test() -> None:
         async with antiphon.start(data=str(tmp_path), keep=["room"]) as node, antiphon.connect(node.address) as client:
             await fill(node, "room", 3)
-            log = node.log_desk.number
+            log = node.log_server.number
             wrong = [((log + 1, "room", 0), "does not have log"), ((log, "side", 0), "no topic 'side'")]
             wrong.append(((log, "room", 4), "has no offset 4 on disk; the latest is 3"))
             for (number, topic, offset), complaint in wrong:
@@ -132,7 +132,7 @@ def test_the_node_goes_on_while_its_log_is_read(tmp_path: Path, monkeypatch: Any
                 return read(*arguments)
 
             monkeypatch.setattr(store, "read_durable", read_slowly)
-            reading = asyncio.ensure_future(RemoteLog(client).range(node.log_desk.number, "room", 0, 3, 1 << 20))
+            reading = asyncio.ensure_future(RemoteLog(client).range(node.log_server.number, "room", 0, 3, 1 << 20))
             # Publishing, committing and answering go on.
             await fill(node, "room", 2)
             assert (await client.status())["topics"]["room"]["end_offset"] == 5
@@ -149,7 +149,7 @@ def test_who_asks_without_end_and_takes_no_answer_is_cut_off(tmp_path: Path) -> 
             client = await antiphon.connect(node.address, reconnect_seconds=0.0)
             await fill(node, "room", 3)
             for number in range(1000, 1000 + LOG_REQUESTS_AT_MOST + 1):
-                client.send(RangeRequest(number, node.log_desk.number, "room", 0, 3, 1000))
+                client.send(RangeRequest(number, node.log_server.number, "room", 0, 3, 1000))
             client.settle()
             await until(lambda: not client.is_up)
             assert node.failure is None

@@ -12,10 +12,10 @@ import pytest
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.messages import Acknowledgement, Answer, Refusal, Synchronise, Unsubscribe
+from antiphon.fabrics.cube.messages import Acknowledgement, Refusal, SurveyResponse, Synchronise, Unsubscribe
 from antiphon.fabrics.cube.process import CubeProcess
 from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, SYNCHRONISING, Topic
-from antiphon.fabrics.cube.total_order.messages import Claim, Closed, Granted, Release
+from antiphon.fabrics.cube.total_order.messages import GrantRelease, GrantRequest, GrantResponse, KeyLockResponse
 from antiphon.fabrics.protocol import Builder, Setting, WaitingCounts
 from antiphon.kernel import UNSPECIFIED, Environment, Message, Process, ProtocolError, RandomStream
 from antiphon.kernel.message import SOURCE_MASK, Publication
@@ -121,19 +121,19 @@ class AnswersForItselfOnly(Broken):
         key = (message.source, message.sequence)
         if isinstance(message, Synchronise):
             self.gathered[key] = vec[i64]()
-        elif isinstance(message, Answer) and key in self.gathered:
+        elif isinstance(message, SurveyResponse) and key in self.gathered:
             self.gathered[key] = merged_frontiers(self.gathered[key], message.entries)
         super().receive(sender, message)
 
     def send(self, destination: int, message: Message) -> None:
         key = (message.source, message.sequence)
-        if isinstance(message, Answer) and key in self.gathered:
+        if isinstance(message, SurveyResponse) and key in self.gathered:
             own = vec[i64]()
             for entry in message.entries:
                 if entry & SOURCE_MASK == self.identifier:
                     own = append(own, entry)
             entries = merged_frontiers(self.gathered.pop(key), own)
-            message = Answer(
+            message = SurveyResponse(
                 message.source, message.sequence, message.topic, entries, message.announced, message.is_past
             )
         super().send(destination, message)
@@ -208,19 +208,19 @@ class ClosesWithoutNumbers(Broken):
     """Who closes some keys does not say what it has published, so that total publications do not wait for it."""
 
     def send(self, destination: int, message: Message) -> None:
-        if isinstance(message, Closed):
-            message = Closed(message.source, message.sequence, message.topic, message.place, vec[i64]())
+        if isinstance(message, KeyLockResponse):
+            message = KeyLockResponse(message.source, message.sequence, message.topic, message.place, vec[i64]())
         super().send(destination, message)
 
 
 class GrantsAtOnce(Broken):
-    """The keeper lets everybody begin who asks."""
+    """The lock manager lets everybody begin who asks."""
 
     def receive(self, sender: int, message: Message) -> None:
-        if isinstance(message, Claim):
+        if isinstance(message, GrantRequest):
             self.place = getattr(self, "place", 0) + 1
-            self.send(message.source, Granted(message.source, message.sequence, message.topic, 1, self.place, 0))
-        elif not isinstance(message, Release):
+            self.send(message.source, GrantResponse(message.source, message.sequence, message.topic, 1, self.place, 0))
+        elif not isinstance(message, GrantRelease):
             super().receive(sender, message)
 
 

@@ -12,7 +12,7 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube import Acknowledgement
 from antiphon.fabrics.cube.aggregation.packets import Packet
-from antiphon.fabrics.cube.messages import Answer, Bundle, LeafCopy
+from antiphon.fabrics.cube.messages import Bundle, LeafCopy, SurveyResponse
 from antiphon.kernel import CAUSAL, FIFO, NO_NODE, NONE, UNSPECIFIED, Message, Publication
 from antiphon.orders.order import Ordered
 from antiphon.trace.recorder import (
@@ -66,7 +66,7 @@ def test_a_copy_says_what_it_carries() -> None:
     one = Ordered(2, 9, 0, b"why?", vec[i64]([5, 6, 7]))
     other = Ordered(2, 10, 0, b"because", vec[i64]([5]))
     pub = Pub(1, 1, 0, b"so", vec[i64]([8, 9]))
-    answer = Answer(3, 1, 0, vec[i64]([1, 2, 3, 4]), vec[i64](), False)
+    answer = SurveyResponse(3, 1, 0, vec[i64]([1, 2, 3, 4]), vec[i64](), False)
     bundle = Bundle([one, other])
     for message in (one, bundle, LeafCopy(bundle), Packet([one, other]), pub, answer, Acknowledgement(2, 9)):
         trace.recorder.record_message(0, SEND, 1, 2, message, 0)

@@ -63,13 +63,13 @@ ordered = Ordered(3, 70_000, -1_000, b"why?", array_of(5, -6), 1 << 40, 2)
 keyed_ordered = KeyedOrdered(4, 8, 1 << 50, b"", array_of(), 9, 3, array_of(10, 11))
 placed = Placed(5, 9, 12, b"because", array_of(1), 13, 3, array_of(14), 15)
 bundle = cube.Bundle([ordered, keyed_ordered, placed])
-key_lock = cube_totals.KeyLock(6, 16, 17, array_of(18), 19, 20)
+key_lock = cube_totals.KeyLockRequest(6, 16, 17, array_of(18), 19, 20)
 keyed = Keyed(7, 21, 22, b"how?", 23, 3, array_of(24, 25))
 council = Council(26, [[27, 28], [29]])
 overlay = Overlay(30, 1, {1: -1, 2: 1, 3: 1}, [4], council, True, [5])
 item = tree.Item((1 << 30) + 8, 31, 1, keyed)
 lock_item = tree.LockItem((1 << 30) + 9, 32, 33, keyed)
-join = tree.Join(34, {35: 36}, {37: 38}, {39: 40}, [item, lock_item])
+join = tree.JoinRequest(34, {35: 36}, {37: 38}, {39: 40}, [item, lock_item])
 position = gossip.Position(array_of(41, 42), 43)
 report = gossip.Report(array_of(44, 45), array_of(46), array_of(64), [position], array_of(47, 48), 49, 50, 51)
 stamped = epto.Stamped(52, 53, 54, b"when?", 55, 56, array_of(57))
@@ -99,8 +99,8 @@ VALUES: dict[str, Any] = {
 
 SPECIAL_VALUES: dict[tuple[type[Any], str], Any] = {
     (gossip.Data, "publication"): ordered,
-    (gossip.Resent, "publication"): stamped,
-    (gossip.Welcome, "frontier"): array_of(168, 169),
+    (gossip.FetchResponse, "publication"): stamped,
+    (gossip.FrontierResponse, "frontier"): array_of(168, 169),
     (epto.Ball, "names"): array_of(170),
     (epto.Ball, "hops"): array_of(171),
     (epto.Ball, "publications"): [],
@@ -108,7 +108,7 @@ SPECIAL_VALUES: dict[tuple[type[Any], str], Any] = {
 FURTHER: tuple[Any, ...] = (
     ordered, keyed_ordered, placed, key_lock, keyed, council, overlay, item, lock_item, join, position, report, stamped,
     bundle, *(cube.LeafCopy(packet) for packet in (keyed_ordered, placed, bundle, key_lock)),
-    cube.Subscribe(1, 2, 3, None), tree.Join(1, None, {}, {}, []), tree.Install(Overlay(1, 0, {0: -1})),
+    cube.Subscribe(1, 2, 3, None), tree.JoinRequest(1, None, {}, {}, []), tree.Install(Overlay(1, 0, {0: -1})),
     gossip.Data(stamped, 1, position, False),
 )  # fmt: skip
 """What looks different on the wire with other values in it."""

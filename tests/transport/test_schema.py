@@ -13,7 +13,7 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube import messages as cube
-from antiphon.fabrics.cube.total_order.messages import KeyLock
+from antiphon.fabrics.cube.total_order.messages import KeyLockRequest
 from antiphon.fabrics.gossip import messages as gossip
 from antiphon.fabrics.gossip.epto import messages as epto
 from antiphon.fabrics.gossip.sampling import hyparview
@@ -55,14 +55,14 @@ placed = st.builds(
     st.integers(0, 3), integers, st.integers(0, MOST),
 )  # fmt: skip
 bundles = st.lists(ordered | keyed_ordered | placed, min_size=1, max_size=3).map(lambda found: cube.Bundle([*found]))
-locks = st.builds(KeyLock, sources, sequences, topics, integers, st.integers(0, MOST), st.integers(0, MOST))
+locks = st.builds(KeyLockRequest, sources, sequences, topics, integers, st.integers(0, MOST), st.integers(0, MOST))
 
 frontiers = st.dictionaries(sources, sequences, max_size=4)
 keyed = st.builds(
     Keyed, sources, sequences, st.integers(LEAST, MOST), st.binary(max_size=64), topics, st.integers(0, 3), integers
 )
 items = st.builds(tree.Item, sources, sequences, st.integers(0, 2), keyed)
-joins = st.builds(tree.Join, topics, st.none() | frontiers, frontiers, frontiers, st.lists(items, max_size=2))
+joins = st.builds(tree.JoinRequest, topics, st.none() | frontiers, frontiers, frontiers, st.lists(items, max_size=2))
 bodies = st.lists(st.lists(sources, min_size=1, max_size=4), max_size=2)
 councils = st.builds(Council, sequences, bodies)
 epochs = st.integers(0, MOST)
@@ -210,9 +210,9 @@ FIELD_VALUES: dict[str, st.SearchStrategy[Any]] = {
 }
 SPECIAL_VALUES: dict[tuple[type[Any], str], st.SearchStrategy[Any]] = {
     (gossip.Data, "publication"): ordered | stamped,
-    (gossip.Resent, "publication"): ordered | stamped,
-    (gossip.Welcome, "frontier"): integers,
-    (gossip.Welcome, "stamp"): stamps,
+    (gossip.FetchResponse, "publication"): ordered | stamped,
+    (gossip.FrontierResponse, "frontier"): integers,
+    (gossip.FrontierResponse, "stamp"): stamps,
 }
 
 
@@ -261,9 +261,9 @@ def test_bytes_that_are_overwritten_are_forgotten(first: Message, second: Messag
 
 
 def messages_of_the_cube() -> list[type[Message]]:
-    """The classes in ``messages.py`` that are sent; ``Question`` and ``Several`` are only what two of them share."""
+    """The classes in ``messages.py`` that are sent; ``SurveyRequest`` and ``PublicationList`` are only base classes."""
     found = [kind for _, kind in inspect.getmembers(cube, inspect.isclass) if issubclass(kind, Message)]
-    return [kind for kind in found if kind not in (Message, Publication, cube.Question, cube.Several)]
+    return [kind for kind in found if kind not in (Message, Publication, cube.SurveyRequest, cube.PublicationList)]
 
 
 def messages_of_the_tree() -> list[type[Message]]:
@@ -401,8 +401,8 @@ def test_a_fabric_understands_its_own_messages_only() -> None:
     assert isinstance(Codec(CONTROLS, FABRIC_KINDS["tree"]).decode(encoded), tree.Install)
     with pytest.raises(ProtocolError):
         Codec(CONTROLS, FABRIC_KINDS["cube"]).decode(encoded)
-    fetch = Codec(CONTROLS, FABRIC_KINDS["gossip"]).encode(gossip.Fetch(1, 2, array_of([3])))
-    assert isinstance(Codec(CONTROLS, FABRIC_KINDS["gossip"]).decode(fetch), gossip.Fetch)
+    fetch = Codec(CONTROLS, FABRIC_KINDS["gossip"]).encode(gossip.FetchRequest(1, 2, array_of([3])))
+    assert isinstance(Codec(CONTROLS, FABRIC_KINDS["gossip"]).decode(fetch), gossip.FetchRequest)
     with pytest.raises(ProtocolError):
         Codec(CONTROLS, FABRIC_KINDS["tree"]).decode(fetch)
 

@@ -32,7 +32,7 @@ PEER_CONTROLS: Final = (
 
 SHADE = """
 ADDED[cube.Acknowledgement, "shade"] = 7
-ADDED[tree.Collect, "shade"] = 7
+ADDED[tree.CollectRequest, "shade"] = 7
 ADDED[gossip.Beat, "shade"] = 7
 FIELDS["shade"] = Integer
 """

@@ -34,7 +34,7 @@ class Evidence:
     table: pa.Table
     about: Mapping[str, Any]
     unjudged: list[str] = field(default_factory=list)
-    """What could not be judged, in sentences."""
+    """The parts that could not be judged, in sentences."""
 
 
 def read_evidence(files: Sequence[Path]) -> Evidence:

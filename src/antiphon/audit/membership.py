@@ -1,14 +1,14 @@
 """The judge of membership: which nodes may call themselves what, and what their processes may be told and given.
 
 It is told what happens at nodes as it happens, in names and numbers, and knows nothing of the code behind it. A *life*
-is a node from its start to its end, a *lineage* the lives that have one disk after another. What it checks:
+is a node from its start to its end, a *lineage* the lives that have one disk after another. The checks:
 
 * ``identity``: two lineages never enter a cluster under one identifier, nor two lives of one lineage where each life
   has an identifier of its own. A node that returns with its disk has the identifier that it had, where it keeps one,
-  and a higher incarnation. What is said to come from a node was sent by it.
+  and a higher incarnation. A message that names a node as its sender was sent by that node.
 * ``togetherness``: a node that has entered loses another only if a fault has happened to one of them. A process is told
-  that a peer is lost and found in turn. What a node sends while it is together with another comes in one time of being
-  together there, and nothing of an earlier one comes later. Nothing is doubled.
+  that a peer is lost and found in turn. Messages that a node sends to a peer during one time together arrive during one
+  time together there, and no message of an earlier one arrives later. None arrives twice.
 * ``joining``: no node gives up, or still looks for its place, long after the network became whole.
 * ``knowledge``: in the end all nodes that are up know each other, or are in one overlay.
 * ``last words``: what a node publishes in the end is delivered by all, once.
@@ -47,7 +47,7 @@ class Life:
 
 @dataclass(frozen=True)
 class MembershipRules:
-    """What differs between clusters.
+    """The differences between clusters.
 
     ``keeps_identity``: a lineage has one identifier. ``begins_apart``: peers count as lost until they are found.
     ``is_full``: every node knows every other.
@@ -79,6 +79,14 @@ class MembershipJudge:
     def counts(self) -> dict[str, int]:
         """How many violations there are of each kind."""
         return {kind: n for kind in KINDS if (n := sum(found == kind for found, _ in self.violations))}
+
+    def messages(self) -> int:
+        """How many messages processes have sent."""
+        return sum(life.sent for life in self._lives.values())
+
+    def deliveries(self) -> int:
+        """How many publications nodes have delivered."""
+        return sum(len(life.delivered) for life in self._lives.values())
 
     # Identity.
 
@@ -168,7 +176,7 @@ class MembershipJudge:
         self._last_number[sender, life] = number
         facts = self._lives[life]
         if not self._rules.is_full or not is_together or facts.is_apart.get(peer, self._rules.begins_apart):
-            # What comes before both know that they are together is no part of that time.
+            # A message that arrives before both know that they are together is no part of that time.
             return
         here = facts.losses.get(peer, 0)
         if self._heard_in.setdefault((sender, losses, life), here) != here:

@@ -143,7 +143,7 @@ class TopicOracle:
         self.started_at: dict[Identity, int] = {}
         self._asked: dict[Identity, int] = {}
         self._home: dict[Identity, int] = {}
-        # What publications follow; those in fifo order share the past of the causal one before them at their source. A
+        # The past of each publication; one in fifo order shares the past of the causal one before it at its source. A
         # total one starts when it is requested, and others that were requested earlier may start after it.
         self._followed_by: dict[Identity, Past] = {}
         self._last_causal: dict[int, list[tuple[int, Past]]] = {}

@@ -46,7 +46,7 @@ class Audit(msgspec.Struct):
     losses: int = 0
     """The losses that nodes reported, each publication at each node."""
     unjudged: list[str] = []
-    """What could not be judged, and why, in sentences."""
+    """The parts that could not be judged, and why, in sentences."""
 
 
 def verdict_of(checks: dict[str, Check]) -> str:

@@ -14,10 +14,10 @@ from antiphon.sessions.client_messages import DismissRequest, DismissResponse
 
 WHAT_IS_GIVEN_UP = """The nodes {named} are to count as gone for good. The others then order totally without them.
 
-What you give up:
+This gives up:
 - Total messages that only these nodes had completed. Their clients may have seen them, in an order that
-  nobody else will keep.
-- All that only these nodes held, in every order.
+  the other nodes will not keep.
+- All data that only these nodes had, in every order.
 - If one of them still runs where this part of the cluster cannot see it, both parts order totally without each other.
   On a tree subscribers then see total messages in different orders; on a cube those of one part are given up, and
   subscribers are told of it. Make sure that none of them runs.
@@ -78,7 +78,7 @@ async def tell(access: running.ServerAccess, gone: list[int]) -> dict[str, Any]:
     """Tell a broker which nodes are gone, and wait for the new council."""
     async with await running.connect_to_any(access) as client:
         answer = await client.request(lambda number: DismissRequest(number, gone))
-        assert isinstance(answer, DismissResponse), "the node answers what it was asked"
+        assert isinstance(answer, DismissResponse), "a node answers a request with its response"
         if answer.error:
             raise PeerError(answer.error)
         council: dict[str, Any] = {}

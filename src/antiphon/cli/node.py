@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
-TABLE_FLAGS = [f"--{name}" for name in FABRICS]
-"""The flags for the file with the options of a fabric; each has the name of a fabric."""
+TABLE_FLAGS = [f"--{name}" for name, fabric in FABRICS.items() if fabric.has_table]
+"""The flags for the file with the options of a fabric: each has the name of its fabric."""
 
 
 def setting(metavar: str, meaning: str, *flags: str) -> Any:

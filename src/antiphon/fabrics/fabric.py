@@ -113,6 +113,8 @@ class Fabric:
     implementation: Callable[[], Implementation] = field(repr=False)
     """Loads the code."""
     orders: tuple[str, ...] = ("none", "fifo", "causal", "total")
+    has_table: bool = False
+    """Whether live nodes have a table of settings for it, with its name (``Implementation.table``)."""
     has_keys: bool = True
     """Whether total order is per key, and needs a majority."""
     mixes_keys: bool = True

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from antiphon.fabrics.cube.fault_tolerant import LastingVCubePs
+from antiphon.fabrics.cube.fault_tolerant import FaultTolerantVCubePs
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import TOTAL
 from antiphon.membership.address_book import BLOCKS_FIRST
@@ -109,7 +109,7 @@ class Companions(FullMesh):
 
     def figures(self) -> dict[str, Any]:
         process = self._events.process
-        if not isinstance(process, LastingVCubePs):
+        if not isinstance(process, FaultTolerantVCubePs):
             return {}
         return {
             "council": process.voters(),
@@ -119,7 +119,7 @@ class Companions(FullMesh):
 
     def dismiss(self, brokers: Sequence[int]) -> str:
         process = self._events.process
-        if not isinstance(process, LastingVCubePs):
+        if not isinstance(process, FaultTolerantVCubePs):
             return super().dismiss(brokers)
         present = [node for node in brokers if node not in process.missing_voters()]
         if present:

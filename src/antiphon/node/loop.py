@@ -26,14 +26,14 @@ from antiphon.kernel.message import Message as ProtocolMessage
 from antiphon.kernel.process import Process
 from antiphon.membership.membership import Membership
 from antiphon.node.settings import Settings
-from antiphon.node.write_scheduler import CREDIT_FRAMES, Flusher
+from antiphon.node.write_scheduler import CREDIT_FRAMES, WriteScheduler
 from antiphon.runtime.clocks import monotonic_us, wall_clock_us
 from antiphon.runtime.logging import logger
 from antiphon.sessions.client_messages import CLIENT_CONTROLS
 from antiphon.sessions.node_end import NodeEnd
 from antiphon.sessions.replay_buffer import TotalOrder
 from antiphon.sessions.writers import Writers
-from antiphon.storage.checkpoint import Pasts
+from antiphon.storage.checkpoint import Checkpoints
 from antiphon.storage.disk import Disk
 from antiphon.storage.group_commit import GroupCommit
 from antiphon.storage.log import DurableLog
@@ -89,11 +89,11 @@ class NodeLoop:
         self.commit: GroupCommit | None = None
         self._disk_first: GroupCommit | None = None
         # Where a node goes on after a restart.
-        self.pasts = Pasts(self.codec) if fabric.keeps_checkpoints else None
-        self.log = ProcessLog(self.codec, self._by_number, self.pasts, recalls=fabric.serves_from_log)
+        self.checkpoints = Checkpoints(self.codec) if fabric.keeps_checkpoints else None
+        self.log = ProcessLog(self.codec, self._by_number, self.checkpoints, recalls=fabric.serves_from_log)
         # Batches, and None where some are missing.
         self._to_show: list[tuple[LiveTopic, Batch | None]] = []
-        self._flusher = Flusher(settings.gather_seconds, lifecycle)
+        self._writes = WriteScheduler(settings.gather_seconds, lifecycle)
         self.blocked = BlockedOutboxes()
         self._is_filling_later = False
         self._waited_for_disk = False
@@ -284,10 +284,10 @@ class NodeLoop:
             link.send(self.codec.encode_control(CreditRequest(message.topic)))
         link.send(self.codec.encode(message))
         if is_hurried or not message.is_credit() or link.queued_frames >= CREDIT_FRAMES:
-            self._flusher.dirty.add(link)
+            self._writes.dirty.add(link)
             return
         # Nobody waits for credit as an application waits for its messages: some is collected before it is written.
-        self._flusher.unhurried.add(link)
+        self._writes.with_credit.add(link)
 
     def credit_wanted(self, number: int) -> None:
         """A publisher on this topic waits for acknowledgements; whoever gets its messages from here is told too."""
@@ -298,7 +298,7 @@ class NodeLoop:
     def write(self, writer: FrameWriter, frame: bytes) -> None:
         """Send a frame when the node settles."""
         writer.send(frame)
-        self._flusher.dirty.add(writer)
+        self._writes.dirty.add(writer)
 
     def delivered(self, publication: Publication) -> None:
         """The process delivers: the messages get their offsets; subscribers see them when the node settles."""
@@ -387,8 +387,8 @@ class NodeLoop:
         if receipt is not None and not receipt.done():
             reason = f"others went on without this node, and its message on {topic.name!r} lost its place"
             receipt.set_exception(PeerError(f"{reason}; publish it again"))
-        if self.pasts is not None:
-            self.pasts.changed(topic)
+        if self.checkpoints is not None:
+            self.checkpoints.changed(topic)
         if topic.is_missing:
             # Subscribers are told once of each gap, however much is missing. But who has been told may believe that it
             # knows the rest: what is lost after that may have been published after that.
@@ -417,11 +417,11 @@ class NodeLoop:
             self.trace.subscribed(self.identifier, topic)
         topic.recent.begin(monotonic_us())
         self.log.take_last_shown(topic)
-        if self.pasts is None:
+        if self.checkpoints is None:
             topic.log_from = topic.end_offset
         else:
             # Its log is one, whatever the memberships.
-            self.pasts.changed(topic)
+            self.checkpoints.changed(topic)
         self.sessions.became_member(topic)
         if topic.joined is not None:
             set_if_waiting(topic.joined)
@@ -432,8 +432,8 @@ class NodeLoop:
         topic = self._by_number[number]
         topic.recent.end()
         self._has_watched_news = topic.is_watched or self._has_watched_news
-        if self.pasts is not None:
-            self.pasts.left(topic)
+        if self.checkpoints is not None:
+            self.checkpoints.left(topic)
         if self.trace is not None:
             self.trace.unsubscribed(self.identifier, topic)
 
@@ -444,14 +444,14 @@ class NodeLoop:
         if self._is_settling:
             return
         self._is_settling = True
-        flusher = self._flusher
-        if self.pasts is not None and self.pasts.due:
-            self.pasts.note(self.process)
+        writes = self._writes
+        if self.checkpoints is not None and self.checkpoints.due:
+            self.checkpoints.write(self.process)
         try:
             while True:
                 # What others wait for leaves first: whoever is woken here has its turn later anyway.
-                if flusher.dirty:
-                    flusher.write_dirty()
+                if writes.dirty:
+                    writes.write_dirty()
                 if self._to_show or self._has_watched_news:
                     self._show()
                 if not self._to_show and not (len(self.blocked) > 0 and self._fill_room()):
@@ -460,10 +460,10 @@ class NodeLoop:
             self.fail(error)
         finally:
             self._is_settling = False
-        if flusher.dirty:
-            flusher.write_dirty()
-        if flusher.unhurried and not flusher.is_unhurried_scheduled:
-            flusher.schedule_unhurried()
+        if writes.dirty:
+            writes.write_dirty()
+        if writes.with_credit and not writes.is_credit_scheduled:
+            writes.schedule_credit()
         self.when_settled()
 
     def _show(self) -> None:

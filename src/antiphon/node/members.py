@@ -167,8 +167,8 @@ class Members:
 
     def past_is_void(self) -> None:
         """What an earlier life of this node delivered means nothing in this cluster."""
-        if self._core.pasts is not None:
-            self._core.pasts.void()
+        if self._core.checkpoints is not None:
+            self._core.checkpoints.void()
 
     # Those who come and go.
 

@@ -47,7 +47,7 @@ from antiphon.storage.disk import Disk
 from antiphon.storage.group_commit import GroupCommit
 from antiphon.storage.journals import LiveJournal
 from antiphon.storage.log import DurableLog
-from antiphon.storage.log_server import LogDesk
+from antiphon.storage.log_server import LogServer
 from antiphon.storage.log_topics import Retention
 from antiphon.transport.incoming import ConnectionGreeting, FrameClient, IncomingConnection
 from antiphon.transport.links import FrameWriter, split_address
@@ -162,9 +162,9 @@ class Node(PubSub):
         self.host, self.cluster, self.sessions = members.host, members.cluster, members.sessions
         self._subscriptions = members.subscriptions
         self.catalogue = members.subscriptions.catalogue
-        self.log_desk = LogDesk(core.codec, members)
+        self.log_server = LogServer(core.codec, members)
         if disk.store is not None:
-            self.log_desk.open(disk.store)
+            self.log_server.open(disk.store)
         self.status = NodeStatus(
             settings, self.address, core, members, self.rights, listener, lifecycle, self.clients, self.backlogs
         )
@@ -177,7 +177,7 @@ class Node(PubSub):
             members.sessions,
             members.standings,
             members.session_host,
-            RequestServices(self.status, self.log_desk, members.cluster),
+            RequestServices(self.status, self.log_server, members.cluster),
             disk,
             lifecycle,
             settings,
@@ -257,7 +257,7 @@ class Node(PubSub):
         if self.core.trace is not None:
             self.core.trace.close(self.failure is not None)
         if self._is_composed:
-            self.log_desk.close()
+            self.log_server.close()
         try:
             await self.disk.close()
         finally:
@@ -345,7 +345,7 @@ class Node(PubSub):
 
     # Subscribing.
 
-    def outlook(self, topic: str) -> list[Early]:
+    def tentative(self, topic: str) -> list[Early]:
         """What has come on a topic in total order and may not be delivered yet, in the order as far as it is known.
 
         Each with the probabilities that all nodes know it, and that nothing can come before it. Who uses something

@@ -239,12 +239,13 @@ def settings_from(values: dict[str, Any], where: str) -> Settings:
 
 def with_table(values: dict[str, Any]) -> dict[str, Any]:
     """The same, with the table of the fabric under its general name; a table of another fabric is refused."""
-    tables = {name: values[name] for name in FABRICS if values.get(name) is not None}
+    names = [name for name, fabric in FABRICS.items() if fabric.has_table]
+    tables = {name: values[name] for name in names if values.get(name) is not None}
     fabric = values.get("fabric", DEFAULT_FABRIC)
     for name in tables:
         if name != fabric:
             raise UsageError(f"the table {name} is for the fabric {name!r}: choose that fabric, or leave it out")
-    others = {name: value for name, value in values.items() if name not in FABRICS}
+    others = {name: value for name, value in values.items() if name not in names}
     return {**others, "table": tables[fabric]} if tables else others
 
 

@@ -27,7 +27,7 @@ def early_of(process: Process | None, topic: LiveTopic) -> list[Early]:
         return []
     found = []
     offset = topic.end_offset
-    for each in process.outlook(topic.number):
+    for each in process.tentative(topic.number):
         publication = each.publication
         order = ORDER_NAMES[publication.order]
         batch = Batch(topic.name, publication.source, order, offset, publication.payload, sequence=publication.sequence)

@@ -1,7 +1,8 @@
-"""Which connections a node has to write to, and when: at once, after other frames have been gathered, or with credit.
+"""Schedules writes to connections: at once, after a pause in which more frames gather, or with other acknowledgements.
 
-Nobody waits for acknowledgements as an application waits for its messages, so they wait a little for others to travel
-with. At low rates this saves most of their packets; at full speed they do not wait.
+An application waits for its messages, but no application waits for a single acknowledgement. So acknowledgements wait a
+few milliseconds for others and share a packet. At low rates this saves most of their packets; at full speed they do not
+wait.
 """
 
 from __future__ import annotations
@@ -14,28 +15,28 @@ from antiphon.transport.links import FrameWriter
 
 CREDIT_SECONDS: Final = 0.004
 CREDIT_FRAMES: Final = 16
-"""How long acknowledgements wait for others to travel with, and how many travel without waiting."""
+"""The time that acknowledgements wait for others, and the number that leaves without waiting."""
 
 GATHER_BYTES: Final = 64 << 10
-"""So much for one peer does not wait for more, whatever the setting says."""
+"""So many bytes for one peer leave at once, whatever the setting ``gather_seconds``."""
 
 
-class Flusher:
+class WriteScheduler:
     """The connections of one node on which frames wait to be written."""
 
     def __init__(self, gather_seconds: float, lifecycle: Lifecycle) -> None:
         self._gather_seconds = gather_seconds
         self._lifecycle = lifecycle
         self._loop = asyncio.get_running_loop()
-        # Those to which something is written when the node settles, and those on which nothing but credit waits.
+        # Connections that are written to when the node settles, and those that have acknowledgements only.
         self.dirty: set[FrameWriter] = set()
-        self.unhurried: set[FrameWriter] = set()
-        self.is_unhurried_scheduled = False
+        self.with_credit: set[FrameWriter] = set()
+        self.is_credit_scheduled = False
         self._gathering: set[FrameWriter] = set()
         self._is_gathering_scheduled = False
 
     def write_dirty(self) -> None:
-        """Write what is to be written now."""
+        """Write to the connections that are due, or let their frames gather."""
         dirty, self.dirty = self.dirty, set()
         gathers = self._gather_seconds > 0
         for writer in dirty:
@@ -47,20 +48,20 @@ class Flusher:
             self._is_gathering_scheduled = True
             self._loop.call_later(self._gather_seconds, self._write_gathered)
 
-    def schedule_unhurried(self) -> None:
-        """See to it that credit is written before long."""
-        self.is_unhurried_scheduled = True
-        self._loop.call_later(CREDIT_SECONDS, self._write_unhurried)
+    def schedule_credit(self) -> None:
+        """Write the waiting acknowledgements after a short time."""
+        self.is_credit_scheduled = True
+        self._loop.call_later(CREDIT_SECONDS, self._write_credit)
 
     def _write_gathered(self) -> None:
         gathered, self._gathering = self._gathering, set()
         self._is_gathering_scheduled = False
         self._flush(gathered)
 
-    def _write_unhurried(self) -> None:
-        unhurried, self.unhurried = self.unhurried, set()
-        self.is_unhurried_scheduled = False
-        self._flush(unhurried)
+    def _write_credit(self) -> None:
+        with_credit, self.with_credit = self.with_credit, set()
+        self.is_credit_scheduled = False
+        self._flush(with_credit)
 
     def _flush(self, writers: set[FrameWriter]) -> None:
         if not self._lifecycle.is_shut:

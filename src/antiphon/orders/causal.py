@@ -23,10 +23,10 @@ Where orders are mixed:
 * A publication without order is delivered out of sequence. So what counts as past is, per source, a number up to which
   it is complete, and single publications beyond.
 * Such single publications are named one by one until the gap below them is closed. To name "all up to here" instead
-  would name something that the publisher has not delivered itself. What counts as past there would not be closed under
-  what its own publication names; others rely on that when they name this publication and nothing before it, and the
-  publisher, of all nodes, would deliver in the wrong order. (``docs/proofs/mixed-orders.md`` has the argument,
-  ``tests/fabrics/cube/test_vcube_ps_mixed.py`` the schedule.)
+  would name something that the publisher has not delivered itself. Then its set of past publications would not be
+  closed under what its own publication names. Others rely on that when they name this publication and nothing before
+  it, and the publisher, of all nodes, would deliver in the wrong order. (``docs/proofs/mixed-orders.md`` has the
+  argument, ``tests/fabrics/cube/test_vcube_ps_mixed.py`` the schedule.)
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ class DependencyTracker:
         raise NotImplementedError
 
     def gap_closed(self, source: i64, first: i64, last: i64) -> None:
-        """What was delivered of a source between two numbers is not beyond a gap any more."""
+        """The deliveries of a source between two numbers are not beyond a gap any more."""
 
     def take(self, past: PublicationSet) -> vec[i64]:
-        """What a causal publication names that starts now. The next one follows it, and names only what is new."""
+        """The publications that a causal one must name if it starts now; the next one names only new ones."""
         raise NotImplementedError
 
     def barrier(self) -> vec[i64]:
-        """What must also precede publications of a later membership; nothing where that is not needed."""
+        """The publications that must also precede those of a later membership; empty where that is not needed."""
         return vec[i64]()
 
     def adopt(self, keys: vec[i64]) -> None:
@@ -184,7 +184,7 @@ class CausalOrder(Order):
     # What waits.
 
     def held_keys(self) -> list[i64]:
-        """What has arrived and waits."""
+        """The keys of publications that have arrived and wait."""
         return sorted(self._held)
 
     def is_held(self, key: i64) -> bool:
@@ -256,7 +256,7 @@ class CausalOrder(Order):
                 sequence += 1
 
     def _release_waiting(self, key: i64, released: list[Publication]) -> None:
-        """What waited under ``key`` does so no more: add to ``released`` what waits for nothing else."""
+        """Check the publications that waited under ``key``: add to ``released`` those that wait for nothing else."""
         queue = self._waiting_for.pop(key, None)
         if queue is None:
             return
@@ -273,7 +273,7 @@ class CausalOrder(Order):
     # Where something may be missing for good.
 
     def gaps(self) -> list[tuple[i64, i64]]:
-        """What something waits for that has not arrived: per source up to which number all is missing, ascending."""
+        """The missing publications for which others wait: per source the number up to which all are missing."""
         found: dict[i64, i64] = {}
         for key in self._waiting_for:
             name = key if key >= 0 else ~key
@@ -286,7 +286,7 @@ class CausalOrder(Order):
         return sorted(found.items())
 
     def pass_over(self, source: i64, sequence: i64) -> list[Publication]:
-        """Count everything of a source up to a number as past, delivered or not; what may be delivered now.
+        """Count everything of a source up to a number as past, delivered or not; return what may be delivered now.
 
         Nothing of it may be waiting here. The numbers are passed over one after the other, each with all that waited
         for it. Only a publication that is passed over names what it follows, and what waited for an earlier number may

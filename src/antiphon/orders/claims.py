@@ -1,10 +1,10 @@
-"""Who may order something about which keys: claims that one node grants, one after the other for each key.
+"""Claims to keys, which one node grants, one after the other for each key.
 
 One node, whichever it is, keeps the claims of a topic in the queues of their keys
 (:mod:`antiphon.orders.lock_queue`). A granted claim holds its keys alone, until it is released. Grants are numbered: of
 two claims to the same key the one with the lower number was granted, and released, first.
 
-Every claimant knows its own claims and which were granted. So another keeper can take over when all have told it.
+Every claimant knows its own claims and which were granted. So another lock manager can take over when all have told it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Claims:
         return self._granted([claim])
 
     def resume(self, claim: LockRequest) -> None:
-        """Take over a claim that an earlier keeper has granted; before others come."""
+        """Take over a claim that an earlier lock manager has granted; before others come."""
         assert claim.place != NOT_GRANTED, "what was granted has a place"
         self._check_new(claim)
         self._locks.resume(claim)
@@ -64,7 +64,7 @@ class Claims:
         return claim is not None and claim.place != NOT_GRANTED
 
     def drop(self, source: i64) -> list[LockRequest]:
-        """Whatever somebody has claimed does not stand any more; the answer is what is granted now."""
+        """Drop all claims of a node; return the claims that are granted now."""
         for claim in [claim for claim in self._locks.requests.values() if claim.source == source]:
             self._locks.remove(claim)
         return self._granted(self._locks.first_of_all())

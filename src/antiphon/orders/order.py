@@ -1,13 +1,13 @@
-"""What an order is: a rule that says which of the publications that arrived may be delivered now.
+"""The interface of orders: rules that decide which of the publications that arrived may be delivered now.
 
 An order knows nothing of trees, gossip or sockets, so any of them can stand above any fabric. One instance serves one
 process. A process stamps what it publishes, hands in what arrives, and delivers what comes back, in that sequence.
 
-What a publication names, and what counts as past at a process, are **sets of publications**, written as keys
+The predecessors that a publication names, and the past of a process, are **sets of publications**, written as keys
 (:func:`antiphon.kernel.message.publication_key`). A key from 0 up means that publication and all before it from its
 source; there is at most one per source, and they are sorted by source. Where publications may be delivered out of
 sequence, keys of **single** publications follow, each as its complement, which is negative, sorted by the key. Their
-sequence number reads as negative too, below every count: what only knows the first kind passes over the second.
+sequence number reads as negative too, below every count: code that knows only the first kind ignores the second.
 """
 
 from __future__ import annotations
@@ -127,11 +127,11 @@ class Order:
         raise NotImplementedError
 
     def barrier(self) -> vec[i64]:
-        """What this process's next publication would have to name; empty where an order names nothing."""
+        """The publications that the next one of this process would name; empty where an order names nothing."""
         return vec[i64]()
 
     def adopt_barrier(self, keys: vec[i64]) -> None:
-        """Go on with the barrier of an earlier membership: what was delivered then still precedes what comes now."""
+        """Continue with the barrier of an earlier membership: its deliveries still precede new publications."""
 
     def state(self) -> str:
         """All that decides what this order will release, as text."""

@@ -1,7 +1,7 @@
 """Total order per key, above mixed orders: a total publication is a synchronisation point for its keys.
 
-Whatever one process delivers about a key before a total publication about that key, nobody delivers after it,
-whatever order that has. So total publications about a key come in one order everywhere.
+If one process delivers a publication about a key before a total one about that key, no process delivers it after
+that one, whatever its order. So total publications about a key come in one order everywhere.
 
 The rule. The fabric sees to it that for every total publication ``m``
 
@@ -43,7 +43,7 @@ from antiphon.orders.causal import CausalOrder, Waiting
 from antiphon.orders.order import frontier_of, merged_frontiers, prefixes_of, raise_to
 
 ALL_SHARE: Final = vec[i64]([0])
-"""What names no key is about this one."""
+"""Publications that name no key are about this one."""
 
 NOTHING: Final[i64] = -1
 
@@ -141,7 +141,7 @@ class TotalOrder(CausalOrder):
         )
 
     def withdraw(self, locks: list[Lock]) -> list[Publication]:
-        """These will not come, or not yet: wait for them no longer; what may be delivered now."""
+        """Wait no longer for these locks; return what may be delivered now."""
         released: list[Publication] = []
         for lock in locks:
             self._unlock(publication_key(lock.source, lock.sequence))
@@ -193,7 +193,8 @@ class TotalOrder(CausalOrder):
         return found
 
     def everything_before(self, closed: vec[i64]) -> vec[i64]:
-        """What a total publication of this process names: all it has seen, and what others had when they closed.
+        """The predecessors of a total publication of this process: all it has seen, and what others had when they
+        closed.
 
         Also what waiting publications name: or else something could wait for this one that those wait for.
         """
@@ -260,7 +261,7 @@ class TotalOrder(CausalOrder):
         self._wait_under(self._obstacle(publication), waiting)
 
     def _obstacle(self, publication: Publication) -> i64:
-        """What a weaker publication waits for because of a lock, as a key of ``_waiting_for``, or ``NOTHING``."""
+        """The key of ``_waiting_for`` under which a weaker publication waits because of a lock, or ``NOTHING``."""
         if len(self._let_go) > 0 and publication_key(publication.source, publication.sequence) in self._let_go:
             return NOTHING
         for key in keys_of(publication):
@@ -283,7 +284,7 @@ def reached_by(keys: vec[i64]) -> vec[i64]:
 
 
 def obstacle_of(lock: Lock, publication: Publication) -> i64:
-    """What a weaker publication waits for because of one lock, or ``NOTHING``."""
+    """The event for which a weaker publication waits because of one lock, or ``NOTHING``."""
     if lock.source == publication.source:
         if publication.sequence < lock.sequence:
             return NOTHING
@@ -303,7 +304,7 @@ def keys_of(publication: Publication) -> vec[i64]:
 
 
 def place_of(lock: Lock) -> tuple[i64, i64]:
-    """By which total publications are put in order; two keepers may have given the same place."""
+    """The sort key of total publications; two lock managers may have given the same place."""
     return lock.place, lock.source
 
 

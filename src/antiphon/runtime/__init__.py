@@ -1,5 +1,5 @@
-"""What every part of the live host stands on: clocks, tasks, log lines, errors, TOML tables, questions to many peers.
+"""Helpers of every part of the live host: clocks, tasks, log lines, errors, TOML tables, requests to many peers.
 
 These modules know no topic, no fabric and no socket. They import the kernel only.
-Start with ``errors.py``, which has what can go wrong between an application and a node.
+Start with ``errors.py``, which has the errors between an application and a node.
 """

@@ -1,4 +1,4 @@
-"""What can go wrong between an application and a node, beside what every interface shares."""
+"""Errors between an application and a node, beside those that every interface shares."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ KINDS: Final = {kind.__name__: kind for kind in (OverloadedError, NoMajorityErro
 
 
 def kind_of(error: BaseException | None) -> str:
-    """How a node tells a client which error it is."""
+    """The name of an error, as a node sends it to a client; empty if clients do not distinguish it."""
     name = type(error).__name__
     return name if name in KINDS else ""
 
 
 def error_from(reason: str, is_denied: bool, kind: str = "") -> PeerError:
-    """What a client raises when its node has refused something."""
+    """The error that a client raises when its node has refused something."""
     return DeniedError(reason) if is_denied else KINDS.get(kind, PeerError)(reason)
 
 
 class MissedMessagesError(PeerError):
-    """Messages of a topic may be missing between what came and what comes: nobody has kept them.
+    """Messages of a topic may be missing at this place: no node has kept them.
 
-    That happens to a client that has changed its node, and to all subscribers of a node that was away for too long, or
+    That happens to a client that has changed its node, to all subscribers of a node that was away for too long, and
     where total order by gossip has a hole.
     """
 
@@ -59,4 +59,4 @@ class ClosedError(PeerError):
 
 
 class JoinError(PeerError):
-    """No place in the cluster was to be had."""
+    """The node got no place in the cluster."""

@@ -1,4 +1,4 @@
-"""Tasks that end with whoever began them, and the loop on which a program runs."""
+"""Tasks that end with the object that started them, and the loop on which a program runs."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ Result = TypeVar("Result")
 
 
 class Tasks:
-    """Holds tasks while they run, as nobody else does, and cancels what is left of them."""
+    """Holds references to running tasks, which asyncio does not, and cancels those that are left."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Do something beside everything else."""
+        """Start a task."""
         task = asyncio.get_running_loop().create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
     def cancel(self) -> None:
-        """End them all."""
+        """Cancel all tasks."""
         for task in self._running:
             task.cancel()
 
@@ -31,8 +31,8 @@ class Tasks:
 def run(main: Coroutine[Any, Any, Result]) -> Result:
     """Run a program, like ``asyncio.run``, on uvloop where it is available.
 
-    What was imported before stays for good, so the garbage collector is told not to look at it any more: otherwise it
-    stops the program for milliseconds now and then.
+    Imported modules stay until the end, so the garbage collector ignores them from now on. Otherwise it stops the
+    program for milliseconds now and then.
     """
     gc.collect()
     gc.freeze()

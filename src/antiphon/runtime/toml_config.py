@@ -41,7 +41,7 @@ def convert_table(values: Any, name: str, kind: type[Table], where: str) -> Tabl
 
 
 def nearest_names(given: Any, known: Sequence[str]) -> str:
-    """What may have been meant by names that there are not, to be added to an error; nothing if all are known."""
+    """Suggestions for unknown names, to be added to an error; empty if all names are known."""
     hints = []
     for name in given if isinstance(given, dict) else ():
         if name not in known:

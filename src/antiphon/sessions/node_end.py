@@ -25,7 +25,7 @@ from typing import Final, Generic, TypeVar
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.repair.retransmit_buffer import Possession
+from antiphon.fabrics.cube.repair.retransmit_buffer import Holdings
 from antiphon.kernel.errors import NoMajorityError, PeerError
 from antiphon.membership.messages import Control
 from antiphon.sessions.client_messages import FollowRequest, NodeAddresses, SafeUpTo
@@ -301,7 +301,7 @@ class NodeEnd(Generic[B]):
         """Whether all that counts as past somewhere else does here, where processes can say it."""
         if not past or not self.traits.counts_past:
             return True
-        return Possession(vec[i64](self.host.counted(topic.number))).covers(Possession(vec[i64](past)))
+        return Holdings(vec[i64](self.host.counted(topic.number))).covers(Holdings(vec[i64](past)))
 
     def fetch(self, topic: SessionTopic[B], resumption: Resumption[B]) -> Steps[None]:
         """Find what a client may lack that was subscribed elsewhere before this node was a member.

@@ -1,10 +1,11 @@
-"""What counts as past at a node on its topics, kept beside its log: from there its next life goes on.
+"""Checkpoints of a node's frontier on each topic, in its log: a restarted node continues from them.
 
-A note is taken every so many batches, with the offset at which the log was then. Since everything that is delivered is
-appended to the log, or to the one beside it (:mod:`antiphon.storage.log_reader`), the note and what the log holds
-behind it are the whole; and a crash between the two loses nothing. It says too which batches of clients have come, so
-that one that a client hands in again elsewhere is still recognised, and what of all that counts is not in the log. So
-little is read when a node comes back, however long its log.
+A node writes a checkpoint every so many batches, with the end of the log at that moment. It appends everything that it
+delivers to the log, or to the log of publications that are not shown (:mod:`antiphon.storage.log_reader`). So the
+checkpoint and the entries behind it are the whole frontier, and a crash between the two loses nothing. A checkpoint
+also holds the batches of clients that have arrived, so that the node recognises a batch that a client hands in again
+elsewhere, and the part of the frontier that is not in the log. A restart therefore reads little, however long the log
+is.
 """
 
 from __future__ import annotations
@@ -23,75 +24,75 @@ from antiphon.storage.log import DurableLog
 from antiphon.storage.log_reader import passed_over_log
 from antiphon.transport.codec import Codec
 
-BATCHES_PER_NOTE: Final = 256
-AUTHORS_PER_NOTE: Final = 512
-"""Whose batches are noted as seen: those of whom something came last."""
+BATCHES_PER_CHECKPOINT: Final = 256
+AUTHORS_PER_CHECKPOINT: Final = 512
+"""A checkpoint holds the batches of so many authors: those whose batches arrived last."""
 
 
-class Note(msgspec.Struct, array_like=True):
-    """What counted as past when the log had come so far, and what had come of clients."""
+class Checkpoint(msgspec.Struct, array_like=True):
+    """The frontier of a topic when its log ended at ``offset``, and the batches of clients that had arrived."""
 
     offset: int
     keys: list[int]
     seen: dict[int, Ranges] = {}
     passed_over_offset: int = 0
-    # Of which sources the log has not held all that counted, and what it has held of them.
+    # Sources for which the log is incomplete, with the numbers that it has held.
     unlike: dict[int, Ranges] = {}
     is_log_known: bool = True
     is_member: bool = True
 
 
-class Pasts:
-    """The notes of one node; they are taken only where a process goes on from them."""
+class Checkpoints:
+    """The checkpoints of one node; only where the process of its fabric continues from them."""
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
         self._store: DurableLog | None = None
         self._commit: GroupCommit | None = None
         self.is_void = False
-        # Topics by how many batches were delivered since the last note; those that are due at the next pause.
-        self._unnoted: dict[LiveTopic, int] = {}
+        # Batches delivered since the last checkpoint, by topic; the topics whose checkpoint is written next.
+        self._unwritten: dict[LiveTopic, int] = {}
         self.due: set[LiveTopic] = set()
 
     def open(self, store: DurableLog, commit: GroupCommit) -> None:
-        """The node has a log; without one nothing is noted."""
+        """The node has a log; without one it writes no checkpoints."""
         self._store = store
         self._commit = commit
 
     def void(self) -> None:
-        """Notes of earlier lives mean nothing here."""
+        """Ignore the checkpoints of earlier incarnations: they belong to another cluster."""
         self.is_void = True
 
     def delivered(self, topic: LiveTopic, publication: Publication) -> None:
-        """A batch is appended to the log, or to that of what is not for subscribers."""
+        """A batch is appended to the log, or to the log of publications that are not shown."""
         topic.logged.add(publication.source, publication.sequence)
-        count = self._unnoted.get(topic, 0) + 1
-        self._unnoted[topic] = count
-        if count >= BATCHES_PER_NOTE:
+        count = self._unwritten.get(topic, 0) + 1
+        self._unwritten[topic] = count
+        if count >= BATCHES_PER_CHECKPOINT:
             self.due.add(topic)
 
     def changed(self, topic: LiveTopic) -> None:
-        """Something counts as past that is not in the log."""
+        """The frontier has changed by something that is not in the log."""
         if self._store is not None:
             self.due.add(topic)
 
     def left(self, topic: LiveTopic) -> None:
-        """The next life is not to go on with this topic, but may be asked for what the log holds."""
+        """The node has left a topic: its next incarnation does not continue there, but serves the log."""
         self.due.discard(topic)
-        self._unnoted.pop(topic, None)
+        self._unwritten.pop(topic, None)
         if self._store is not None:
             self._put(self._store, topic, [], {}, is_member=False)
 
-    def note(self, process: Process | None) -> None:
-        """Between two steps of the process: write down what is due."""
+    def write(self, process: Process | None) -> None:
+        """Write the checkpoints that are due, between two steps of the process."""
         store = self._store
         if not self.due or process is None or store is None:
             return
         due, self.due = self.due, set()
         for topic in due:
-            self._unnoted.pop(topic, None)
+            self._unwritten.pop(topic, None)
             keys = [int(key) for key in process.counted(topic.number)]
-            self._put(store, topic, keys, topic.seen.ranges(AUTHORS_PER_NOTE), is_member=True)
+            self._put(store, topic, keys, topic.seen.ranges(AUTHORS_PER_CHECKPOINT), is_member=True)
         if self._commit is not None:
             self._commit.soon()
 
@@ -99,27 +100,28 @@ class Pasts:
         self, store: DurableLog, topic: LiveTopic, keys: list[int], seen: dict[int, Ranges], is_member: bool
     ) -> None:
         passed_over_offset, logged = store.latest(passed_over_log(topic.name)), topic.logged
-        note = Note(topic.end_offset, keys, seen, passed_over_offset, logged.unlike(keys), logged.is_known, is_member)
-        store.put(fact_of(topic.name), msgspec.msgpack.encode(note))
+        unlike = logged.unlike(keys)
+        checkpoint = Checkpoint(topic.end_offset, keys, seen, passed_over_offset, unlike, logged.is_known, is_member)
+        store.put(fact_of(topic.name), msgspec.msgpack.encode(checkpoint))
 
     def of(self, topic: LiveTopic) -> list[int] | None:
-        """What an earlier life had delivered on a topic that it had not left."""
+        """The frontier of an earlier incarnation on a topic; None if it had left the topic, or is not known."""
         store = self._store
         if store is not None and self.is_void and not topic.logged.is_known:
-            # Numbers in it are those of another cluster.
+            # The numbers in the log are those of another cluster.
             topic.log_from, topic.logged.is_known = topic.end_offset, True
             topic.passed_over_from = store.latest(passed_over_log(topic.name))
         kept = None if store is None or self.is_void else store.get(fact_of(topic.name))
         if store is None or not kept:
             return None
-        note = msgspec.msgpack.decode(kept, type=Note)
-        topic.seen.merge(note.seen)
-        topic.logged.restore(note.keys, note.unlike, note.is_log_known)
+        checkpoint = msgspec.msgpack.decode(kept, type=Checkpoint)
+        topic.seen.merge(checkpoint.seen)
+        topic.logged.restore(checkpoint.keys, checkpoint.unlike, checkpoint.is_log_known)
         passed_over = passed_over_log(topic.name)
         later: set[int] = set()
         for entry in (
-            *store.read_between(topic.name, note.offset, topic.end_offset),
-            *store.read_between(passed_over, note.passed_over_offset, store.latest(passed_over)),
+            *store.read_between(topic.name, checkpoint.offset, topic.end_offset),
+            *store.read_between(passed_over, checkpoint.passed_over_offset, store.latest(passed_over)),
         ):
             publication = self._codec.decode_publication(entry.batch)
             later.add(int(publication_key(publication.source, publication.sequence)))
@@ -127,9 +129,9 @@ class Pasts:
             batch = Batch(topic.name, publication.source, "", entry.first_offset, publication.payload)
             if batch.client != 0:
                 topic.seen.add(batch.author, batch.number)
-        return [*note.keys, *(~key for key in sorted(later))] if note.is_member else None
+        return [*checkpoint.keys, *(~key for key in sorted(later))] if checkpoint.is_member else None
 
 
 def fact_of(topic: str) -> str:
-    """The name of the fact."""
+    """The name of the fact that holds the checkpoint of a topic; it is part of the format on disk."""
     return f"past {topic}"

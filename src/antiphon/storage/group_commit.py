@@ -1,8 +1,8 @@
-"""Group commit: one sync of the disk for all that was delivered while the last one was under way.
+"""Group commit: one sync of the disk for everything that was delivered while the last sync ran.
 
-What waits for the disk is what would be a lie without it: subscribers seeing a batch, the publisher being told that
-it is accepted, and the acknowledgement that lets others forget it. If the disk fails, all of that goes on waiting, the
-node says so in its health, and the commit is tried again: nothing is lost and nobody is told otherwise.
+Three steps wait for the disk, because otherwise the node would promise data that is not there: subscribers see a batch,
+its publisher is told that it is accepted, and the acknowledgement leaves that lets others forget it. If the disk fails,
+these steps go on waiting, the node reports it in its health, and the commit is tried again. So nothing is lost.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class GroupCommit:
         self._task: asyncio.Task[None] | None = None
         self.commits = 0
         self.trouble = ""
-        """What is wrong with the disk, if something is."""
+        """The reason why the last commit failed; empty if it did not."""
 
     def then(self, action: Callable[[], Any]) -> None:
-        """Do this when everything appended so far is on disk."""
+        """Call this when everything appended so far is on disk."""
         self._waiting.append(action)
         self.soon()
 
@@ -49,7 +49,7 @@ class GroupCommit:
         await committed
 
     def soon(self) -> None:
-        """Commit what has been appended."""
+        """Commit everything that was appended and put, unless a commit is running: then after it."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -64,7 +64,7 @@ class GroupCommit:
                 if not self._waiting and self._store.pending_bytes == 0:
                     return
         except Exception as error:
-            # Who waits for the disk would wait for ever.
+            # Otherwise every step that waits for the disk would wait for ever.
             self._failed(error)
         finally:
             self._task = None
@@ -86,7 +86,7 @@ class GroupCommit:
                 failures += 1
 
     def trim(self, now_us: int) -> None:
-        """Remove from the log what is not to be kept, behind the commit that may be under way."""
+        """Remove entries that retention does not keep, after the commit that may be running."""
         self._thread.submit(self._trim, now_us)
 
     def _trim(self, now_us: int) -> None:
@@ -99,7 +99,7 @@ class GroupCommit:
                 log.info("removed old entries", batches=removed)
 
     async def close(self) -> None:
-        """Finish what waits and close the log."""
+        """Commit everything that waits, unless the disk fails, and close the log."""
         if self._task is not None and not self.trouble:
             await self._task
         elif self._task is not None:

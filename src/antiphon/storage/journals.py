@@ -1,8 +1,8 @@
-"""What the process of a broker writes down for its next life (:mod:`antiphon.fabrics.tree.durable_state`), in the log.
+"""The journal of a process: records for its next incarnation (:mod:`antiphon.fabrics.tree.durable_state`), in the log.
 
-The journal is a log of its own beside those of topics. A fact says where it begins: whoever writes it anew appends all
-that is needed, and lets it begin there; what is before that is removed when the log is trimmed. Both are in one commit,
-so a crash leaves the old one or the new one.
+The journal is a topic of the log that no client sees. A fact says where it begins. To rewrite the journal, the process
+appends all records that it needs and lets the journal begin there; trimming removes the records before. The records and
+the fact are in one commit, so a crash leaves the old journal or the new one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BEGINS: Final = "journal begins"
 
 
 class LiveJournal:
-    """The journal of one node, where its process keeps one and there is a disk."""
+    """The journal of one node with a data directory, whose process keeps one."""
 
     def __init__(self, store: DurableLog, codec: Codec, fail: Callable[[BaseException], None]) -> None:
         self._store = store
@@ -37,13 +37,13 @@ class LiveJournal:
         return 0 if kept is None else int(kept)
 
     def records(self) -> list[Message]:
-        """All that was written."""
+        """All records, in the order in which they were written."""
         store = self._store
         entries = store.read_between(JOURNAL, self._begin(), store.latest(JOURNAL)) if store.has(JOURNAL) else []
         return [self._codec.decode_own(entry.batch) for entry in entries]
 
     def write(self, record: Message) -> None:
-        """Append something."""
+        """Append a record."""
         try:
             self._store.append(JOURNAL, 1, wall_clock_us(), self._codec.encode(record))
         except AntiphonError as error:
@@ -54,7 +54,7 @@ class LiveJournal:
             self._store.release(JOURNAL, self._begin())
 
     def rewrite(self, records: list[Message]) -> None:
-        """Begin anew with these records."""
+        """Replace the journal by these records."""
         begin = self._store.latest(JOURNAL)
         for record in records:
             self.write(record)

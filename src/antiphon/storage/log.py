@@ -4,15 +4,14 @@ Offsets count the messages of a topic from 0 and never change; a batch is read a
 backwards within a topic: a batch that claims to be older than its predecessor gets the predecessor's time, so that the
 first offset at or after a time is one well-defined place.
 
-Two threads may work on it. One appends and reads (the event loop), one commits and trims; others may read too.
-``append``, ``put`` and the reads never wait for a running commit: what is not stored yet is in memory, and what is
-stored is read through a connection that does not wait for the writer. Between them is a guard that is held for a few
-steps, never across input or output.
+Two threads may work on it. The event loop appends and reads; another thread commits and trims. Further threads may
+read. ``append``, ``put`` and the reads never wait for a running commit: batches that are not stored yet are in memory,
+and stored ones are read through a connection that does not wait for the writer. A guard protects the state that the
+threads share. It is held for a few steps, never across input or output.
 """
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from bisect import bisect_right
 from contextlib import closing
@@ -49,15 +48,15 @@ from antiphon.storage.log_topics import (
     with_entries,
     without_oldest,
 )
-from antiphon.storage.sqlite import Row, Store, errors_of
+from antiphon.storage.sqlite import ReadConnection, Row, Store, errors_of
 
 MAXIMAL_BATCH_BYTES = 64 * 1024 * 1024
-"""No less than a frame between nodes may have: what has arrived can be kept."""
+"""At least the size of a frame between nodes, so that every batch that arrives can be appended."""
 
 MAXIMAL_FACT_BYTES = 1024 * 1024
 MAXIMAL_FACT_COUNT = 65536
 READ_BYTES = 1 << 20
-"""How much is read at once where all between two places is wanted."""
+"""The bytes that ``read_between`` reads at once."""
 
 first_offset_of = attrgetter("first_offset")
 
@@ -98,9 +97,9 @@ class DurableLog:
     ) -> DurableLog:
         """Open the log in a directory, or make one in an empty or new directory.
 
-        With ``sync=False`` a commit is written but not synced: a process that dies loses nothing, a machine that does
-        may lose the last commits, and a loss of them is not told from damage. A log that is damaged is refused and left
-        as it is. With ``pending_limit_bytes=None`` whoever appends sees to it that not too much is pending.
+        With ``sync=False`` a commit is written but not synced. Then a process that dies loses nothing. A machine that
+        loses power may lose the last commits, and the log cannot tell such a loss from damage. A damaged log is refused
+        and left as it is. With ``pending_limit_bytes=None`` the caller bounds the bytes that are pending.
         """
         store = Store(Path(directory))
         try:
@@ -116,7 +115,7 @@ class DurableLog:
         return log
 
     def _load(self, head: HeadRecord) -> None:
-        """Read all records, and see that the first and the last entry of every topic are where they should be."""
+        """Read all records, and check that the first and the last entry of every topic are in their places."""
         for number, body in self._store.records(1, head.topic_count):
             stored = unpacked_record(number, body, TopicRecord)
             oldest_at_us = 0
@@ -136,7 +135,7 @@ class DurableLog:
             self._fact_numbers[fact.key] = number
 
     def close(self) -> None:
-        """Commit what is pending and close. The files are closed even if the commit fails; the error is then raised."""
+        """Commit everything pending and close. If the commit fails, the files are closed and the error is raised."""
         with self._guard:
             if self._closed:
                 return
@@ -215,7 +214,7 @@ class DurableLog:
             self._put(key, value)
 
     def _put(self, key: str, value: bytes) -> None:
-        """Keep a fact, for whoever has the guard."""
+        """Keep a fact; the caller holds the guard."""
         refuse_bad_name(key, "fact")
         if len(value) > MAXIMAL_FACT_BYTES:
             raise UsageError(
@@ -235,9 +234,9 @@ class DurableLog:
     # Committing and trimming
 
     def commit(self) -> int:
-        """Make durable all that was appended and put before this call, atomically; how many batches that was.
+        """Make everything durable that was appended and put before this call, atomically; gives the number of batches.
 
-        If it fails, nothing is lost from memory, and the next commit tries again.
+        If it fails, everything is still in memory, and the next commit tries again.
         """
         with self._writing:
             with self._guard:
@@ -253,7 +252,7 @@ class DurableLog:
             return len(group)
 
     def _commit_group(self, group: list[Pending], facts: dict[str, bytes], fact_count: int) -> None:
-        """Store batches and facts in one transaction, then let go of them in memory."""
+        """Store batches and facts in one transaction, then remove them from memory."""
         by_topic: dict[Topic, list[Entry]] = {}
         for topic, entry, _ in group:
             by_topic.setdefault(topic, []).append(entry)
@@ -284,7 +283,7 @@ class DurableLog:
         return record_row(0, HeadRecord(self._commit + 1, topic_count, fact_count))
 
     def trim(self, now_us: int) -> int:
-        """Remove what the retention does not keep, in whole committed batches; how many. Offsets stay as they are."""
+        """Remove committed batches that retention does not keep; gives their number. No offset changes."""
         removed = 0
         for topic in list(self._topics.values()):
             while (step := self._trim_step(topic, now_us)) > 0:
@@ -292,7 +291,7 @@ class DurableLog:
         return removed
 
     def release(self, topic: str, offset: int) -> None:
-        """Let ``trim`` remove what is before an offset of a topic, and nothing else of it, whatever the retention."""
+        """Let ``trim`` remove the entries of a topic before an offset, and no others, whatever the retention."""
         state = self._topics.get(topic)
         if state is not None:
             state.released = offset
@@ -314,7 +313,7 @@ class DurableLog:
             record, oldest_at_us = without_oldest(self._store, topic, limit, oldest_kept_us)
             removed = stored.batch_count - record.batch_count
             with self._guard:
-                # Before they go, so that who reads them is told that they were removed and not that they are missing.
+                # Before the entries are removed: a reader must learn that they were removed, not that they are missing.
                 topic.earliest = record.earliest
             head = self._next_head(self._stored_topic_count, self._stored_fact_count)
             rows = [head, record_row(topic.number, record)]
@@ -327,7 +326,7 @@ class DurableLog:
     # Reading
 
     def topics(self) -> dict[str, TopicSize]:
-        """The topics of the log by name, with what it holds of each."""
+        """The topics of the log by name, with the size of each."""
         with self._guard:
             return {
                 name: TopicSize(
@@ -352,7 +351,7 @@ class DurableLog:
     def read(self, topic: str, offset: int, max_bytes: int) -> list[Entry]:
         """The entries from the one that contains ``offset`` on, up to ``max_bytes`` of batches but at least one.
 
-        None at the end of the topic. What is appended can be read at once, before it is durable.
+        None at the end of the topic. A batch can be read as soon as it is appended, before it is durable.
         """
         self._refuse_if_closed()
         latest = self.latest(topic)
@@ -385,7 +384,7 @@ class DurableLog:
         return [entry for entry in found if entry.first_offset < end]
 
     def _read_memory(self, topic: Topic, offset: int, room_bytes: int, has_some: bool) -> list[Entry] | None:
-        """From what is not stored yet; None if the offset is not there."""
+        """Read entries that are not stored yet; None if the offset is not among them."""
         with self._guard:
             memory = topic.memory
             if not memory or offset < memory[0].first_offset:
@@ -404,17 +403,17 @@ class DurableLog:
         return topic in self._topics
 
     def durable_end(self, topic: str) -> int:
-        """The offset behind all that was committed; 0 for a topic that is not known."""
+        """The offset behind the last committed message; 0 for a topic that is not known."""
         state = self._topics.get(topic)
         return 0 if state is None else state.stored.next_offset
 
-    def connect_reader(self) -> sqlite3.Connection:
-        """A connection for ``read_durable`` in a thread of its own; whoever asks for it closes it before the log."""
+    def connect_reader(self) -> ReadConnection:
+        """A connection for ``read_durable`` in a thread of its own; the caller closes it before the log."""
         self._refuse_if_closed()
         return self._store.connect_reader()
 
-    def read_durable(self, topic: str, offset: int, max_bytes: int, connection: sqlite3.Connection) -> list[Entry]:
-        """Like ``read``, but only what was committed, and without keeping other threads from reading meanwhile."""
+    def read_durable(self, topic: str, offset: int, max_bytes: int, connection: ReadConnection) -> list[Entry]:
+        """Like ``read``, but only committed entries, and other threads can read meanwhile."""
         self._refuse_if_closed()
         end = self.durable_end(topic)
         if not 0 <= offset <= end:
@@ -424,9 +423,9 @@ class DurableLog:
         return self._read_stored(self._topics[topic], offset, max_bytes, False, connection)
 
     def _read_stored(
-        self, topic: Topic, offset: int, room_bytes: int, has_some: bool, connection: sqlite3.Connection | None = None
+        self, topic: Topic, offset: int, room_bytes: int, has_some: bool, connection: ReadConnection | None = None
     ) -> list[Entry]:
-        """From the store, up to its end; every entry is checked, and that none is missing between them."""
+        """Read stored entries; fails if one of them is damaged or missing."""
         with self._guard:
             earliest, end = topic.earliest, topic.stored.next_offset
             name = topic.stored.name
@@ -454,7 +453,7 @@ class DurableLog:
         return found
 
     def offset_at(self, topic: str, time_us: int) -> int:
-        """The first offset appended at this time or later; where the next message goes if there is none yet."""
+        """The first offset that was appended at this time or later; the next offset if there is none yet."""
         self._refuse_if_closed()
         state = self._topics.get(topic)
         if state is None:
@@ -474,7 +473,7 @@ class DurableLog:
             return found if found < end else later
 
     def verify(self) -> int:
-        """Read everything and compare it with its checksums; how many batches there are."""
+        """Read everything and compare it with its checksums; gives the number of batches."""
         count = 0
         for name in list(self._topics):
             offset = self.earliest(name)

@@ -8,7 +8,7 @@ pages of its main file, so everything the log puts there carries one:
   Times and lengths can be trusted without reading the batch.
 - a **record** is one small thing that the log keeps in memory while it is open: the head (record 0), a topic, a fact.
 - the **mark** is a file of its own that says which commit was promised last. A damaged write-ahead log looks to SQLite
-  like one that was never written further; the mark tells the difference between a torn write, which nobody was
+  like one that was never written further. The mark tells the difference between a torn write, which was never
   promised, and lost entries.
 """
 
@@ -59,11 +59,11 @@ class OffsetRemovedError(UsageError):
 
 
 class DamagedError(PeerError):
-    """Something on disk is not what was written; the place that knows the directory says what to do."""
+    """The files differ from what was written; ``errors_of`` adds the directory and the advice."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """One batch of the log: the offset of its first message, how many it has, when it was appended, its bytes."""
+    """One batch of the log: the offset of its first message, its number of messages, its time, its bytes."""
 
     first_offset: int
     count: int
@@ -77,7 +77,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Header(msgspec.Struct, frozen=True, gc=False):
-    """What is known of a stored batch without reading it."""
+    """The header of a stored batch, which is read without the batch."""
 
     first_offset: int
     count: int
@@ -123,7 +123,7 @@ class HeadRecord(msgspec.Struct, array_like=True, frozen=True):
 
 
 class TopicRecord(msgspec.Struct, array_like=True, frozen=True):
-    """What is stored of a topic: its range of offsets, how much that is, and the latest time."""
+    """A topic in the store: its range of offsets, its batches and bytes, and its latest time."""
 
     name: str
     earliest: int

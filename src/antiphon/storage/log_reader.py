@@ -1,8 +1,9 @@
-"""What the log of a node holds for those who were away: read backwards, and known without reading.
+"""Reads the log of a topic backwards, for members that were away.
 
-Some publications of a topic are not for subscribers: a client had handed in the same batch at another node, or it was
-only to have its place. They have numbers like all others, so who was away lacks them too. They are kept in a log of
-their own beside that of the topic, where nobody reads them by their offsets.
+Some publications of a topic are not shown to subscribers: a client had handed in the same batch at another node, or the
+publication is a barrier, which only has a place in the order. They have numbers like all others, so a returning node
+misses them as well. A node keeps them in a second log beside the log of the topic, where no reader finds them by
+offset.
 """
 
 from __future__ import annotations
@@ -15,31 +16,31 @@ from antiphon.storage.log import DurableLog
 from antiphon.transport.codec import Codec
 
 MESSAGES_PER_PIECE: Final = 1024
-"""How much of the log is read back at once."""
+"""The number of messages that are read back at once."""
 
 PASSED_OVER_AT_MOST: Final = 4096
-"""So many of the last publications that were not for subscribers are given to those who were away."""
+"""A returning node gets so many of the last publications that were not shown."""
 
 PASSED_OVER: Final = "passed over "
-"""With these words the name of a log begins that is not for subscribers; names of topics have no spaces."""
+"""The names of logs of publications that are not shown begin with this; names of topics have no spaces."""
 
 
 JOURNAL: Final = "journal of this broker"
-"""The log of what the process of a broker has written down."""
+"""The name of the journal of a process."""
 
 
 def passed_over_log(topic: str) -> str:
-    """The name of the log of what was not for subscribers of a topic."""
+    """The name of the log of a topic's publications that are not shown."""
     return PASSED_OVER + topic
 
 
 def topics_in(log: DurableLog) -> list[str]:
-    """The topics of which a log holds messages."""
+    """The topics of clients in a log: no journal, no log of publications that are not shown."""
     return [name for name in log.topics() if not name.startswith(PASSED_OVER) and name != JOURNAL]
 
 
-class LogBackwards(LogReader):
-    """Reads the log of one topic as it is now, and first what was not for subscribers."""
+class BackwardReader(LogReader):
+    """Reads the log of one topic as it is now, and before that the publications that were not shown."""
 
     def __init__(self, log: DurableLog, codec: Codec, topic: str, begin: int, passed_over_begin: int) -> None:
         super().__init__()
@@ -54,7 +55,7 @@ class LogBackwards(LogReader):
         self._passed_over_begin = max(passed_over_begin, latest)
 
     def earlier(self) -> list[Message] | None:
-        """The part before the one that was read last."""
+        """Read the piece before the last one; None if retention has removed it, an empty list at the beginning."""
         if self._passed_over_end > self._passed_over_begin:
             name = passed_over_log(self._topic)
             self._passed_over_end, found = self._piece(name, self._passed_over_begin, self._passed_over_end)
@@ -66,6 +67,6 @@ class LogBackwards(LogReader):
         return found
 
     def _piece(self, name: str, begin: int, end: int) -> tuple[int, list[Message]]:
-        """Where the last piece before ``end`` begins, and what is in it."""
+        """Read the last piece before ``end``; gives the offset where it begins too."""
         entries = self._log.read_between(name, max(begin, end - MESSAGES_PER_PIECE), end)
         return entries[0].first_offset, [self._codec.decode_recorded(entry.batch) for entry in entries]

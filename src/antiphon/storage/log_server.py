@@ -1,20 +1,19 @@
-"""Where clients ask a node for its durable log: which topics it holds, from where to where, and ranges of them.
+"""Serves the durable log of a node to clients: its topics, their ranges of offsets, and the messages of a range.
 
 Offsets belong to one log: two nodes that deliver the same messages may deliver concurrent ones in different orders. So
-every log has a number, drawn when it was made and kept in it, by which a client says which log it means, also after the
-node has been restarted elsewhere. Only what is on disk is told of: an offset that was once read never comes to stand
-for another message.
+every log has a number, drawn when it was created and stored in it. A client names the log that it means by this number,
+also after the node has been restarted elsewhere. The server shows only messages that are on disk, so an offset that a
+client has read never stands for another message.
 
-Reading is done by one thread with a connection of its own, in steps of bounded size, each for one question: the loop
-of the node goes on meanwhile, and whoever asks for a long range sets the pace by asking for more. Batches are handed
-over as they were recorded; taking them apart is left to those who asked, of whom there may be many.
+One thread reads, with a connection of its own, in steps of bounded size, one for each request. The loop of the node
+goes on meanwhile, and a client that reads a long range sets the pace by its requests. Batches are sent as they were
+recorded. Clients decode them, because there may be many clients.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol, TypeVar
@@ -37,16 +36,17 @@ from antiphon.sessions.client_messages import (
 )
 from antiphon.storage.log import DurableLog
 from antiphon.storage.log_formats import Entry, OffsetRemovedError
+from antiphon.storage.sqlite import ReadConnection
 from antiphon.transport.codec import Codec
 
 NUMBER_FACT: Final = "number of this log"
 NUMBER_BITS: Final = 31
-"""So that it fits the column ``partition`` of Spark, as Kafka's has it."""
+"""The number fits the column ``partition`` of Spark, as in Kafka's connector."""
 
 NO_LOG: Final = 0
 
 MARKED_BYTES: Final = 8 << 20
-"""How much of the log is looked at for one question about whose messages it has."""
+"""The bytes of the log that are read for one ``MarksRequest``."""
 
 Result = TypeVar("Result")
 
@@ -62,7 +62,7 @@ PUBLISHED_DECODER: Final = msgspec.msgpack.Decoder(Published)
 
 
 def number_of(store: DurableLog) -> int:
-    """The number of a log; a new log draws one, which is durable with whatever is committed first."""
+    """The number of a log. A new log draws one, which the next commit makes durable."""
     kept = store.get(NUMBER_FACT)
     if kept is None:
         kept = str(1 + secrets.randbelow((1 << NUMBER_BITS) - 1)).encode()
@@ -71,14 +71,14 @@ def number_of(store: DurableLog) -> int:
 
 
 class ReadingRights(Protocol):
-    """What a client may read."""
+    """The rights of a client to read."""
 
     def may_subscribe(self, wanted: str) -> bool:
-        """Whether the client may see all that a topic or pattern stands for."""
+        """Whether the client may read everything that a topic or pattern matches."""
 
 
 class Reader(Protocol):
-    """The client that asks."""
+    """A client that reads the log."""
 
     @property
     def name(self) -> str:
@@ -86,32 +86,32 @@ class Reader(Protocol):
 
     @property
     def rights(self) -> ReadingRights:
-        """What it may read."""
+        """Its rights to read."""
 
 
-class Whereabouts(Protocol):
-    """The node to which the log belongs, and what that node knows of others."""
+class ServingNode(Protocol):
+    """The node that the log belongs to, and its view of others."""
 
     @property
     def identifier(self) -> int:
         """Its identifier in the cluster."""
 
     def peer_addresses(self) -> list[str]:
-        """Where the other nodes are."""
+        """The addresses of the other nodes."""
 
     def topic_names(self) -> set[str]:
-        """The topics that it has heard of."""
+        """All topics that it knows."""
 
 
-class LogDesk:
-    """Answers what clients ask about the log of one node."""
+class LogServer:
+    """Answers the requests of clients about the log of one node."""
 
-    def __init__(self, codec: Codec, node: Whereabouts) -> None:
+    def __init__(self, codec: Codec, node: ServingNode) -> None:
         self._codec = codec
         self._node = node
         self._store: DurableLog | None = None
         self.number = NO_LOG
-        self._connection: sqlite3.Connection | None = None
+        self._connection: ReadConnection | None = None
         self._thread: ThreadPoolExecutor | None = None
 
     def open(self, store: DurableLog) -> None:
@@ -120,7 +120,7 @@ class LogDesk:
         self.number = number_of(store)
 
     def close(self) -> None:
-        """Finish what is being read; before the log is closed, which waits for nobody who reads."""
+        """Finish the running read. Call it before the log is closed: that does not wait for readers."""
         if self._thread is not None:
             self._thread.shutdown(cancel_futures=True)
         if self._connection is not None:
@@ -129,13 +129,13 @@ class LogDesk:
 
     async def _in_thread(self, work: Callable[[], Result]) -> Result:
         if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="antiphon-log-desk")
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="antiphon-log-server")
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     # Which topics there are.
 
     async def logs(self, holder: Reader, question: LogsRequest) -> LogsResponse:
-        """What the log holds of topics."""
+        """The ranges of topics in the log."""
         node, store = self._node, self._store
         answer = LogsResponse(question.number, self.number, node.identifier, [], [], node.peer_addresses())
         may_read = holder.rights.may_subscribe
@@ -158,7 +158,7 @@ class LogDesk:
     # Ranges.
 
     async def range(self, holder: Reader, question: RangeRequest) -> RangeResponse:
-        """Some of the batches that were asked for."""
+        """The first batches of a range."""
         try:
             store = self._store_for(holder, question)
             return await self._in_thread(lambda: self._read(store, question))
@@ -169,7 +169,7 @@ class LogDesk:
             return RangeResponse(question.number, question.offset, [], 0, str(error), is_denied)
 
     def _store_for(self, holder: Reader, question: RangeRequest | MarksRequest) -> DurableLog:
-        """The log, if it is the one that is meant and the client may read the topic."""
+        """The log, if the request names it and the client may read the topic."""
         if not holder.rights.may_subscribe(question.topic):
             raise DeniedError(denied_text(holder, question.topic))
         store = self._store
@@ -207,7 +207,7 @@ class LogDesk:
     # Marks.
 
     async def marks(self, holder: Reader, question: MarksRequest) -> MarksResponse:
-        """Whose messages a range has, for some of it."""
+        """The publishers and sequence numbers of the first messages of a range."""
         try:
             store = self._store_for(holder, question)
             return await self._in_thread(lambda: self._marks(store, question))
@@ -229,7 +229,7 @@ class LogDesk:
 
 
 def beginning_of(payload: bytes, topic: str) -> Published:
-    """What stands at the beginning of the columns of a batch."""
+    """The first fields of the columns of a batch."""
     try:
         return PUBLISHED_DECODER.decode(memoryview(payload)[read_header(payload)[1] :])
     except msgspec.DecodeError as error:
@@ -237,12 +237,12 @@ def beginning_of(payload: bytes, topic: str) -> Published:
 
 
 def range_of(store: DurableLog, topic: str, times_us: tuple[int, ...]) -> LogRange:
-    """What a log holds of a topic."""
+    """The range of a topic in a log."""
     end = store.durable_end(topic)
     at_times = [min(store.offset_at(topic, time_us), end) for time_us in times_us]
     return LogRange(topic, min(store.earliest(topic), end), end, at_times)
 
 
 def denied_text(holder: Reader, topic: str) -> str:
-    """Why a client is told nothing."""
+    """The reason why a client gets nothing."""
     return f"client {holder.name!r} may not read {topic!r}; have it added to its rights (subscribe)"

@@ -1,4 +1,4 @@
-"""What a log knows of a topic in memory, how much of it is kept, and where the store has an offset or a time of it."""
+"""The topics of a log: their state in memory, their retention, and the search for an offset or a time in the store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from antiphon.storage.sqlite import Row, Store, errors_of
 
 MAXIMAL_NAME_BYTES = 1024
 REMOVED_PER_TRANSACTION = 1000
-"""Retention works in steps of so many batches, so that a commit that waits for it does not wait long."""
+"""Retention removes at most so many batches at once, so that a commit that waits for it does not wait long."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Retention:
 
 
 class TopicSize(NamedTuple):
-    """How much of a topic the log holds, what is not committed yet included."""
+    """The size of a topic in the log, with the messages that are not committed yet."""
 
     earliest: int
     latest: int
@@ -42,7 +42,7 @@ class TopicSize(NamedTuple):
 
 
 class Topic:
-    """What is known of a topic in memory."""
+    """The state of a topic in memory."""
 
     __slots__ = (
         "earliest",
@@ -58,17 +58,17 @@ class Topic:
     def __init__(self, number: int, stored: TopicRecord, oldest_at_us: int) -> None:
         self.number = number
         self.stored = stored
-        """What the store holds; replaced after each transaction that changed it."""
+        """The record in the store; replaced after each transaction that changed it."""
         self.oldest_at_us = oldest_at_us
         """The time of the first stored batch, if there is one."""
         self.earliest = stored.earliest
         """Ahead of the stored one while older entries are being removed."""
         self.memory: list[Entry] = []
-        """What is not stored yet; it continues where the stored part ends."""
+        """The entries that are not stored yet; they continue where the stored ones end."""
         self.next_offset = stored.next_offset
         self.latest_at_us = stored.last_at_us
         self.released: int | None = None
-        """If the node says itself what it needs: what is before this offset it does not; retention means nothing."""
+        """If set, the node needs nothing before this offset and everything from it on, whatever the retention."""
 
     def key(self, offset: int) -> int:
         """The key of an offset."""
@@ -84,7 +84,7 @@ class Pending(NamedTuple):
 
 
 def with_entries(stored: TopicRecord, entries: list[Entry]) -> TopicRecord:
-    """What is stored of a topic after these entries were added."""
+    """The record of a topic after these entries were added."""
     return TopicRecord(
         stored.name,
         stored.earliest,
@@ -96,7 +96,7 @@ def with_entries(stored: TopicRecord, entries: list[Entry]) -> TopicRecord:
 
 
 def refuse_bad_name(name: str, what: str) -> None:
-    """Names are text of a bounded length."""
+    """Refuse a name that is not text of a bounded length."""
     try:
         byte_count = len(name.encode())
     except UnicodeEncodeError as error:
@@ -133,7 +133,7 @@ def header_at(store: Store, topic_number: int, earliest: int, last: int, wanted:
 def without_oldest(
     store: Store, topic: Topic, limit: int | None, oldest_kept_us: int | None
 ) -> tuple[TopicRecord, int]:
-    """What is stored of a topic without the batches that need not be kept, and the time of the first that stays."""
+    """The record of a topic without the batches that need not be kept, and the time of the first one that stays."""
     stored = topic.stored
     earliest, batch_count, byte_count = stored.earliest, stored.batch_count, stored.byte_count
     oldest_at_us = 0

@@ -1,4 +1,4 @@
-"""The log of a node as its process uses it: what the process delivers is appended, and read back when it is needed."""
+"""The log of a node as its process uses it: it holds everything that the process delivers, and gives it back."""
 
 from __future__ import annotations
 
@@ -10,46 +10,48 @@ from antiphon.api.topic_state import LiveTopic
 from antiphon.kernel.message import ORDER_NAMES, Message, Publication, publication_key
 from antiphon.kernel.process import LogReader, Process
 from antiphon.runtime.clocks import monotonic_us, wall_clock_us
-from antiphon.storage.checkpoint import Pasts
+from antiphon.storage.checkpoint import Checkpoints
 from antiphon.storage.group_commit import GroupCommit
 from antiphon.storage.log import DurableLog
 from antiphon.storage.log_formats import Entry
-from antiphon.storage.log_reader import LogBackwards, passed_over_log
+from antiphon.storage.log_reader import BackwardReader, passed_over_log
 from antiphon.transport.codec import Codec
 
 RECORDED_AT_MOST: Final = 8192
-"""Of so many publications of a topic a node of a gossip cluster knows where its log has them."""
+"""A node of a gossip cluster knows the offsets of so many publications of a topic in its log."""
 
 SHOWN_MESSAGES_AT_MOST: Final = 512
 SHOWN_BYTES_AT_MOST: Final = 4 << 20
 SHOWN_MESSAGES_PER_PIECE: Final = 16
-"""How much of the end of a log a returning node shows to clients that come from elsewhere. A client lacks what its own
-node had not shown yet when all nodes were killed, so only the last moments count."""
+"""The part of the end of a log that a returning node shows to clients that come from elsewhere. If all nodes were
+killed, a client lacks the messages that its node had not shown yet, so only the last moments count."""
 
 
 class ProcessLog:
-    """The log of one node; nothing is in it at a node without a data directory.
+    """The log of one node; empty at a node without a data directory.
 
-    ``recalls`` where others ask for publications that are in nobody's buffer any more; ``pasts`` where a node goes on
-    after a restart with what its earlier life had delivered.
+    With ``recalls``, other nodes ask for publications that are in no buffer any more. With ``checkpoints``, a restarted
+    node continues from the frontier of its earlier incarnation.
     """
 
-    def __init__(self, codec: Codec, topics: Mapping[int, LiveTopic], pasts: Pasts | None, recalls: bool) -> None:
+    def __init__(
+        self, codec: Codec, topics: Mapping[int, LiveTopic], checkpoints: Checkpoints | None, recalls: bool
+    ) -> None:
         self._codec = codec
         self._topics = topics
-        self._pasts = pasts
+        self._checkpoints = checkpoints
         self._recalls = recalls
         self._store: DurableLog | None = None
         self._commit: GroupCommit | None = None
         self._is_continued = False
 
     def open(self, store: DurableLog, commit: GroupCommit, is_continued: bool) -> None:
-        """The node has a log; ``is_continued`` says whether a returning node goes on with that of its earlier life."""
+        """The node has a log; ``is_continued`` says whether a returning node continues its earlier log."""
         self._store = store
         self._is_continued = is_continued
         self._commit = commit
-        if self._pasts is not None:
-            self._pasts.open(store, commit)
+        if self._checkpoints is not None:
+            self._checkpoints.open(store, commit)
 
     def append(
         self,
@@ -59,11 +61,11 @@ class ProcessLog:
         publication: Publication,
         fact: tuple[str, bytes] | None,
     ) -> None:
-        """Record a publication that is delivered, with what it says of its writer."""
+        """Append a publication that is delivered, with the fact about its writer."""
         store = self._store
         assert store is not None, "only nodes with a log record"
-        if self._pasts is not None:
-            self._pasts.delivered(topic, publication)
+        if self._checkpoints is not None:
+            self._checkpoints.delivered(topic, publication)
         store.append(topic.name, count, wall_clock_us(), self._codec.encode(process.recorded(publication)), fact)
         if self._recalls:
             topic.recorded[int(publication_key(publication.source, publication.sequence))] = topic.end_offset
@@ -71,24 +73,24 @@ class ProcessLog:
                 del topic.recorded[next(iter(topic.recorded))]
 
     def pass_over(self, process: Process, topic: LiveTopic, publication: Publication) -> None:
-        """Record a publication that is not for subscribers, where somebody may come back and lack it."""
-        if self._pasts is None or self._store is None:
+        """Append a publication that is not shown, where returning nodes may miss it."""
+        if self._checkpoints is None or self._store is None:
             return
         recorded = self._codec.encode(process.recorded(publication))
         self._store.append(passed_over_log(topic.name), 1, wall_clock_us(), recorded)
-        self._pasts.delivered(topic, publication)
+        self._checkpoints.delivered(topic, publication)
         if self._commit is not None:
             self._commit.soon()
 
     def take_last_shown(self, topic: LiveTopic) -> None:
-        """Remember the batches that an earlier life of this node has delivered last, as if it had shown them now.
+        """Remember the last batches of an earlier incarnation of this node, as if it had shown them now.
 
         After all nodes were killed, a message may be in the log of one node and at no client. A client that comes to
         this node gets it from here. On a tree its publisher may hand it in again: then it is published, because other
         brokers do not get it from this log, but it is not logged twice.
         """
         store = self._store
-        is_void = self._pasts is not None and self._pasts.is_void
+        is_void = self._checkpoints is not None and self._checkpoints.is_void
         if store is None or not self._is_continued or is_void or topic.delivered_messages > 0:
             return
         age_us = wall_clock_us() - monotonic_us()
@@ -103,16 +105,16 @@ class ProcessLog:
                 topic.logged_before.add(batch.author, batch.number, batch.is_written)
 
     def read_back(self, number: int) -> LogReader | None:
-        """Reads what the log holds of a topic."""
+        """A reader of the log of a topic, from its end backwards; None without a log."""
         topic = self._topics.get(number)
         if topic is None or self._store is None:
             return None
-        return LogBackwards(self._store, self._codec, topic.name, topic.log_from, topic.passed_over_from)
+        return BackwardReader(self._store, self._codec, topic.name, topic.log_from, topic.passed_over_from)
 
     def was_logged(self, number: int, source: int, sequence: int) -> bool:
         """Whether the log has ever held a publication; without a log this is not known."""
         topic = self._topics.get(number)
-        if topic is None or self._pasts is None or self._store is None:
+        if topic is None or self._checkpoints is None or self._store is None:
             return True
         return topic.logged.has(source, sequence)
 
@@ -128,9 +130,9 @@ class ProcessLog:
         return self._codec.decode_recorded(entries[0].batch) if is_there else None
 
     def past(self, number: int) -> list[int] | None:
-        """What an earlier life of this node delivered on a topic."""
+        """The frontier of an earlier incarnation of this node on a topic."""
         topic = self._topics.get(number)
-        return None if topic is None or self._pasts is None else self._pasts.of(topic)
+        return None if topic is None or self._checkpoints is None else self._checkpoints.of(topic)
 
 
 def last_entries(store: DurableLog, topic: LiveTopic) -> list[Entry]:

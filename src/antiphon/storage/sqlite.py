@@ -1,14 +1,14 @@
-"""The directory of a durable log: one SQLite file, the mark of what was promised, a lock, and what may be wrong there.
+"""The directory of a durable log: one SQLite file, the mark of the last promise, a lock, and the errors of all three.
 
 ======================  ===============================================================================================
 ``log.sqlite``          entries and records (see ``formats``), with SQLite's write-ahead log ``-wal`` and index ``-shm``
-``promised``            the mark: the number of the last transaction that somebody was told is on disk
+``promised``            the mark: the number of the last commit that was reported as durable
 ``lock``                held by the one process that has the log open; it dies with that process
 ======================  ===============================================================================================
 
-Opening looks before it writes: everything is checked through a connection that cannot change the files, so a store
-that is refused is left as it was found. SQLite keeps from its write-ahead log what is whole and ignores the rest, which
-repairs a torn write; whether the rest had been promised, the mark knows.
+Opening checks before it writes: it reads everything through a connection that cannot change the files, so a store that
+is refused is left as it was found. SQLite keeps the whole transactions of its write-ahead log and ignores the rest,
+which repairs a torn write. The mark says whether the rest had been promised.
 
 This is the one place where errors of SQLite and of the operating system become errors of Antiphon.
 """
@@ -57,7 +57,7 @@ longer than writing beside a busy event loop. Some builds of SQLite take no more
 
 BYTES_PER_STATEMENT = 4 * 1024 * 1024
 STATEMENTS_KEPT = 8
-"""A prepared statement is kept for the next commit with as many rows, and with it a copy of all that it wrote last. So
+"""A prepared statement is kept for the next commit with as many rows, with a copy of everything that it wrote last. So
 few are kept, and those with many rows are bounded in bytes."""
 
 SCHEMA = {"item": "CREATE TABLE item (key INTEGER PRIMARY KEY, header BLOB NOT NULL, body BLOB NOT NULL)"}
@@ -71,10 +71,13 @@ RESTORE = (
 Row = tuple[int, bytes, bytes]
 """Key, header, body."""
 
+ReadConnection = sqlite3.Connection
+"""A connection that only reads, for one more thread."""
+
 
 @contextmanager
 def errors_of(directory: Path, doing: str) -> Iterator[None]:
-    """Translate what SQLite, the operating system and the checksums complain about while ``doing`` something."""
+    """Translate the errors of SQLite, of the operating system and of checksums while ``doing`` something."""
     try:
         yield
     except DamagedError as error:
@@ -92,7 +95,7 @@ def errors_of(directory: Path, doing: str) -> Iterator[None]:
 
 
 def advice_for(name: str) -> str:
-    """What to do about an error of SQLite."""
+    """Advice for an error of SQLite."""
     if name.startswith("SQLITE_FULL"):
         return "the disk is full: free some space and commit again, nothing appended is lost meanwhile"
     if name.startswith(("SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
@@ -148,7 +151,7 @@ class Store:
         return os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
     def open_for_writing(self, sync: bool, commit: int) -> None:
-        """Open the other connection, and make durable what a process that died may have written without a sync."""
+        """Open the writing connection, and sync everything that a process wrote before it died."""
         with errors_of(self.directory, "opening"):
             self.writer = connect(self.directory / DATABASE_NAME, read_only=False)
             # With NORMAL a commit is written but not synced; a checkpoint is synced all the same.
@@ -209,7 +212,7 @@ class Store:
                 self.writer.execute("commit")
             except BaseException:
                 if self.writer.in_transaction:
-                    with suppress(sqlite3.Error):  # what went wrong first is what counts
+                    with suppress(sqlite3.Error):  # the first error is the one to raise
                         self.writer.execute("rollback")
                 raise
 
@@ -248,7 +251,7 @@ class Store:
         )
 
     def entries(
-        self, first_key: int, key: int, end_key: int, connection: sqlite3.Connection | None = None
+        self, first_key: int, key: int, end_key: int, connection: ReadConnection | None = None
     ) -> sqlite3.Cursor:
         """Entries in order, from the last one between ``first_key`` and ``key`` on; none if there is none between."""
         query = (
@@ -257,8 +260,8 @@ class Store:
         )
         return (connection or self._reader()).execute(query, (first_key, key, end_key))
 
-    def connect_reader(self) -> sqlite3.Connection:
-        """One more connection for reading, for a thread that is not to wait for others, nor they for it."""
+    def connect_reader(self) -> ReadConnection:
+        """One more connection for reading: its thread and the others do not wait for each other."""
         with errors_of(self.directory, "opening"):
             return connect(self.directory / DATABASE_NAME, read_only=True)
 

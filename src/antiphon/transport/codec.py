@@ -2,12 +2,12 @@
 
 A frame is a length in four bytes, least first, and that many bytes of MessagePack: an array that begins with the number
 of the message's class and goes on with the arguments of its constructor, in order (:mod:`antiphon.transport.schema`).
-msgspec refuses whatever does not fit, so a process never sees a malformed message. What follows the last known argument
-is of a later version: it is not read, and it is handed on with the rest of the bytes.
+msgspec refuses whatever does not fit, so a process never sees a malformed message. Arguments behind the last known one
+are of a later version: the codec does not read them, and forwards them with the rest of the bytes.
 
-Copies of one message are one object (:mod:`antiphon.kernel.message`), and what is handed on is what came in. So the
-codec remembers the last message with its bytes: forwarding to three children encodes nothing and copies once. What
-is not handed on is never copied as a whole.
+Copies of one message are one object (:mod:`antiphon.kernel.message`), and a node forwards the object that it received.
+So the codec remembers the last message with its bytes: forwarding to three children encodes nothing and copies once. A
+message that is not forwarded is never copied as a whole.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class Codec:
     def decode(self, data: bytes | memoryview) -> Message | msgspec.Struct:
         """Bytes as a message of a protocol or of hosts; :class:`ProtocolError` if they are none.
 
-        Who passes a view of bytes that change later calls ``forget`` before they do.
+        A caller that passes a view of bytes calls ``forget`` before the bytes change.
         """
         try:
             shape: msgspec.Struct = self._decode(data)

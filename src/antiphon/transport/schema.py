@@ -64,7 +64,7 @@ KINDS: Final = numbered([*(fabric.implementation().messages for fabric in FABRIC
 HELD_FIRST: Final[tuple[type[Any], ...]] = (
     KeyedOrdered,
     Placed,
-    cube_totals.KeyLock,
+    cube_totals.KeyLockRequest,
     epto.Stamped,
     Keyed,
     tree.LockItem,
@@ -159,7 +159,7 @@ FIELDS: Final[dict[str, Any]] = {
     "sent_at": Integer,
     "minima": Integers,
     "have": Integers,
-    "asks": Annotated[int, msgspec.Meta(ge=0, le=int(cube_faults.ANSWERS_ALL))],
+    "asks": Annotated[int, msgspec.Meta(ge=0, le=int(cube_faults.RESPONSE_TO_ALL))],
     "is_member": bool,
     "is_last": bool,
     "is_past": bool,
@@ -172,11 +172,11 @@ FIELDS: Final[dict[str, Any]] = {
 
 SPECIAL: Final[dict[tuple[type[Any], str], Any]] = {
     (Ordered, "order"): Annotated[int, msgspec.Meta(ge=0, le=int(CAUSAL))],
-    (gossip.Welcome, "frontier"): Integers,
+    (gossip.FrontierResponse, "frontier"): Integers,
     (tree.Item, "origin"): Number,
     (tree.LockItem, "origin"): Number,
-    (cube_totals.KeeperIs, "origin"): Annotated[int, msgspec.Meta(ge=-1, lt=1 << 22)],
-    (gossip.Welcome, "stamp"): Stamp,
+    (cube_totals.LockManagerNotice, "origin"): Annotated[int, msgspec.Meta(ge=-1, lt=1 << 22)],
+    (gossip.FrontierResponse, "stamp"): Stamp,
     (epto.Stamped, "stamp"): Stamp,
     (epto.Ball, "names"): Integers,
     (epto.Ball, "hops"): Integers,
@@ -184,14 +184,14 @@ SPECIAL: Final[dict[tuple[type[Any], str], Any]] = {
 """Where a class means something else than the name does elsewhere: what has a total order is of another class."""
 
 NESTED: Final[dict[str, tuple[type[Any], ...]]] = {
-    "packet": (Ordered, KeyedOrdered, Placed, cube.Bundle, cube_totals.KeyLock),
+    "packet": (Ordered, KeyedOrdered, Placed, cube.Bundle, cube_totals.KeyLockRequest),
     "publications": (Ordered, KeyedOrdered, Placed),
     "publication": (Keyed,),
     "overlay": (Overlay,),
     "council": (Council,),
     "locks": (tree.Item, tree.LockItem),
     "history": (tree.Item, tree.LockItem),
-    "joins": (tree.Join,),
+    "joins": (tree.JoinRequest,),
     "position": (gossip.Position,),
     "positions": (gossip.Position,),
     "report": (gossip.Report,),
@@ -200,7 +200,7 @@ NESTED: Final[dict[str, tuple[type[Any], ...]]] = {
 
 SPECIALLY_NESTED: Final[dict[tuple[type[Any], str], tuple[type[Any], ...]]] = {
     (gossip.Data, "publication"): (Ordered, epto.Stamped),
-    (gossip.Resent, "publication"): (Ordered, epto.Stamped),
+    (gossip.FetchResponse, "publication"): (Ordered, epto.Stamped),
     (epto.Ball, "publications"): (epto.Stamped,),
 }
 """Where a class holds something else under that name than others do."""
@@ -290,8 +290,8 @@ def check_news(shape: Any) -> None:
 
 
 CHECKS: Final[dict[type[Any], Callable[[Any], None]]] = {
-    diagnosis.Check: check_news,
-    diagnosis.Answer: check_news,
+    diagnosis.DiagnosisRequest: check_news,
+    diagnosis.DiagnosisResponse: check_news,
     diagnosis.News: check_news,
     Overlay: check_overlay,
     gossip.Report: check_report,

@@ -7,7 +7,7 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.broadcast import TreeBroadcast
-from antiphon.fabrics.cube.messages import Answer, Bequest, Subscribe
+from antiphon.fabrics.cube.messages import FrontierHandover, Subscribe, SurveyResponse
 from antiphon.fabrics.cube.topology import FullCube, PartialCube
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.kernel import ProtocolError, UsageError
@@ -53,9 +53,9 @@ def test_the_word_of_a_node_that_has_left_since_does_not_make_it_a_member() -> N
     process = VCubePs(Notebook(0), PartialCube(2, [0, 1, 2, 3]), Options())
     process.subscribe(0)
     process.left(3)
-    process.receive(1, Answer(0, 1, 0, vec[i64](), vec[i64](), False))
+    process.receive(1, SurveyResponse(0, 1, 0, vec[i64](), vec[i64](), False))
     process.receive(
-        2, Answer(0, 1, 0, vec[i64]([member_entry(2, 1, True), member_entry(3, 1, True)]), vec[i64](), False)
+        2, SurveyResponse(0, 1, 0, vec[i64]([member_entry(2, 1, True), member_entry(3, 1, True)]), vec[i64](), False)
     )
     topic = process.topic(0)
     assert topic is not None
@@ -64,25 +64,25 @@ def test_the_word_of_a_node_that_has_left_since_does_not_make_it_a_member() -> N
 
 def test_a_leaver_leaves_its_past_with_everybody_and_later_newcomers_get_it_too() -> None:
     leaver = VCubePs(notebook := Notebook(2), PartialCube(2, [0, 1, 2]), Options())
-    leaver.receive(0, Bequest(0, vec[i64]([7, 1, publication_key(9, 4)])))
+    leaver.receive(0, FrontierHandover(0, vec[i64]([7, 1, publication_key(9, 4)])))
     leaver.leave()
-    assert [(to, list(m.entries)) for to, m in notebook.sent if isinstance(m, Bequest)] == [
+    assert [(to, list(m.entries)) for to, m in notebook.sent if isinstance(m, FrontierHandover)] == [
         (0, [7, 1, publication_key(9, 4)]),
         (1, [7, 1, publication_key(9, 4)]),
     ]
     heir = VCubePs(notebook := Notebook(1), PartialCube(2, [0, 1, 2]), Options())
-    heir.receive(2, Bequest(2, vec[i64]([7, 1, publication_key(9, 4)])))
+    heir.receive(2, FrontierHandover(2, vec[i64]([7, 1, publication_key(9, 4)])))
     heir.joined(3)
     destination, message = notebook.sent[-1]
     assert destination == 3
-    assert isinstance(message, Bequest)
+    assert isinstance(message, FrontierHandover)
     assert list(message.entries) == [7, 1, publication_key(9, 4)]
 
 
 def test_a_bequest_that_is_cut_off_is_the_peers_fault() -> None:
     process = VCubePs(Notebook(0), FullCube(1), Options())
-    with pytest.raises(ProtocolError, match="node 1 sent a bequest that is cut off"):
-        process.receive(1, Bequest(1, vec[i64]([7, 3, 1])))
+    with pytest.raises(ProtocolError, match="node 1 sent frontiers that are cut off"):
+        process.receive(1, FrontierHandover(1, vec[i64]([7, 3, 1])))
 
 
 def test_where_nodes_come_and_go_there_is_no_directory() -> None:

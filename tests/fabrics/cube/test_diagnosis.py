@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from antiphon.fabrics.cube.diagnosis import Check, Diagnosis, DiagnosisOptions, Told
+from antiphon.fabrics.cube.diagnosis import Diagnosis, DiagnosisOptions, DiagnosisRequest, StateReport
 from antiphon.fabrics.cube.topology import cluster_members
 from antiphon.kernel import Environment, Message
 from antiphon.kernel.errors import UsageError
@@ -78,7 +78,7 @@ def test_where_all_are_there_everybody_tests_one_and_is_tested_once_in_a_round(n
     engine = system(nodes)
     engine.run(100 * ROUND, 10_000_000)
     for node in range(nodes):
-        tests = [message for _, message in process(engine, node).got if isinstance(message, Check)]
+        tests = [message for _, message in process(engine, node).got if isinstance(message, DiagnosisRequest)]
         assert 98 <= len(tests) <= 101
         assert all(len(message.news) == 0 for message in tests)
         assert process(engine, node).learned == []
@@ -150,7 +150,7 @@ def test_only_what_has_changed_is_told_and_once_to_each() -> None:
         told = [
             message
             for at, message in process(engine, node).got
-            if at > 50 * ROUND and isinstance(message, Told) and len(message.news) > 0
+            if at > 50 * ROUND and isinstance(message, StateReport) and len(message.news) > 0
         ]
         assert told == []
 

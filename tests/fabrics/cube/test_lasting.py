@@ -10,11 +10,18 @@ import pytest
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.fault_tolerant import LastingVCubePs
+from antiphon.fabrics.cube.fault_tolerant import FaultTolerantVCubePs
 from antiphon.fabrics.cube.messages import Acknowledgement, Unsubscribe, member_entry
-from antiphon.fabrics.cube.repair.messages import ANSWERS_ALL, ASKS, ASKS_ALL, Compare, Filling, Gone
-from antiphon.fabrics.cube.repair.retransmit_buffer import Keeping, Possession, with_held
-from antiphon.fabrics.cube.repair.unrest import COMPARING
+from antiphon.fabrics.cube.repair.messages import (
+    REQUEST,
+    REQUEST_TO_ALL,
+    RESPONSE_TO_ALL,
+    Digest,
+    RepairBatch,
+    Unavailable,
+)
+from antiphon.fabrics.cube.repair.retransmit_buffer import Holdings, RetransmitBuffer, with_held
+from antiphon.fabrics.cube.repair.unsettled import COMPARING
 from antiphon.fabrics.cube.route import Route
 from antiphon.fabrics.cube.topic import UNBOUNDED, FaultOptions, Options
 from antiphon.fabrics.cube.topology import PartialCube
@@ -248,11 +255,11 @@ class Notebook(Environment):
         return 0
 
 
-def member(node: int, nodes: int = 8) -> tuple[LastingVCubePs, Notebook]:
+def member(node: int, nodes: int = 8) -> tuple[FaultTolerantVCubePs, Notebook]:
     """A process that is a member of topic 0 among all others."""
     notes = Notebook(node)
     cube = PartialCube(3, range(nodes))
-    process = LastingVCubePs(notes, cube, Options(mixed=True, bundle=1), FaultOptions())
+    process = FaultTolerantVCubePs(notes, cube, Options(mixed=True, bundle=1), FaultOptions())
     process.begin_as_member(0, View(3, range(nodes)))
     process.start()
     return process, notes
@@ -298,8 +305,8 @@ def test_who_lacks_something_is_given_it_and_is_back_in_the_view() -> None:
     assert topic is not None and not topic.view.contains(6) and topic.away == {6: 0}
     process.peer_found(6)
     notes.sent.clear()
-    process.receive(6, Compare(6, 0, 0, vec[i64](), vec[i64](), ASKS, True))
-    given = [message for target, message in notes.sent if target == 6 and isinstance(message, Filling)]
+    process.receive(6, Digest(6, 0, 0, vec[i64](), vec[i64](), REQUEST, True))
+    given = [message for target, message in notes.sent if target == 6 and isinstance(message, RepairBatch)]
     assert [(each.source, each.sequence) for filling in given for each in filling.publications] == [(1, 1)]
     assert topic.view.contains(6) and not topic.away
 
@@ -317,12 +324,12 @@ def test_what_waits_for_a_moment_makes_nobody_compare() -> None:
         process.receive(2, said(2, first))
         process.expire(COMPARING)
     assert len(notes.delivered) == 8
-    assert not [message for _, message in notes.sent if isinstance(message, Compare)]
+    assert not [message for _, message in notes.sent if isinstance(message, Digest)]
     process.receive(3, said(3, 2))
     for _ in range(2):
-        assert not [message for _, message in notes.sent if isinstance(message, Compare)]
+        assert not [message for _, message in notes.sent if isinstance(message, Digest)]
         process.expire(COMPARING)
-    assert {target for target, message in notes.sent if isinstance(message, Compare)} == set(range(1, 8))
+    assert {target for target, message in notes.sent if isinstance(message, Digest)} == set(range(1, 8))
 
 
 def test_nobody_is_asked_again_before_it_has_answered() -> None:
@@ -333,7 +340,7 @@ def test_nobody_is_asked_again_before_it_has_answered() -> None:
         process.expire(COMPARING)
     assert sorted(asked(notes)) == list(range(1, 8))
     for peer in range(1, 8):
-        process.receive(peer, Compare(peer, 0, 0, vec[i64](), vec[i64](), ANSWERS_ALL, True))
+        process.receive(peer, Digest(peer, 0, 0, vec[i64](), vec[i64](), RESPONSE_TO_ALL, True))
     for _ in range(40):
         process.expire(COMPARING)
     assert sorted(asked(notes)) == sorted([*range(1, 8)] * 2)
@@ -341,7 +348,7 @@ def test_nobody_is_asked_again_before_it_has_answered() -> None:
 
 def asked(notes: Notebook) -> list[int]:
     """Whom a node has asked for all that they have, once for each question."""
-    return [target for target, message in notes.sent if isinstance(message, Compare) and message.asks == ASKS_ALL]
+    return [target for target, message in notes.sent if isinstance(message, Digest) and message.asks == REQUEST_TO_ALL]
 
 
 @pytest.mark.parametrize("order", ["first the publication", "first the loss"])
@@ -354,10 +361,10 @@ def test_what_a_publisher_said_that_left_and_died_is_compared(order: str) -> Non
     process.peer_lost(1)
     if order == "first the loss":
         process.expire(COMPARING)
-        assert not [message for _, message in notes.sent if isinstance(message, Compare)]
+        assert not [message for _, message in notes.sent if isinstance(message, Digest)]
         process.receive(2, said(1, 1))
     process.expire(COMPARING)
-    assert {target for target, message in notes.sent if isinstance(message, Compare)} == {2, 4}
+    assert {target for target, message in notes.sent if isinstance(message, Digest)} == {2, 4}
 
 
 def test_a_member_that_was_given_up_is_not_said_to_have_left() -> None:
@@ -369,14 +376,14 @@ def test_a_member_that_was_given_up_is_not_said_to_have_left() -> None:
     topic = process.topic(0)
     assert topic is not None and not topic.away and not topic.view.contains(6)
     everybody = vec[i64]([member_entry(node, 0, True) for node in range(8)])
-    process.receive(5, Compare(5, 0, 0, everybody, vec[i64](), ASKS, True))
+    process.receive(5, Digest(5, 0, 0, everybody, vec[i64](), REQUEST, True))
     assert not topic.away, "nobody waits for it who cannot reach it"
     process.peer_found(6)
     notes.sent.clear()
-    process.receive(5, Compare(5, 0, 0, everybody, vec[i64](), ASKS, True))
+    process.receive(5, Digest(5, 0, 0, everybody, vec[i64](), REQUEST, True))
     assert not [message for _, message in notes.sent if isinstance(message, Unsubscribe)]
-    assert 6 in [target for target, message in notes.sent if isinstance(message, Compare)]
-    process.receive(6, Compare(6, 0, 0, everybody, vec[i64](), ASKS, True))
+    assert 6 in [target for target, message in notes.sent if isinstance(message, Digest)]
+    process.receive(6, Digest(6, 0, 0, everybody, vec[i64](), REQUEST, True))
     assert topic.view.contains(6) and not topic.away
 
 
@@ -385,8 +392,8 @@ def test_what_was_had_and_is_not_any_more_is_said_to_whoever_asks() -> None:
     for number in range(1, 400):
         process.receive(1, said(1, number))
     notes.sent.clear()
-    process.receive(6, Compare(6, 0, 0, vec[i64](), vec[i64](), ASKS, True))
-    gone = [message for _, message in notes.sent if isinstance(message, Gone)]
+    process.receive(6, Digest(6, 0, 0, vec[i64](), vec[i64](), REQUEST, True))
+    gone = [message for _, message in notes.sent if isinstance(message, Unavailable)]
     assert [list(each.entries) for each in gone] == [[publication_key(1, 399 - 256)]]
 
 
@@ -401,12 +408,15 @@ def test_routes_count_answers() -> None:
 
 
 def test_keeping_and_possession() -> None:
-    keeping = Keeping(2, UNBOUNDED)
+    retransmit_buffer = RetransmitBuffer(2, UNBOUNDED)
     for number in (1, 2, 3):
-        keeping.add(said(7, number))
-    assert keeping.get(publication_key(7, 1)) is None and keeping.get(publication_key(7, 3)) is not None
+        retransmit_buffer.add(said(7, number))
+    assert (
+        retransmit_buffer.get(publication_key(7, 1)) is None
+        and retransmit_buffer.get(publication_key(7, 3)) is not None
+    )
     have = with_held(vec[i64]([publication_key(7, 2)]), [publication_key(7, 5)])
-    mine, theirs = Possession(have), Possession(vec[i64]([publication_key(7, 1)]))
+    mine, theirs = Holdings(have), Holdings(vec[i64]([publication_key(7, 1)]))
     assert mine.covers(theirs) and mine.covers(mine) and not theirs.covers(mine)
     assert mine.holds(7, 2) and not mine.holds(7, 3) and mine.holds(7, 5)
     assert mine.beyond(theirs) == [(7, 1, 5)] and theirs.beyond(mine) == []
@@ -414,7 +424,7 @@ def test_keeping_and_possession() -> None:
 
 def test_large_publications_are_kept_up_to_a_number_of_bytes_of_each_source() -> None:
     """Twice the same one counts once; the last one is kept however large it is; other sources do not matter."""
-    keeping = Keeping(100, 1000)
+    keeping = RetransmitBuffer(100, 1000)
 
     def add(source: int, number: int, size: int) -> None:
         keeping.add(Publication(source, number, 0, bytes(size), 1))
@@ -438,8 +448,8 @@ def test_large_publications_are_kept_up_to_a_number_of_bytes_of_each_source() ->
 
 def test_options_that_do_not_fit_are_refused() -> None:
     with pytest.raises(UsageError, match="keep at least 128"):
-        LastingVCubePs(Notebook(0), PartialCube(1, [0]), Options(mixed=True), FaultOptions(keep=100))
+        FaultTolerantVCubePs(Notebook(0), PartialCube(1, [0]), Options(mixed=True), FaultOptions(keep=100))
     with pytest.raises(UsageError, match="orders are mixed"):
-        LastingVCubePs(Notebook(0), PartialCube(1, [0]), Options(), FaultOptions())
+        FaultTolerantVCubePs(Notebook(0), PartialCube(1, [0]), Options(), FaultOptions())
     with pytest.raises(UsageError, match="do not forget before"):
         FaultOptions(compare_ticks=10, forget_ticks=5)

@@ -52,7 +52,7 @@ def test_without_faults_it_costs_as_many_messages() -> None:
 
 @pytest.mark.parametrize("node", range(4))
 def test_whenever_a_node_crashes_the_others_agree(node: int) -> None:
-    """The keeper, a publisher that has claimed, locked or started, or somebody who has to close."""
+    """The lock manager, a publisher that has claimed, locked or started, or somebody who has to close."""
     for moment in range(0, 700, 13):
         conversation = while_up(talk(4, 16), node, moment, 100_000)
         result = system(4, [CrashFault(at=moment, node=node)], conversation, detection=5 if moment % 2 else 60)
@@ -77,9 +77,9 @@ def test_keepers_that_crash_one_after_the_other_are_replaced() -> None:
 
 
 # Each of them went wrong: claims said twice, locks that overtook their end, sides that both thought themselves the
-# majority, newcomers that counted for a minority, a member alone behind a partition, a keeper that came back, what
-# somebody got who had no lock, publications that waited for each other in a circle, a keeper of an earlier epoch that
-# said who counts. They are files, since what a seed draws may change.
+# majority, newcomers that counted for a minority, a member alone behind a partition, a lock manager that came back,
+# what somebody got who had no lock, publications that waited for each other in a circle, a lock manager of an earlier
+# epoch that said who counts. They are files, since what a seed draws may change.
 @pytest.mark.parametrize("name", sorted(path.stem for path in BROKEN_ONCE.glob("*.toml")))
 def test_schedules_that_broke_it_once(name: str) -> None:
     result = run_scenario(load_scenario(BROKEN_ONCE / f"{name}.toml"))
@@ -108,7 +108,7 @@ def test_what_comes_behind_a_later_place_is_not_delivered() -> None:
     places = Places(None)
     assert places.take(placed(5, 1)) and places.take(placed(4, 2)) and places.take(placed(6, 1))
     assert not places.take(placed(5, 1)) and not places.take(placed(6, 1))
-    assert places.take(placed(6, 1, source=3)), "two keepers gave the same place; the source decides"
+    assert places.take(placed(6, 1, source=3)), "two lock managers gave the same place; the source decides"
 
 
 def test_of_keys_that_were_used_long_ago_only_the_highest_place_is_remembered() -> None:

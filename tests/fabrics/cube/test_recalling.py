@@ -6,8 +6,8 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.repair.delivery import DISORDER, Places
-from antiphon.fabrics.cube.repair.log_recovery import Recall, recall
-from antiphon.fabrics.cube.repair.retransmit_buffer import Possession
+from antiphon.fabrics.cube.repair.log_recovery import LogRecovery, recover
+from antiphon.fabrics.cube.repair.retransmit_buffer import Holdings
 from antiphon.kernel.message import CAUSAL, TOTAL, Message, publication_key
 from antiphon.kernel.process import Environment, LogReader
 from antiphon.orders.order import Ordered, Placed
@@ -54,13 +54,13 @@ def published(source: int, sequence: int) -> Message:
 LONG_LOG = [*(published(1, number) for number in range(1, 6)), *(published(2, number) for number in range(1, 500))]
 
 
-def wanted(disk: Disk, source: int, first: int, last: int, has: int = 0) -> Recall:
-    theirs = Possession(vec[i64]([publication_key(source, has)]) if has > 0 else vec[i64]())
-    return recall(disk, 7, [(source, first, last)], theirs)
+def wanted(disk: Disk, source: int, first: int, last: int, has: int = 0) -> LogRecovery:
+    theirs = Holdings(vec[i64]([publication_key(source, has)]) if has > 0 else vec[i64]())
+    return recover(disk, 7, [(source, first, last)], theirs)
 
 
-def found(one: Recall) -> list[int]:
-    return [int(each.sequence) for each in one.unsent(Possession(vec[i64]()))]
+def found(one: LogRecovery) -> list[int]:
+    return [int(each.sequence) for each in one.unsent(Holdings(vec[i64]()))]
 
 
 def test_a_log_is_read_as_far_as_what_is_wanted() -> None:
@@ -90,7 +90,7 @@ def test_for_an_old_gap_that_nobody_can_fill_not_all_is_read_that_came_since() -
     log = [entry for entry in LONG_LOG if (entry.source, entry.sequence) != (2, 5)]
     theirs = [publication_key(2, 4), *(~publication_key(2, number) for number in range(6, 497))]
     disk = Disk(log)
-    one = recall(disk, 7, [(2, 5, 499)], Possession(vec[i64](theirs)))
+    one = recover(disk, 7, [(2, 5, 499)], Holdings(vec[i64](theirs)))
     assert found(one) == [497, 498, 499] and disk.reader.read == 1
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from antiphon.audit.oracle import judge
-from antiphon.fabrics.cube.messages import Acknowledgement, Answer, Refusal, Subscribe, Synchronise
+from antiphon.fabrics.cube.messages import Acknowledgement, Refusal, Subscribe, SurveyResponse, Synchronise
 from antiphon.fabrics.cube.topology import full_or_partial
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View
@@ -117,7 +117,7 @@ def test_an_answer_that_nobody_asked_for_is_the_peers_fault() -> None:
     from mypy_extensions import i64
 
     with pytest.raises(ProtocolError, match="which did not ask"):
-        builder(4, [])(Notebook(1)).receive(3, Answer(3, 1, 0, vec[i64](), vec[i64](), False))
+        builder(4, [])(Notebook(1)).receive(3, SurveyResponse(3, 1, 0, vec[i64](), vec[i64](), False))
 
 
 def test_publications_wait_for_the_subscription_and_go_before_the_unsubscription() -> None:
@@ -152,7 +152,7 @@ def test_a_subscription_asks_everybody_twice_before_it_is_effective() -> None:
     lines = lines_of(trace.table(), ["receive", "subscribed"]).splitlines()
     assert sum("Subscribe(" in line for line in lines) == 3
     assert sum("Synchronise(" in line for line in lines) == 3
-    assert sum("Answer(" in line for line in lines) == 6
+    assert sum("SurveyResponse(" in line for line in lines) == 6
     assert lines[-1].split()[1:3] == ["subscribed", "3"]
 
 
@@ -162,18 +162,18 @@ INCONSISTENT_CUT = (
     "node 2: subscribe",
     "2->0 Subscribe",
     "0->1 Subscribe",
-    "1->0 Answer",
-    "0->2 Answer",
+    "1->0 SurveyResponse",
+    "0->2 SurveyResponse",
     "2->0 Synchronise",
     "0->1 Synchronise",
     "node 1: publish",  # m, after node 1 has answered
     "1->0 Ordered",
     "node 0: publish",  # m'', which follows m
-    "1->0 Answer",  # node 0 answers only now
+    "1->0 SurveyResponse",  # node 0 answers only now
     "node 0: publish",  # m', whose barrier names nothing but m''
     "0->2 Ordered dependencies=[4194305]",
     "0->2 Ordered dependencies=[]",
-    "0->2 Answer",
+    "0->2 SurveyResponse",
     "1->2 Ordered",  # m comes last
 )
 SCRIPTS = [[PUBLISH, PUBLISH], [PUBLISH], [SUBSCRIBE]]
@@ -193,19 +193,19 @@ class OwnNumberOnly(Environment):
         if isinstance(message, (Subscribe, Synchronise)):
             self._synchronising = isinstance(message, Synchronise)
             self._below = set()
-        elif isinstance(message, Answer):
+        elif isinstance(message, SurveyResponse):
             self._below |= set(message.entries)
 
     def now(self) -> int:
         return self._inner.now()
 
     def send(self, destination: int, message: Message) -> None:
-        if isinstance(message, Answer) and self._synchronising:
+        if isinstance(message, SurveyResponse) and self._synchronising:
             from librt.vecs import vec
             from mypy_extensions import i64
 
             own = [key for key in message.entries if (key & SOURCE_MASK) == self.identifier or key in self._below]
-            message = Answer(
+            message = SurveyResponse(
                 message.source, message.sequence, message.topic, vec[i64](own), message.announced, message.is_past
             )
         self._inner.send(destination, message)

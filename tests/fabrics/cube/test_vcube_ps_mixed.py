@@ -226,17 +226,17 @@ HIDING = steps(
     "node 2: subscribe",
     "2->0 Subscribe",
     "0->1 Subscribe",
-    "1->0 Answer",
-    "0->2 Answer",
+    "1->0 SurveyResponse",
+    "0->2 SurveyResponse",
     "2->0 Synchronise",
     "0->1 Synchronise",  # node 1 answers: nothing is past
     "node 1: publish 0 fifo",
     "node 1: publish 0 none",
     "1->0 Ordered|sequence=2",  # delivered beyond the gap
     "node 0: publish 0 causal",  # follows it
-    "1->0 Answer",  # node 0 answers: its own publication is past
+    "1->0 SurveyResponse",  # node 0 answers: its own publication is past
     "node 0: publish 0 causal",  # names nothing: its own predecessor implies the rest
-    "0->2 Answer",
+    "0->2 SurveyResponse",
     "0->2 Ordered|sequence=2",
     "1->2 Ordered|sequence=2",  # comes too late, unless it is past
 )
@@ -246,20 +246,20 @@ COUNTING = steps(
     "3->2 Subscribe",
     "3->1 Subscribe",
     "1->0 Subscribe",
-    "0->1 Answer",
-    "1->3 Answer",
-    "2->3 Answer",
+    "0->1 SurveyResponse",
+    "1->3 SurveyResponse",
+    "2->3 SurveyResponse",
     "3->1 Synchronise",
     "1->0 Synchronise",
-    "0->1 Answer",  # nodes 0 and 1 answer: nothing is past
+    "0->1 SurveyResponse",  # nodes 0 and 1 answer: nothing is past
     "node 1: publish 0 causal",
     "1->0 Ordered|",
     "node 0: publish 0 causal",  # follows that
     "node 0: publish 0 none",
     "0->2 Ordered|sequence=2",  # delivered beyond the gap
     "3->2 Synchronise",  # node 2 answers: is what the gap holds past?
-    "1->3 Answer",
-    "2->3 Answer",
+    "1->3 SurveyResponse",
+    "2->3 SurveyResponse",
     "node 0: publish 0 causal",  # names nothing: its own predecessors imply the rest
     "0->2 Ordered|sequence=3",
     "2->3 Ordered|sequence=3",

@@ -8,8 +8,8 @@ import pytest
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.messages import Answer
-from antiphon.fabrics.cube.total_order.messages import Closed, Granted
+from antiphon.fabrics.cube.messages import SurveyResponse
+from antiphon.fabrics.cube.total_order.messages import GrantResponse, KeyLockResponse
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.kernel import CAUSAL, FIFO, NONE, Environment, Message, Process, ProtocolError, Publication, UsageError
 from antiphon.kernel.message import NO_KEYS, TOTAL
@@ -85,15 +85,17 @@ class Liar(Environment):
 
 def without_numbers(message: Message) -> Message:
     """Who closes does not say what it has published."""
-    if isinstance(message, Closed):
-        return Closed(message.source, message.sequence, message.topic, message.place, vec[i64]())
+    if isinstance(message, KeyLockResponse):
+        return KeyLockResponse(message.source, message.sequence, message.topic, message.place, vec[i64]())
     return message
 
 
 def without_announcements(message: Message) -> Message:
     """Newcomers do not hear of locks that were there before them."""
-    if isinstance(message, Answer):
-        return Answer(message.source, message.sequence, message.topic, message.entries, NO_KEYS, message.is_past)
+    if isinstance(message, SurveyResponse):
+        return SurveyResponse(
+            message.source, message.sequence, message.topic, message.entries, NO_KEYS, message.is_past
+        )
     return message
 
 
@@ -121,7 +123,7 @@ def test_a_weaker_rule_breaks_total_order_in_some_schedule(
 
 
 def messages_for_one(order: str, nodes: int) -> int:
-    """How many messages one publication takes among so many members; the last node publishes, the first is keeper."""
+    """The messages that one publication takes; the last node publishes, and the first is the lock manager."""
     scenario = Scenario(
         name="one publication",
         protocol="vcube-ps",
@@ -144,7 +146,7 @@ def test_a_publisher_gets_its_own_total_publication_when_all_are_closed() -> Non
     process = builder(2, [0, 1], OPTIONS)(notebook := Notebook(0))
     process.publish(b"", 0, TOTAL)
     assert notebook.delivered == []
-    process.receive(1, Closed(0, 1, 0, 1, vec[i64]()))
+    process.receive(1, KeyLockResponse(0, 1, 0, 1, vec[i64]()))
     assert [publication.order for publication in notebook.delivered] == [TOTAL]
 
 
@@ -154,7 +156,7 @@ def test_what_is_published_after_a_total_publication_waits_for_it() -> None:
     for order in (TOTAL, NONE, FIFO):
         process.publish(b"", 0, order)
     assert notebook.delivered == []
-    process.receive(1, Closed(0, 1, 0, 1, vec[i64]()))
+    process.receive(1, KeyLockResponse(0, 1, 0, 1, vec[i64]()))
     assert [publication.sequence for publication in notebook.delivered] == [1, 2, 3]
 
 
@@ -169,6 +171,6 @@ def test_total_order_and_keys_are_refused_where_they_are_not_to_be_had() -> None
 def test_what_nobody_asked_for_is_the_peers_fault() -> None:
     process: VCubePs = builder(2, [0, 1], OPTIONS)(Notebook(1))
     with pytest.raises(ProtocolError, match="was granted publication 1, which it did not claim"):
-        process.receive(0, Granted(1, 1, 0, 1, 1, 0))
+        process.receive(0, GrantResponse(1, 1, 0, 1, 1, 0))
     with pytest.raises(ProtocolError, match="an answer to a lock came to node 1, which sent none on"):
-        process.receive(0, Closed(1, 1, 0, 1, vec[i64]()))
+        process.receive(0, KeyLockResponse(1, 1, 0, 1, vec[i64]()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from antiphon.fabrics.cube.total_order.incarnations import LIVES_AT_MOST, Lives
+from antiphon.fabrics.cube.total_order.incarnations import LIVES_AT_MOST, VoterIncarnations
 from antiphon.kernel.process import NO_NODE
 from antiphon.simulator.scenario.run import Result
 from antiphon.simulator.scenario.scenario import CrashFault, Fault, PartitionFault, PublishTable, RestartFault
@@ -29,7 +29,7 @@ def crash(*nodes: int) -> list[Fault]:
 
 @pytest.mark.parametrize("nodes", [(2, 3, 4), (0, 1, 2), (0, 1, 2, 3, 4), (4, 3, 2, 1, 0)])
 def test_half_of_the_nodes_crash_and_total_order_goes_on_when_they_are_back(nodes: tuple[int, ...]) -> None:
-    """Also if nobody is left who knows the keeper, the epoch, or who counts: it is on disk."""
+    """Also if nobody is left who knows the lock manager, the epoch, or who counts: it is on disk."""
     before, after = totals(100, 0, 4, count=1), totals(20_000, 0, 2, 4)
     result = system(5, crash(*nodes), [*before, *after])
     nothing_broken(result)
@@ -65,18 +65,20 @@ def test_who_returns_to_others_knows_that_these_do_not_count_any_more() -> None:
 
 
 def test_lives_of_voters() -> None:
-    lives = Lives(9, [9], voter=2, incarnation=3)
-    assert lives.voter == lives.voter_of(9) == 2 and lives.latest(2) == 9 and lives.is_over(2)
-    assert lives.voter_of(5) == NO_NODE and not lives.is_over(5)
-    assert lives.introduce(5, 5, 0) == [] and lives.voter_of(5) == 5
-    assert lives.introduce(7, 5, 2) == [5] and lives.is_over(5) and lives.latest(5) == 7
-    assert lives.introduce(6, 5, 1) == [], "an earlier life is heard of later"
-    assert lives.latest(5) == 7 and lives.is_over(6) and lives.lives_of(5) == [5, 7, 6]
-    assert lives.introduce(12, 4, 1) == [4], "its first life was over before anybody spoke of it"
+    incarnations = VoterIncarnations(9, [9], voter=2, incarnation=3)
+    assert (
+        incarnations.voter == incarnations.voter_of(9) == 2 and incarnations.latest(2) == 9 and incarnations.is_over(2)
+    )
+    assert incarnations.voter_of(5) == NO_NODE and not incarnations.is_over(5)
+    assert incarnations.introduce(5, 5, 0) == [] and incarnations.voter_of(5) == 5
+    assert incarnations.introduce(7, 5, 2) == [5] and incarnations.is_over(5) and incarnations.latest(5) == 7
+    assert incarnations.introduce(6, 5, 1) == [], "an earlier life is heard of later"
+    assert incarnations.latest(5) == 7 and incarnations.is_over(6) and incarnations.nodes_of(5) == [5, 7, 6]
+    assert incarnations.introduce(12, 4, 1) == [4], "its first life was over before anybody spoke of it"
 
 
 def test_lives_that_are_over_are_forgotten_when_there_are_many() -> None:
-    lives = Lives(0, [0])
+    incarnations = VoterIncarnations(0, [0])
     for node in range(1, 2 * LIVES_AT_MOST):
-        lives.introduce(node, 1, node)
-    assert len(lives.lives_of(1)) <= LIVES_AT_MOST and lives.latest(1) == 2 * LIVES_AT_MOST - 1
+        incarnations.introduce(node, 1, node)
+    assert len(incarnations.nodes_of(1)) <= LIVES_AT_MOST and incarnations.latest(1) == 2 * LIVES_AT_MOST - 1

@@ -9,7 +9,7 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.gossip import Brisa, BrisaOptions, HyParViewOptions
-from antiphon.fabrics.gossip.messages import Fetch, Gone, Resent, structure_key
+from antiphon.fabrics.gossip.messages import FetchRequest, FetchResponse, NotKept, structure_key
 from antiphon.kernel import UsageError
 from antiphon.simulator.engine.actions import (
     CrashAction,
@@ -216,9 +216,9 @@ def test_where_a_publication_is_gone_this_is_said() -> None:
     for _ in range(5):
         process.publish(b"")
     process.expire(0)
-    process.receive(7, Fetch(0, 0, vec[i64]([1, 3, 5])))
+    process.receive(7, FetchRequest(0, 0, vec[i64]([1, 3, 5])))
     answers = [message for peer, message in environment.sent if peer == 7]
-    assert [(type(one), int(one.sequence)) for one in answers] == [(Resent, 5), (Gone, 3)]
+    assert [(type(one), int(one.sequence)) for one in answers] == [(FetchResponse, 5), (NotKept, 3)]
 
 
 @pytest.mark.parametrize("order", ["fifo", "causal", "none"])

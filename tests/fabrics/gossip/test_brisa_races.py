@@ -36,10 +36,10 @@ def three_orphans(options: BrisaOptions) -> Bench:
     bench = Bench(RING, options)
     for node in (1, 2, 3):
         trees = bench.trees[node]
-        trees.arrived(0, data(1, [0]), True)
+        trees.on_data(0, data(1, [0]), True)
         for other in (1, 2, 3):
             if other != node:
-                trees.arrived(other, data(1, [0, other]), False)
+                trees.on_data(other, data(1, [0, other]), False)
     bench.run()
     for node in (1, 2, 3):
         bench.cut(node, 0)
@@ -88,10 +88,10 @@ def two_of_equal_depth(options: BrisaOptions) -> Bench:
     """Nodes 1 and 2 are at depth 1, and each hears the other's copy at the same time."""
     bench = Bench({1: [0, 2], 2: [0, 1]}, options)
     for node in (1, 2):
-        bench.trees[node].arrived(0, deep(1, 0), True)
+        bench.trees[node].on_data(0, deep(1, 0), True)
     bench.on_the_way.clear()
-    bench.trees[1].arrived(2, deep(1, 1), False)
-    bench.trees[2].arrived(1, deep(1, 1), False)
+    bench.trees[1].on_data(2, deep(1, 1), False)
+    bench.trees[2].on_data(1, deep(1, 1), False)
     return bench
 
 
@@ -121,8 +121,8 @@ def test_silent_parents_are_given_up_when_neighbours_are_ahead() -> None:
     for rules, expected in ((published_rules(), [0]), (None, [2])):
         bench = Bench({1: [0, 2]}, BrisaOptions(order="fifo", rules=rules))
         trees = bench.trees[1]
-        trees.arrived(0, data(1, [0]), True)
-        trees.arrived(2, data(1, [0, 2]), False)
+        trees.on_data(0, data(1, [0]), True)
+        trees.on_data(2, data(1, [0, 2]), False)
         for _ in range(4):
             trees.seen_ahead(trees.structure(KEY))
             trees.tick()

@@ -7,7 +7,7 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.gossip import BrisaOptions
-from antiphon.fabrics.gossip.messages import Fetch, Gone, Resent
+from antiphon.fabrics.gossip.messages import FetchRequest, FetchResponse, NotKept
 from antiphon.fabrics.gossip.parents import Link
 from antiphon.fabrics.gossip.reach import GRACE_PERIODS, SILENT_PERIODS, Reach
 from antiphon.fabrics.gossip.recovery import HOPELESS
@@ -237,19 +237,22 @@ class Remembering(Notebook):
 
 def test_a_node_that_has_left_a_topic_serves_from_its_log_and_speaks_for_what_it_published() -> None:
     environment = Remembering(3, (2,))
-    serve_after_leaving(environment, 7, Fetch(3, 0, vec[i64]([1, 2, 9])), 5)
-    assert [(peer, type(one), int(one.sequence)) for peer, one in environment.sent] == [(7, Resent, 2), (7, Gone, 1)]
+    serve_after_leaving(environment, 7, FetchRequest(3, 0, vec[i64]([1, 2, 9])), 5)
+    assert [(peer, type(one), int(one.sequence)) for peer, one in environment.sent] == [
+        (7, FetchResponse, 2),
+        (7, NotKept, 1),
+    ]
     other = Remembering(4, (2,))
-    serve_after_leaving(other, 7, Fetch(3, 0, vec[i64]([1, 2])), 5)
-    assert [(type(one), int(one.sequence)) for _, one in other.sent] == [(Resent, 2)]
+    serve_after_leaving(other, 7, FetchRequest(3, 0, vec[i64]([1, 2])), 5)
+    assert [(type(one), int(one.sequence)) for _, one in other.sent] == [(FetchResponse, 2)]
 
 
 def test_a_node_says_of_all_that_is_gone_with_what_it_is_asked_for() -> None:
     environment = Remembering(3, (90,))
     stream = Stream(3)
     stream.start_from(100)
-    serve(environment, stream, 7, Fetch(3, 0, vec[i64]([1, 2])))
-    assert [(type(one), int(one.sequence)) for _, one in environment.sent] == [(Gone, 89)]
+    serve(environment, stream, 7, FetchRequest(3, 0, vec[i64]([1, 2])))
+    assert [(type(one), int(one.sequence)) for _, one in environment.sent] == [(NotKept, 89)]
 
 
 def test_the_word_of_a_node_ends_before_a_publication_that_it_never_had() -> None:
@@ -257,11 +260,11 @@ def test_the_word_of_a_node_ends_before_a_publication_that_it_never_had() -> Non
     environment = Remembering(4, ())
     stream = Stream(3)
     stream.skip(3)
-    forgotten = serve(environment, stream, 7, Fetch(3, 0, vec[i64]([1, 2, 3])))
+    forgotten = serve(environment, stream, 7, FetchRequest(3, 0, vec[i64]([1, 2, 3])))
     assert (environment.sent, list(forgotten)) == ([], [3])
     stream.skip(1)
-    serve(environment, stream, 7, Fetch(3, 0, vec[i64]([1, 2, 3])))
-    assert [(type(one), int(one.sequence)) for _, one in environment.sent] == [(Gone, 1)]
+    serve(environment, stream, 7, FetchRequest(3, 0, vec[i64]([1, 2, 3])))
+    assert [(type(one), int(one.sequence)) for _, one in environment.sent] == [(NotKept, 1)]
 
 
 def test_a_newcomer_does_not_call_gone_what_it_never_had() -> None:
@@ -271,19 +274,19 @@ def test_a_newcomer_does_not_call_gone_what_it_never_had() -> None:
     stream.start_from(5)
     stream.skip(7)
     stream.assume()
-    assert list(serve(environment, stream, 8, Fetch(3, 0, vec[i64]([4, 5, 7])))) == [4, 5, 7]
+    assert list(serve(environment, stream, 8, FetchRequest(3, 0, vec[i64]([4, 5, 7])))) == [4, 5, 7]
     assert environment.sent == []
     for number in (6, 8):
         stream.take(publication(number))
     stream.kept.clear()
-    serve(environment, stream, 8, Fetch(3, 0, vec[i64]([8])))
-    assert [(type(one), int(one.sequence)) for _, one in environment.sent] == [(Gone, 8)]
+    serve(environment, stream, 8, FetchRequest(3, 0, vec[i64]([8])))
+    assert [(type(one), int(one.sequence)) for _, one in environment.sent] == [(NotKept, 8)]
 
 
 def test_a_node_serves_from_its_log_what_it_has_not_heard_of_since_it_came_back() -> None:
     environment = Remembering(4, (2,))
-    serve(environment, Stream(3), 7, Fetch(3, 0, vec[i64]([1, 2])))
-    assert [(type(one), int(one.sequence)) for _, one in environment.sent] == [(Resent, 2)]
+    serve(environment, Stream(3), 7, FetchRequest(3, 0, vec[i64]([1, 2])))
+    assert [(type(one), int(one.sequence)) for _, one in environment.sent] == [(FetchResponse, 2)]
 
 
 @pytest.mark.parametrize("order", [Fifo(9), CausalBarriers(9), MixedOrder(9, 1)])
@@ -330,7 +333,7 @@ def test_a_node_asks_its_neighbours_once_for_what_it_forgot_and_hands_it_on() ->
     environment = Notebook(4)
     searches = Searches(environment, 0, 1000)
     searches.begin(7, 3, vec[i64]([1, 2]), SEARCH_HOPS, [6, 7, 8])
-    assert [(peer, type(one)) for peer, one in environment.sent] == [(6, Fetch), (8, Fetch)]
+    assert [(peer, type(one)) for peer, one in environment.sent] == [(6, FetchRequest), (8, FetchRequest)]
     searches.begin(9, 3, vec[i64]([1]), SEARCH_HOPS, [6, 7, 8])
     assert len(environment.sent) == 2, "it is sought already"
     searches.found(publication(1))
@@ -339,7 +342,7 @@ def test_a_node_asks_its_neighbours_once_for_what_it_forgot_and_hands_it_on() ->
     environment.sent.clear()
     searches.begin(7, 5, vec[i64](list(range(1, 2 * MOST_SOUGHT))), SEARCH_HOPS, [6])
     (_, asked), *rest = environment.sent
-    assert isinstance(asked, Fetch) and len(asked.numbers) < MOST_SOUGHT and not rest
+    assert isinstance(asked, FetchRequest) and len(asked.numbers) < MOST_SOUGHT and not rest
 
 
 def test_a_neighbour_that_gets_what_is_missing_is_asked_though_all_questions_before_were_in_vain() -> None:

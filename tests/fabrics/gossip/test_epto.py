@@ -156,7 +156,7 @@ def test_memory_holds_what_waits_and_nothing_else() -> None:
     assert len(desk.delivered) == 39 and desk.holes == []
 
 
-def test_outlook_says_what_may_be_used_early() -> None:
+def test_tentative_events_may_be_used_early() -> None:
     """Section 5.5: each event that is not delivered has probabilities, which grow with its age."""
     desk = Desk()
     process = process_at(desk, options(nodes=3, ttl=8, period=125))
@@ -164,7 +164,7 @@ def test_outlook_says_what_may_be_used_early() -> None:
     seen = []
     for _ in range(7):
         rounds(process, 1)
-        (one,) = process.outlook()
+        (one,) = process.tentative()
         seen.append((one.stable, one.deliverable))
     assert seen == sorted(seen) and seen[0][0] < 0.9 < seen[-1][0]
     assert all(0 <= chance <= 1 for pair in seen for chance in pair)

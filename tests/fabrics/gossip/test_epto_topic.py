@@ -10,7 +10,7 @@ from antiphon.fabrics.gossip import Brisa, BrisaOptions
 from antiphon.fabrics.gossip.epto.messages import Stamped
 from antiphon.fabrics.gossip.epto.options import EptoOptions
 from antiphon.fabrics.gossip.epto.topic import TotalOptions, rounds_timer, topic_of_rounds
-from antiphon.fabrics.gossip.messages import Resent
+from antiphon.fabrics.gossip.messages import FetchResponse
 from antiphon.kernel import UsageError
 from antiphon.kernel.message import CAUSAL, FIFO, NONE, TOTAL, Publication, publication_key
 from antiphon.kernel.process import Environment
@@ -206,10 +206,10 @@ def test_the_application_sees_how_stable_an_event_is_before_it_is_delivered() ->
     seen = []
     for ticks in (60, 200, 400):
         world.engine.run(START + ticks)
-        seen += [one.stable for one in world.brisa(8).outlook(0)]
+        seen += [one.stable for one in world.brisa(8).tentative(0)]
     assert len(seen) == 3 and seen == sorted(seen) and seen[0] < seen[-1] > 0.9
     world.engine.run()
-    assert world.brisa(8).outlook(0) == [] and len(world.heard.total(8)) == 1
+    assert world.brisa(8).tentative(0) == [] and len(world.heard.total(8)) == 1
 
 
 def test_keys_are_in_the_one_order_of_the_topic() -> None:
@@ -249,7 +249,7 @@ def test_a_total_publication_waits_for_what_died_with_its_publisher_for_a_while_
     orphan = Stamped(dead, 9, 0, b"", 0, stamp, vec[i64]())
     for node in range(dead):
         world.brisa(node).group(0).delivery.count_as_past(vec[i64]([publication_key(dead, 7)]))
-        world.brisa(node).receive((node + 1) % dead, Resent(orphan))
+        world.brisa(node).receive((node + 1) % dead, FetchResponse(orphan))
     world.publish(3, START + 6000, TOTAL)
     world.engine.run()
     for node in range(dead):

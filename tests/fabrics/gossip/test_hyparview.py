@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from antiphon.fabrics.gossip import Connections, HyParView, HyParViewOptions, Neighbourhood
-from antiphon.fabrics.gossip.sampling.hyparview import Connected, Disconnect, Join, Parted, Refusal, Request
+from antiphon.fabrics.gossip.sampling.hyparview import (
+    Connected,
+    Disconnect,
+    Join,
+    NeighbourRefusal,
+    NeighbourRequest,
+    Parted,
+)
 from antiphon.kernel import UsageError
 from tests.fabrics.gossip.worlds import MakeSampling, Overlays, component
 from tests.support import Notebook
@@ -71,9 +78,9 @@ def test_a_full_node_refuses_whoever_has_others_and_takes_whoever_has_nobody() -
     view, environment = node(active=3, expansion=1.0)
     for peer in (1, 2, 3):
         view.receive(peer, Connected(peer, 0))
-    view.receive(4, Request(4, 0, False))
-    assert kinds(environment) == [(4, "Refusal")]
-    view.receive(5, Request(5, 0, True))
+    view.receive(4, NeighbourRequest(4, 0, False))
+    assert kinds(environment) == [(4, "NeighbourRefusal")]
+    view.receive(5, NeighbourRequest(5, 0, True))
     assert 5 in view.neighbours() and len(view.neighbours()) == 3
     (evicted,) = {1, 2, 3} - set(view.neighbours())
     assert kinds(environment)[1:] == [(evicted, "Disconnect"), (5, "Connected")]
@@ -85,7 +92,7 @@ def test_who_is_let_go_is_told_until_it_answers() -> None:
     view, environment = node(active=3, expansion=1.0)
     for peer in (1, 2, 3):
         view.receive(peer, Connected(peer, 0))
-    view.receive(5, Request(5, 0, True))
+    view.receive(5, NeighbourRequest(5, 0, True))
     (evicted,) = {1, 2, 3} - set(view.neighbours())
     for _ in range(3):
         view.tick()
@@ -108,8 +115,8 @@ def test_a_failed_neighbour_is_replaced_from_the_passive_view_and_the_next_is_as
     # It may live, in a new life perhaps, and take this node for its neighbour.
     assert kinds(environment)[2] == (1, "Disconnect")
     first, kind = kinds(environment)[3]
-    assert (first, kind) in ((4, "Request"), (5, "Request"))
-    view.receive(first, Refusal(first, 0))
+    assert (first, kind) in ((4, "NeighbourRequest"), (5, "NeighbourRequest"))
+    view.receive(first, NeighbourRefusal(first, 0))
     second, _ = kinds(environment)[4]
     assert {first, second} == {4, 5}
     view.receive(second, Connected(second, 0))

@@ -6,7 +6,7 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.gossip import Brisa, BrisaOptions
-from antiphon.fabrics.gossip.messages import Beat, Comparison, Gone, Hello, Report, Welcome
+from antiphon.fabrics.gossip.messages import Beat, Comparison, FrontierRequest, FrontierResponse, NotKept, Report
 from antiphon.fabrics.gossip.recovery import ALONE, HOPELESS
 from antiphon.fabrics.gossip.sampling.hyparview import Connected, Join
 from antiphon.fabrics.gossip.seeds import PULSE_PATIENCE, Pulses, Seeds
@@ -43,17 +43,17 @@ def sent(environment: Clock, kind: type[Message]) -> list[int]:
 def test_the_first_contact_founds_a_topic_and_invites_the_others() -> None:
     process, environment = process_at(0, [0, 1, 2])
     process.receive(9, Join(9, TOPIC))
-    process.receive(9, Hello(9, 0, TOPIC))
+    process.receive(9, FrontierRequest(9, 0, TOPIC))
     assert sent(environment, Comparison) == [1, 2]
-    assert sent(environment, Connected) == [9] and sent(environment, Welcome) == [9]
+    assert sent(environment, Connected) == [9] and sent(environment, FrontierResponse) == [9]
 
 
 def test_another_contact_asks_the_first() -> None:
     process, environment = process_at(1, [0, 1, 2])
     process.receive(9, Join(9, TOPIC))
-    process.receive(9, Hello(9, 0, TOPIC))
+    process.receive(9, FrontierRequest(9, 0, TOPIC))
     assert sent(environment, Join) == [0]
-    assert sent(environment, Welcome) == [], "it cannot say what is past"
+    assert sent(environment, FrontierResponse) == [], "it cannot say what is past"
 
 
 def test_who_is_no_contact_opens_nothing() -> None:
@@ -79,8 +79,8 @@ def test_a_contact_that_has_become_the_first_founds_what_nobody_has_founded() ->
     process.contacts_are([1])
     for _ in range(2 * PATIENCE + 1):
         process.expire(TOPIC)
-    process.receive(9, Hello(9, 0, TOPIC))
-    assert sent(environment, Welcome) == [9]
+    process.receive(9, FrontierRequest(9, 0, TOPIC))
+    assert sent(environment, FrontierResponse) == [9]
 
 
 # What is missing, and whom to ask.
@@ -123,7 +123,7 @@ def test_who_is_cut_off_passes_nothing_over_before_it_may_take_all_others_for_lo
 
 def test_a_new_neighbour_is_asked_before_anything_is_passed_over() -> None:
     process, environment = lacking([7])
-    gone = Gone(3, 2, TOPIC)
+    gone = NotKept(3, 2, TOPIC)
     for _ in range(2 * HOPELESS * PATIENCE):
         process.expire(TOPIC)
     process.receive(8, gone)

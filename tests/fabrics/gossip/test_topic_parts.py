@@ -11,13 +11,22 @@ from mypy_extensions import i64
 from antiphon.fabrics.gossip.application import Application
 from antiphon.fabrics.gossip.delivery import Delivery
 from antiphon.fabrics.gossip.joining import UNHEARD_PERIODS, Joining
-from antiphon.fabrics.gossip.messages import Activate, Fetch, Gone, Hello, Report, Resent, Welcome, structure_key
+from antiphon.fabrics.gossip.messages import (
+    Activate,
+    FetchRequest,
+    FetchResponse,
+    FrontierRequest,
+    FrontierResponse,
+    NotKept,
+    Report,
+    structure_key,
+)
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.quiescence import Quiescence
 from antiphon.fabrics.gossip.reach import Reach
 from antiphon.fabrics.gossip.recovery import GAP_PATIENCE, Recovery
 from antiphon.fabrics.gossip.retransmit import Retransmission
-from antiphon.fabrics.gossip.sampling.hyparview import HyParView, Join, Request
+from antiphon.fabrics.gossip.sampling.hyparview import HyParView, Join, NeighbourRequest
 from antiphon.fabrics.gossip.sampling.service import Connections, Neighbourhood, PeerSampling
 from antiphon.fabrics.gossip.seeds import MOST_ATTEMPTS, Pulses, Seeds
 from antiphon.fabrics.gossip.stream import Asked, Stream
@@ -115,13 +124,13 @@ def test_comparisons_are_further_and_further_apart_and_end() -> None:
 
 def test_a_newcomer_asks_its_neighbour_what_is_past_and_after_some_periods_a_seed_again() -> None:
     bench = Bench()
-    bench.overlay.receive(PEER, Request(PEER, 0, True))
+    bench.overlay.receive(PEER, NeighbourRequest(PEER, 0, True))
     bench.quiescence.quiet = UNHEARD_PERIODS - 1
     bench.joining.ask_neighbour()
-    assert (bench.sent_to(Hello), bench.sent_to(Join)) == ([PEER], [])
+    assert (bench.sent_to(FrontierRequest), bench.sent_to(Join)) == ([PEER], [])
     bench.quiescence.quiet = UNHEARD_PERIODS
     bench.joining.ask_neighbour()
-    assert (bench.sent_to(Hello), bench.sent_to(Join)) == ([PEER, PEER], [SEED])
+    assert (bench.sent_to(FrontierRequest), bench.sent_to(Join)) == ([PEER, PEER], [SEED])
 
 
 def test_a_welcome_says_what_is_past_and_lets_the_application_begin() -> None:
@@ -129,7 +138,7 @@ def test_a_welcome_says_what_is_past_and_lets_the_application_begin() -> None:
     bench.application.ask(Asked(0, 0, None, UNSPECIFIED))
     bench.application.ask(Asked(1, 0, b"first", FIFO))
     assert len(bench.application.queue) == 2 and bench.application.is_wanted()
-    bench.joining.on_welcome(Welcome(PEER, 0, vec[i64]([publication_key(SOURCE, 4)]), 0))
+    bench.joining.on_frontier_response(FrontierResponse(PEER, 0, vec[i64]([publication_key(SOURCE, 4)]), 0))
     assert bench.delivery.is_member and len(bench.application.queue) == 0
     assert bench.streams[SOURCE].received.complete == 4 and bench.streams[ME].received.complete == 1
 
@@ -150,14 +159,14 @@ def test_a_node_gives_up_entering_until_the_application_wants_something() -> Non
 def test_what_a_neighbour_has_is_asked_for_when_it_is_missing_for_long_enough(fetch_after: int) -> None:
     bench = Bench()
     assert bench.recovery.learn(PEER, report(2), fetch_after)
-    assert bench.sent_to(Fetch) == ([] if fetch_after else [PEER])
+    assert bench.sent_to(FetchRequest) == ([] if fetch_after else [PEER])
     bench.recovery.period_passed()
     bench.recovery.learn(PEER, report(2), fetch_after)
-    assert bench.sent_to(Fetch) == ([PEER] if fetch_after else [PEER, PEER])
-    bench.recovery.on_gone(PEER, Gone(SOURCE, 2, 0))
+    assert bench.sent_to(FetchRequest) == ([PEER] if fetch_after else [PEER, PEER])
+    bench.recovery.on_not_kept(PEER, NotKept(SOURCE, 2, 0))
     bench.recovery.period_passed()
     bench.recovery.learn(PEER, report(2), fetch_after)
-    assert len(bench.sent_to(Fetch)) == (1 if fetch_after else 2), "it has not kept it"
+    assert len(bench.sent_to(FetchRequest)) == (1 if fetch_after else 2), "it has not kept it"
     assert bench.recovery.unfinished() == 1
 
 
@@ -166,10 +175,10 @@ def test_a_gap_is_asked_for_when_more_comes_after_it() -> None:
     stream = Stream(SOURCE)
     bench.streams[SOURCE] = stream
     for sequence in range(2, 2 + GAP_PATIENCE):
-        assert bench.sent_to(Fetch) == []
+        assert bench.sent_to(FetchRequest) == []
         stream.take(numbered(sequence))
         bench.recovery.notice_gap(PEER, stream)
-    assert bench.sent_to(Fetch) == [PEER]
+    assert bench.sent_to(FetchRequest) == [PEER]
 
 
 # Retransmission.
@@ -182,10 +191,10 @@ def test_a_new_child_and_a_node_that_asks_get_what_is_kept() -> None:
         stream.take(numbered(sequence))
     retransmission = Retransmission(bench, 0, [i64(8), i64(9)], {SOURCE: stream}, 1000)
     retransmission.on_activate(PEER, Activate(structure_key(SOURCE, 0), 0, 1))
-    retransmission.on_fetch(PEER, Fetch(SOURCE, 0, vec[i64]([1])))
-    assert [int(message.sequence) for _, message in bench.sent if isinstance(message, Resent)] == [2, 3, 1]
+    retransmission.on_fetch(PEER, FetchRequest(SOURCE, 0, vec[i64]([1])))
+    assert [int(message.sequence) for _, message in bench.sent if isinstance(message, FetchResponse)] == [2, 3, 1]
     del stream.kept[1]
-    retransmission.on_fetch(PEER, Fetch(SOURCE, 0, vec[i64]([1]), 1))
-    assert (bench.sent_to(Gone), bench.sent_to(Fetch)) == ([PEER], [8, 9])
+    retransmission.on_fetch(PEER, FetchRequest(SOURCE, 0, vec[i64]([1]), 1))
+    assert (bench.sent_to(NotKept), bench.sent_to(FetchRequest)) == ([PEER], [8, 9])
     retransmission.found(numbered(1))
-    assert bench.sent_to(Resent) == [PEER] * 4, "the node that asked gets what the neighbours had"
+    assert bench.sent_to(FetchResponse) == [PEER] * 4, "the node that asked gets what the neighbours had"

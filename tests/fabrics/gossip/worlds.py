@@ -201,11 +201,11 @@ class Bench:
             if trees is None:
                 continue
             if isinstance(message, Activate):
-                trees.activated(sender, message.key)
+                trees.on_activate(sender, message.key)
             elif isinstance(message, Deactivate):
-                trees.deactivated(sender, message.key)
+                trees.on_deactivate(sender, message.key)
             elif isinstance(message, Moved):
-                trees.moved(sender, message.key, message.position)
+                trees.on_moved(sender, message.key, message.position)
             else:
                 assert isinstance(message, Data)
         return not self.on_the_way

@@ -9,18 +9,18 @@ from antiphon.fabrics.tree.messages import (
     DATA,
     Attached,
     Claim,
-    Collect,
+    CollectRequest,
+    CollectResponse,
     Goodbye,
     Hello,
     Install,
     Item,
-    Join,
-    Joined,
+    JoinRequest,
+    JoinResponse,
     Leave,
-    ParentAnswer,
     ParentRequest,
+    ParentResponse,
     Ready,
-    Report,
     Stable,
     Standing,
 )
@@ -108,13 +108,13 @@ class Links(AttachmentEvents):
     def look_for_missing(self) -> None:
         self.events.append("look_for_missing")
 
-    def joins(self) -> list[Join]:
+    def joins(self) -> list[JoinRequest]:
         return []
 
     def is_joining(self) -> bool:
         return False
 
-    def handle_join(self, child: int, join: Join) -> None:
+    def handle_join(self, child: int, join: JoinRequest) -> None:
         self.events.append(f"handle_join {child}")
 
 
@@ -175,36 +175,36 @@ def test_if_all_successors_are_gone_a_broker_leads_unless_it_is_a_newcomer() -> 
 
 def test_a_request_goes_to_the_root_and_only_the_root_grants_it() -> None:
     world, _, inner, _ = attachment(1, TreeOptions())
-    inner.receive_request(7, ParentRequest(7, 1, False, []))
+    inner.on_parent_request(7, ParentRequest(7, 1, False, []))
     (destination, request), *_ = world.sent
     assert destination == 0 and isinstance(request, ParentRequest) and request.route == [1]
     above, _, root, _ = attachment(0, TreeOptions())
-    root.receive_request(1, request)
+    root.on_parent_request(1, request)
     (destination, answer), *_ = above.sent
-    assert destination == 1 and isinstance(answer, ParentAnswer) and answer.is_granted
+    assert destination == 1 and isinstance(answer, ParentResponse) and answer.is_granted
     assert world.take() == [(0, "ParentRequest")]
-    inner.receive_answer(0, answer)
-    assert world.take() == [(7, "ParentAnswer")]
+    inner.on_parent_response(0, answer)
+    assert world.take() == [(7, "ParentResponse")]
 
 
 def test_a_child_counts_when_it_has_sent_everything() -> None:
     world, view, root, links = attachment(0, TreeOptions())
-    root.receive_request(9, ParentRequest(9, 4, False, []))
+    root.on_parent_request(9, ParentRequest(9, 4, False, []))
     assert 9 in view.children and 9 not in view.reached()
-    root.receive_hello(9, Hello(9, 4, {10: 9}, OVERLAY, OVERLAY.council, 1, [Join(0, None, {}, {}, [])]))
+    root.on_hello(9, Hello(9, 4, {10: 9}, OVERLAY, OVERLAY.council, 1, [JoinRequest(0, None, {}, {}, [])]))
     assert (9 in view.reached(), links.events) == (False, ["handle_join 9"])
-    root.receive_ready(9)
+    root.on_ready(9)
     assert (view.reached()[9], view.reached()[10]) == (0, 9)
     assert links.events[1:] == ["look_for_missing"]
-    assert world.take() == [(9, "ParentAnswer")]
+    assert world.take() == [(9, "ParentResponse")]
 
 
 def test_who_was_granted_nothing_is_no_child() -> None:
     world, _, root, _ = attachment(0, TreeOptions())
-    root.receive_hello(9, Hello(9, 4, {}, OVERLAY, OVERLAY.council, 1, []))
+    root.on_hello(9, Hello(9, 4, {}, OVERLAY, OVERLAY.council, 1, []))
     answer = world.sent[-1][1]
-    assert isinstance(answer, ParentAnswer) and not answer.is_granted and answer.sequence == 0
-    root.receive_goodbye(9, Goodbye(9, 4))
+    assert isinstance(answer, ParentResponse) and not answer.is_granted and answer.sequence == 0
+    root.on_goodbye(9, Goodbye(9, 4))
 
 
 def test_a_loss_is_reported_before_anything_else_is_said() -> None:
@@ -212,7 +212,7 @@ def test_a_loss_is_reported_before_anything_else_is_said() -> None:
     inner.peer_lost(4)
     assert world.take() == [(0, "Lost")]
     assert (sorted(view.children), links.events) == ([5], ["child_gone 4"])
-    inner.receive_attached(5, Attached({8: 5}, OVERLAY, OVERLAY.council, 1))
+    inner.on_attached(5, Attached({8: 5}, OVERLAY, OVERLAY.council, 1))
     assert world.take() == [(0, "Attached")]
     inner.peer_lost(0)
     assert links.events[1:] == ["parent_gone"]
@@ -263,19 +263,19 @@ def test_an_epoch_begins_when_everybody_who_lives_has_a_way_to_the_root() -> Non
 def test_of_two_roots_the_one_with_the_earlier_epoch_gives_way() -> None:
     world, view, root, epochs = root_of(0)
     later = Overlay(5, 9, {9: -1})
-    root.receive_claim(9, Claim(9, 9, later))
+    root.on_claim(9, Claim(9, 9, later))
     assert (view.is_root, view.overlay, epochs.events) == (False, later, ["parent_gone"])
     world, view, root, epochs = root_of(0)
-    root.receive_claim(9, Claim(9, 9, Overlay(0, 9, {9: -1})))
+    root.on_claim(9, Claim(9, 9, Overlay(0, 9, {9: -1})))
     assert (view.is_root, epochs.events, world.take()) == (True, [], [(9, "Claim")])
 
 
 def test_only_the_parent_installs_an_epoch() -> None:
     _, view, root, epochs = root_of(4)
     later = Overlay(2, 0, dict(OVERLAY.parents))
-    root.receive_install(5, Install(later))
+    root.on_install(5, Install(later))
     assert view.epoch == 1
-    root.receive_install(1, Install(later))
+    root.on_install(1, Install(later))
     assert (view.epoch, epochs.events) == (2, ["began_epoch"])
 
 
@@ -283,11 +283,11 @@ def test_an_epoch_counts_for_those_whom_the_root_has_in_its_tree_where_they_are(
     """Broker 9 has found a place below 4, and the root has not heard of that yet: neither of 4, which came before."""
     world, view, root, epochs = root_of(4)
     view.children[9] = {}
-    root.receive_install(1, Install(Overlay(2, 0, {**OVERLAY.parents, 4: 2})))
+    root.on_install(1, Install(Overlay(2, 0, {**OVERLAY.parents, 4: 2})))
     assert (view.epoch, epochs.events, world.sent) == (1, [], [])
-    root.receive_install(1, Install(Overlay(2, 0, dict(OVERLAY.parents))))
+    root.on_install(1, Install(Overlay(2, 0, dict(OVERLAY.parents))))
     assert (view.epoch, epochs.events, world.sent) == (2, ["began_epoch"], [])
-    root.receive_install(1, Install(Overlay(3, 0, {**OVERLAY.parents, 9: 4})))
+    root.on_install(1, Install(Overlay(3, 0, {**OVERLAY.parents, 9: 4})))
     assert world.take() == [(9, "Install")]
 
 
@@ -346,13 +346,13 @@ def test_an_item_goes_over_all_links_of_its_topic_but_the_one_it_came_over_and_o
     streams.begin(0, True, [4, 5])
     item = item_of(4, 1)
     for _ in range(2):
-        streams.receive_item(4, item)
+        streams.on_item(4, item)
     assert world.take() == [(0, "Item"), (5, "Item")]
     assert (kept.items, handled.items) == ([item], [item])
-    streams.receive_item(7, item_of(7, 1))
+    streams.on_item(7, item_of(7, 1))
     assert handled.items == [item], "no link to 7 carries the topic"
-    streams.receive_leave(5, Leave(5, 0, 0))
-    streams.receive_item(4, item_of(4, 2))
+    streams.on_leave(5, Leave(5, 0, 0))
+    streams.on_item(4, item_of(4, 2))
     assert world.take() == [(0, "Item")]
 
 
@@ -368,12 +368,12 @@ def test_items_are_kept_until_all_have_reported_them() -> None:
         stability.keep(topic, item_of(0, number))
     stability.start_round()
     collect = world.sent[-1][1]
-    assert isinstance(collect, Collect) and collect.names == [0]
-    assert world.take() == [(1, "Collect"), (2, "Collect"), (3, "Collect")]
-    stability.receive_report(1, Report(1, 1, 1, {0: {0: 2}}))
-    stability.receive_report(3, Report(3, 1, 1, {}))
+    assert isinstance(collect, CollectRequest) and collect.names == [0]
+    assert world.take() == [(1, "CollectRequest"), (2, "CollectRequest"), (3, "CollectRequest")]
+    stability.on_collect_response(1, CollectResponse(1, 1, 1, {0: {0: 2}}))
+    stability.on_collect_response(3, CollectResponse(3, 1, 1, {}))
     assert (len(topic.items), world.sent) == (2, [])
-    stability.receive_report(2, Report(2, 1, 1, {0: {0: 1}}))
+    stability.on_collect_response(2, CollectResponse(2, 1, 1, {0: {0: 1}}))
     stable = world.sent[-1][1]
     assert isinstance(stable, Stable) and stable.frontiers == {0: {0: 1}}
     assert ([int(item.number) for item in topic.items], forgot.topics) == ([2], [topic])
@@ -391,7 +391,7 @@ def test_only_those_who_were_asked_hear_what_all_have_got() -> None:
     stability.start_round()
     view.children[9] = None
     for child in (1, 2, 3):
-        stability.receive_report(child, Report(child, 1, 1, {}))
+        stability.on_collect_response(child, CollectResponse(child, 1, 1, {}))
     assert [told for told in world.take() if told[1] == "Stable"] == [(1, "Stable"), (2, "Stable"), (3, "Stable")]
 
 
@@ -430,7 +430,7 @@ def test_a_topic_is_left_when_the_answer_of_the_parent_has_been_dealt_with() -> 
     streams.begin(0, False, [])
     streams.parent_gone()
     assert [join.topic for join in streams.joins()] == [0]
-    streams.receive_joined(0, Joined(0, {4: 1}, {4: 1}, {}, [], [], True, False))
+    streams.on_join_response(0, JoinResponse(0, {4: 1}, {4: 1}, {}, [], [], True, False))
     assert (world.take(), topics.of(0).is_carried) == ([(0, "Leave")], False)
 
 
@@ -443,8 +443,8 @@ def test_a_subscription_takes_effect_when_the_root_counts_the_broker() -> None:
     broker = TreeBroker(world, TreeOptions(quorum=True), overlay_of_newcomer(9, [0]))
     broker.subscribe(0)
     broker.start()
-    broker.receive(0, ParentAnswer(9, 1, True, [], OVERLAY))
-    broker.receive(0, Joined(0, {}, {}, {}, [], [], True, False))
+    broker.receive(0, ParentResponse(9, 1, True, [], OVERLAY))
+    broker.receive(0, JoinResponse(0, {}, {}, {}, [], [], True, False))
     assert (broker.topics.of(0).is_carried, world.subscriptions) == (True, [])
     broker.receive(0, Install(Overlay(2, 0, {**OVERLAY.parents, 9: 0})))
     assert world.subscriptions == [0]
@@ -456,9 +456,9 @@ def test_a_subscription_takes_effect_when_the_root_counts_the_broker() -> None:
 def test_a_later_life_begins_with_what_was_written() -> None:
     past: list[Message] = [
         Standing(0, 100, OVERLAY, OVERLAY.council, 1),
-        Joined(0, {4: 1}, {4: 1}, {}, [], [], False, False),
+        JoinResponse(0, {4: 1}, {4: 1}, {}, [], [], False, False),
         item_of(4, 2),
-        Joined(1, {}, {}, {}, [], [], False, False),
+        JoinResponse(1, {}, {}, {}, [], [], False, False),
         Leave(1, 0, 1),
     ]
     world = Notebook(1, past)

@@ -50,7 +50,7 @@ def test_after_the_root_comes_the_child_with_most_room_and_the_lowest_number() -
     ("options", "reason"),
     [
         ({"total_degree": 1}, "a parent and a child"),
-        ({"max_hops": 1}, "knows nobody"),
+        ({"max_hops": 1}, "knows no other broker"),
         ({"order": "sorted"}, "not 'sorted'"),
         ({"patience_ticks": 0}, "at least one tick"),
     ],

@@ -9,7 +9,7 @@ import pytest
 
 from antiphon.audit.oracle import judge
 from antiphon.fabrics.tree.broker import TreeBroker
-from antiphon.fabrics.tree.messages import DATA, Closed, Item, Proposal, Report
+from antiphon.fabrics.tree.messages import DATA, Closed, CollectResponse, Item, Proposal
 from antiphon.fabrics.tree.publisher import keys_of
 from antiphon.fabrics.tree.topology import Overlay
 from antiphon.kernel.message import NONE, Keyed
@@ -271,7 +271,7 @@ def test_sizes_are_counted_by_hand() -> None:
     assert (size_of(proposal, False), size_of(proposal, True)) == (8 * 6 + 5, 8 * 7 + 5)
     closed = Closed(1, 1, 0, 1)
     assert (size_of(closed, False), size_of(closed, True)) == (24, 32)
-    assert size_of(Report(1, 5, 1, {0: {4: 10, 5: 3}, 1: {}}), True) == 8 * (3 + 5 + 1)
+    assert size_of(CollectResponse(1, 5, 1, {0: {4: 10, 5: 3}, 1: {}}), True) == 8 * (3 + 5 + 1)
 
 
 def keyed(payload: bytes) -> Keyed:

@@ -10,7 +10,7 @@ from math import log
 
 import numpy as np
 
-from antiphon.fabrics.gossip.messages import Beat, Comparison, Data, Position, Report, Resent
+from antiphon.fabrics.gossip.messages import Beat, Comparison, Data, FetchResponse, Position, Report
 from antiphon.fabrics.gossip.sampling.hyparview import Shuffle, ShuffleReply
 from antiphon.fabrics.gossip.sampling.service import SamplingMessage
 from antiphon.kernel.message import Message
@@ -103,7 +103,7 @@ def size_of(message: Message) -> int:
     size = HEADER_BYTES + NODE_BYTES
     if isinstance(message, Data):
         return size + 2 * NUMBER_BYTES + 1 + position_bytes(message.position)
-    if isinstance(message, Resent):
+    if isinstance(message, FetchResponse):
         return size + 2 * NUMBER_BYTES
     if isinstance(message, Beat):
         return size + 3 * NUMBER_BYTES + report_bytes(message.report)

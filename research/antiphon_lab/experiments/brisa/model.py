@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from antiphon.fabrics.gossip.messages import Data, Resent, structure_key
+from antiphon.fabrics.gossip.messages import Data, FetchResponse, structure_key
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.process import Brisa
 from antiphon.fabrics.gossip.sampling.hyparview import HyParViewOptions
@@ -124,7 +124,7 @@ class Counts:
 
     def note(self, sender: int, receiver: int, message: Message) -> None:
         """One message has arrived."""
-        if isinstance(message, Data | Resent):
+        if isinstance(message, Data | FetchResponse):
             if message.sequence <= CONSTRUCTION:
                 return
             self.copies_received[receiver] += 1

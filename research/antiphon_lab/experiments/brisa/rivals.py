@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from antiphon.fabrics.gossip.messages import Data, Fetch, Resent, Welcome
+from antiphon.fabrics.gossip.messages import Data, FetchRequest, FetchResponse, FrontierResponse
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.sampling.cyclon import CyclonOptions, Entries
 from antiphon.fabrics.gossip.sampling.hyparview import HyParViewOptions
@@ -123,9 +123,9 @@ class Rival(StreamCase):
 
 def rival_size_of(message: Message) -> int:
     """Bytes of a message of any of the systems, without the payload of the publication in it."""
-    if isinstance(message, Pull | Welcome):
+    if isinstance(message, Pull | FrontierResponse):
         return HEADER_BYTES + NODE_BYTES + (NODE_BYTES + NUMBER_BYTES) * len(message.frontier)
-    if isinstance(message, Fetch):
+    if isinstance(message, FetchRequest):
         return HEADER_BYTES + NODE_BYTES + NUMBER_BYTES * len(message.numbers)
     if isinstance(message, Entries):
         return HEADER_BYTES + NODE_BYTES + (NODE_BYTES + AGE_BYTES) * (len(message.entries) // 2)
@@ -148,7 +148,7 @@ class Costs(Counts):
         if not self.is_stable:
             self.stabilising[receiver] += size
             return
-        if isinstance(message, Data | Resent):
+        if isinstance(message, Data | FetchResponse):
             self.copies_received[receiver] += 1
         self.bytes_received[receiver] += size
 

@@ -51,7 +51,7 @@ class Improved:
 
 
 class WatchedRun(EptoRun):
-    """A run in which some nodes are asked for their outlook in every round."""
+    """A run in which some nodes are asked for their tentative in every round."""
 
     def __init__(self, case: EptoCase, seed: int) -> None:
         super().__init__(case, seed)
@@ -61,7 +61,7 @@ class WatchedRun(EptoRun):
             process.watch = self._note
 
     def _note(self, node: int) -> None:
-        for one in self.processes[node].outlook():
+        for one in self.processes[node].tentative():
             self._said.append((int(self.engine.calendar.now), node, one.publication, one.stable, one.deliverable))
 
     def forecasts(self) -> tuple[Forecast, ...]:

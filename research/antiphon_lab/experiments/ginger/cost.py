@@ -24,13 +24,13 @@ from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.fabrics.tree.messages import (
     Carry,
     Closed,
-    Collect,
+    CollectRequest,
+    CollectResponse,
     Frontier,
     Item,
-    Joined,
+    JoinResponse,
     Known,
     Proposal,
-    Report,
     Stable,
 )
 from antiphon.fabrics.tree.options import TreeOptions
@@ -111,14 +111,14 @@ def size_of(message: Message, tolerates: bool) -> int:
 
 def control_words(message: Message) -> int:
     """The numbers in control messages about streams: received positions, and carriers."""
-    if isinstance(message, Collect):
+    if isinstance(message, CollectRequest):
         return 3 + len(message.names)
-    if isinstance(message, Report):
+    if isinstance(message, CollectResponse):
         return 3 + frontier_words(message.frontiers)
     if isinstance(message, Carry):
         return 2
     if isinstance(message, Known):
-        items = [*message.locks, *(message.history if isinstance(message, Joined) else [])]
+        items = [*message.locks, *(message.history if isinstance(message, JoinResponse) else [])]
         told = (message.frontier or {}, message.base, message.completed)
         return 3 + 2 * sum(map(len, told)) + sum(publication_words(item.publication) + 3 for item in items)
     assert isinstance(message, Stable), "brokers send each other nothing else while nothing fails"

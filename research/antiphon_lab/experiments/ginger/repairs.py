@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from antiphon.fabrics.tree.broker import TreeBroker
-from antiphon.fabrics.tree.messages import Frontier, Item, Joined, ParentAnswer
+from antiphon.fabrics.tree.messages import Frontier, Item, JoinResponse, ParentResponse
 from antiphon.fabrics.tree.options import TreeOptions
 from antiphon.fabrics.tree.topology import Overlay
 from antiphon.kernel.message import Message
@@ -80,7 +80,7 @@ class NotingBroker(TreeBroker):
         self._note_epoch(epoch)
 
     def _receive_searching(self, search: Repair, sender: int, message: Message) -> None:
-        if isinstance(message, ParentAnswer):
+        if isinstance(message, ParentResponse):
             is_mine = message.source == self.me and message.sequence > self._attempts_before
             search.refusals += is_mine and not message.is_granted
         elif isinstance(message, Item) and sender == self.view.parent:
@@ -88,7 +88,7 @@ class NotingBroker(TreeBroker):
             search.missed += topic is not None and topic.is_carried and topic.is_new(message)
         super().receive(sender, message)
         if sender == self.view.parent:
-            if isinstance(message, Joined):
+            if isinstance(message, JoinResponse):
                 self._lacking[int(message.topic)] = dict(message.frontier or {})
             self._look_for_the_end(search)
 

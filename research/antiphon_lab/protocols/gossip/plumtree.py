@@ -24,7 +24,7 @@ from typing import Final, final
 from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.gossip.messages import Data, Deactivate, Fetch, Position, structure_key
+from antiphon.fabrics.gossip.messages import Data, Deactivate, FetchRequest, Position, structure_key
 from antiphon.fabrics.gossip.options import BrisaOptions, rival_rules
 from antiphon.fabrics.gossip.process import Brisa
 from antiphon.fabrics.gossip.sampling.hyparview import HyParViewOptions
@@ -82,7 +82,7 @@ class Announce(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Graft(Fetch):
+class Graft(FetchRequest):
     """The sender misses a publication, and wants the later ones of a tree from now on."""
 
     def __init__(self, source: i64, topic: i64, numbers: vec[i64], key: i64) -> None:
@@ -129,7 +129,7 @@ class EagerTrees(Trees):
         structure.position = Position(vec[i64](), 0)
         self._push(structure, publication, NO_NODE)
 
-    def arrived(self, sender: i64, data: Data, is_new: bool) -> None:
+    def on_data(self, sender: i64, data: Data, is_new: bool) -> None:
         structure = self.structure(data.key)
         structure.quiet = 0
         if not is_new:
@@ -143,7 +143,7 @@ class EagerTrees(Trees):
         structure.position = Position(vec[i64](), data.position.depth + 1)
         self._push(structure, data.publication, sender)
 
-    def resent(self, publication: Publication, sender: i64, reused: i64) -> None:
+    def on_fetch_response(self, publication: Publication, sender: i64, reused: i64) -> None:
         self._push(self.structure(self.key_of(publication.source)), publication, sender)
 
     def _push(self, structure: Structure, publication: Publication, sender: i64) -> None:
@@ -213,10 +213,10 @@ class EagerTrees(Trees):
         if peer in self._neighbours and peer not in structure.targets:
             structure.targets.append(peer)
 
-    def activated(self, sender: i64, key: i64) -> None:
+    def on_activate(self, sender: i64, key: i64) -> None:
         self._make_eager(self.structure(key), sender)
 
-    def moved(self, sender: i64, key: i64, position: Position) -> None:
+    def on_moved(self, sender: i64, key: i64, position: Position) -> None:
         """Nothing to do: nodes have no position that others must know."""
 
     def seen_ahead(self, structure: Structure) -> None:
@@ -245,7 +245,7 @@ class PlumtreeGroup(Group):
             self._announced(sender, message)
             return
         if isinstance(message, Graft):
-            self.trees.activated(sender, message.key)
+            self.trees.on_activate(sender, message.key)
         super().receive(sender, message)
 
     def _announced(self, sender: i64, announce: Announce) -> None:

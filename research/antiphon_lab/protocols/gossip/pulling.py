@@ -13,7 +13,7 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.gossip.messages import Fetch
+from antiphon.fabrics.gossip.messages import FetchRequest
 from antiphon.fabrics.gossip.quiescence import Quiescence
 from antiphon.fabrics.gossip.retransmit import serve
 from antiphon.fabrics.gossip.stream import Stream, stream_of
@@ -101,7 +101,7 @@ class Pulling:
                 wanted = lacking(stream, complete.get(stream.source, 0), singles, left)
                 left -= len(wanted)
                 if len(wanted) > 0:
-                    serve(self._environment, stream, sender, Fetch(stream.source, self._topic, wanted))
+                    serve(self._environment, stream, sender, FetchRequest(stream.source, self._topic, wanted))
 
     def _note(self, sender: i64, stream: Stream, number: i64) -> None:
         """A node has everything of a source up to a number."""

@@ -136,13 +136,13 @@ class Rumours(Trees):
         for peer in self._sampling.sample(self._fanout):
             self._environment.send(peer, data)
 
-    def arrived(self, sender: i64, data: Data, is_new: bool) -> None:
+    def on_data(self, sender: i64, data: Data, is_new: bool) -> None:
         if is_new:
             self.has_news = True
             for peer in self._sampling.sample(self._fanout):
                 self._environment.send(peer, data)
 
-    def resent(self, publication: Publication, sender: i64, reused: i64) -> None:
+    def on_fetch_response(self, publication: Publication, sender: i64, reused: i64) -> None:
         """Nothing to do: an answer is not a rumour."""
         self.has_news = True
 

@@ -121,11 +121,11 @@ class PulledTree(Trees):
     def begin(self, publication: Publication) -> None:
         self._go_up(publication)
 
-    def arrived(self, sender: i64, data: Data, is_new: bool) -> None:
+    def on_data(self, sender: i64, data: Data, is_new: bool) -> None:
         if is_new:
             self._go_up(data.publication)
 
-    def resent(self, publication: Publication, sender: i64, reused: i64) -> None:
+    def on_fetch_response(self, publication: Publication, sender: i64, reused: i64) -> None:
         if sender == self._place.parent:
             self._place.note_recovery()
         self._wake_children(publication)

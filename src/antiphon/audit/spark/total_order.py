@@ -73,8 +73,8 @@ def judge_total_order(frame: DataFrame) -> tuple[int, str | None]:
         "left_semi",
     )
     history = Window.partitionBy("topic", "key", "node")
-    # What comes after is what comes before in a history that is read backwards: for a "first following" window, Spark
-    # would scan all following rows of each row again.
+    # The rows after a row are computed as the rows before it in a history that is read backwards: for a "first
+    # following" window, Spark would scan all following rows of each row again.
     before, after = (
         f.last("total", ignorenulls=True).over(history.orderBy(way).rowsBetween(Window.unboundedPreceding, -1))
         for way in (f.col(POSITION).asc(), f.col(POSITION).desc())

@@ -42,7 +42,7 @@ class Trace:
     rows: int
     files: int
     unjudged: list[str] = field(default_factory=list)
-    """What is not known about the run, in sentences."""
+    """The missing knowledge about the run, in sentences."""
 
 
 def open_trace(session: SparkSession, files: Sequence[Path]) -> Trace:

@@ -1,7 +1,8 @@
 """Ascending waves of acknowledgements, in one integer per wave and node.
 
-Who hands something on to children opens a wave: so many answers are missing, and this is the parent to tell when the
-last one has come. A source has no parent; its wave ends with it (section 5.4 of the thesis).
+A node that hands a packet on to children opens a wave. The wave holds how many answers are missing, and the parent that
+the node answers when the last one has arrived. A source has no parent; its wave ends with it (section 5.4 of the
+thesis).
 """
 
 from __future__ import annotations
@@ -54,5 +55,5 @@ class Waves:
         return NO_NODE if entry == PARENT_MASK else entry
 
     def state(self) -> str:
-        """The open waves as text, for those who compare states."""
+        """The open waves as text, to compare states."""
         return str(self._open.sorted_items())

@@ -1,6 +1,6 @@
-"""What the parts of a process on the cube may ask of the line of operations on a topic.
+"""The interface through which the parts of a process advance the queue of operations on a topic.
 
-The line itself is :class:`antiphon.fabrics.cube.operations.Operations`. It knows the parts, and they know only this.
+The queue itself is :class:`antiphon.fabrics.cube.operations.Operations`. It knows the parts; they know this interface.
 """
 
 from __future__ import annotations
@@ -9,24 +9,24 @@ from antiphon.fabrics.cube.topic import Topic
 
 
 class Agenda:
-    """What the application asked for on each topic, one thing after the other."""
+    """The operations that the application asked for on each topic, in order."""
 
     def advance(self, topic: Topic) -> None:
-        """Begin what the application asked for, one after the other, as far as that is possible now."""
+        """Begin queued operations of a topic, one after the other, as far as that is possible now."""
         raise NotImplementedError
 
     def advance_later(self, topic: Topic) -> None:
-        """Do the same when all is used that came with the message at hand."""
+        """Advance a topic when the current message is handled."""
         raise NotImplementedError
 
     def advance_opened(self) -> None:
-        """Begin what waited for that."""
+        """Advance the topics that were put off."""
         raise NotImplementedError
 
     def totals_delivered(self, topic: Topic) -> None:
-        """Total publications were delivered here, and all that was released with them."""
+        """Total publications were delivered here, with everything that they released."""
         raise NotImplementedError
 
     def close_if_outside(self, topic: Topic) -> None:
-        """When nobody waits for the answer of one who has left, it needs no view, and may subscribe again."""
+        """Drop the view of a topic that this node has left, once no node waits for its answers."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""What a member does with publications that arrive: it restores their order and gives them to the application."""
+"""Delivery at a member: it restores the order of publications and gives them to the application."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from antiphon.kernel.process import Environment
 
 
 class Delivery:
-    """Delivers what the order of a topic releases."""
+    """Delivers the publications that the order of a topic releases."""
 
     def __init__(self, environment: Environment, agenda: Agenda) -> None:
         self._environment: Final[Environment] = environment
@@ -22,7 +22,7 @@ class Delivery:
         self._agenda: Final[Agenda] = agenda
 
     def take(self, topic: Topic, packet: Message) -> None:
-        """Use a publication, or a bundle of them, that has arrived; whoever is not synchronised yet keeps it."""
+        """Use a publication or a bundle that has arrived; a node that is not synchronised yet stores it."""
         if topic.state != MEMBER:
             topic.early.append(packet)
         elif isinstance(packet, Publication):
@@ -36,7 +36,7 @@ class Delivery:
         self.deliver_all(topic, topic.order.arrived(publication))
 
     def deliver_all(self, topic: Topic, publications: list[Publication]) -> None:
-        """Deliver what an order has released."""
+        """Deliver the publications that an order has released."""
         has_total = False
         for released in publications:
             self.deliver_one(topic, released)

@@ -1,24 +1,24 @@
-"""VCube's diagnosis: who is there, found out by tests along the cube.
+"""VCube's diagnosis: nodes find out which nodes are up, by tests along the cube.
 
 Follows section 2.4 of the thesis, which takes it from the work on VCube: time is cut into **rounds**. In each round a
 node deals with one of its clusters, one after the other, and tests a node of it if it is itself the first in the
 *tested* node's opposite cluster that is thought to be there. Where all are there, everybody makes one test per round
-and is tested once; where nodes have failed their tests fall to others. Who answers a test also tells what it knows, so
-news travel along the cube: a failure is known to all after ``log2 N`` rounds on average, and at worst after the square
-of that.
+and is tested once; where nodes have failed their tests fall to others. The answer to a test also carries what
+the tested node knows, so news travels along the cube. All nodes know of a failure after ``log2 N`` rounds on average,
+and at worst after the square of that.
 
 *What is known* of each node is a number: how often it has changed between being there (even) and not (odd). A higher
-number is newer. Who finds itself thought to have failed raises its own number, and whoever comes back without memory
-learns its number from the first answer. Two who exchange tests tell each other only what has changed since the last
-time; after an answer that did not come all that was told is told again.
+number is newer. A node that hears that it has failed raises its own number. A node that comes back without memory
+learns its number from the first answer. Two nodes that exchange tests send each other only the changes since the last
+time. If an answer does not come, the next test repeats what the last one said.
 
 *Timing.* With rounds of ``round_ticks`` and ``patience_ticks`` for an answer, a failure is noticed by the first tester
-after half a round on average, and the patience. Patience must be longer than a round trip, or who is slow is thought
-to have failed until it says otherwise. Each node sends at most one test and one answer per round, plus the tests of
+after half a round on average, and the patience. Patience must be longer than a round trip; otherwise a slow node
+counts as failed until it answers. Each node sends at most one test and one answer per round, plus the tests of
 those that have failed before it in its clusters.
 
-*Beyond the document*: with ``tells`` a node does not wait to be asked. What it has found out itself goes down its own
-tree of the cube at once; all know after ``log2 N`` hops instead of as many rounds.
+*Beyond the document*: with ``tells`` a node does not wait to be asked. It sends its own findings down its own tree of
+the cube at once; all nodes know them after ``log2 N`` hops instead of as many rounds.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ ROUND: Final[i64] = -1
 
 
 @mypyc_attr(acyclic=True)
-class Told(Message):
-    """What nodes tell each other: ``news`` are pairs of a node and its number."""
+class StateReport(Message):
+    """The changes that one node tells another: ``news`` are pairs of a node and its number."""
 
     def __init__(self, source: i64, news: vec[i64]) -> None:
         super().__init__(source, 0)
@@ -50,18 +50,18 @@ class Told(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Check(Told):
-    """A test: are you there?"""
+class DiagnosisRequest(StateReport):
+    """A test: the receiver answers if it is up."""
 
 
 @mypyc_attr(acyclic=True)
-class Answer(Told):
-    """I am."""
+class DiagnosisResponse(StateReport):
+    """The answer to a test."""
 
 
 @mypyc_attr(acyclic=True)
-class News(Told):
-    """Found out by somebody, and handed down its tree."""
+class News(StateReport):
+    """The findings of one node, on their way down its tree."""
 
 
 @final
@@ -137,7 +137,7 @@ class Diagnosis(Process):
     def _test(self, node: i64) -> None:
         self._told_before[node] = self._told.get(node, 0)
         self._awaited[node] = self.environment.set_timer(self.options.patience_ticks, node)
-        self.environment.send(node, Check(self.me, self._news_for(node)))
+        self.environment.send(node, DiagnosisRequest(self.me, self._news_for(node)))
 
     def _no_answer(self, node: i64) -> None:
         self._awaited.pop(node, None)
@@ -146,12 +146,12 @@ class Diagnosis(Process):
         number = self._changes.get(node, 0)
         if number % 2 == 0:
             self._learn(node, number + 1)
-            self._tell_all(append(append(vec[i64](), node), number + 1), self.options.dimension)
+            self._spread(append(append(vec[i64](), node), number + 1), self.options.dimension)
 
     # Knowing.
 
     def _news_for(self, node: i64) -> vec[i64]:
-        """What has changed since this node was told the last time; each once, as it is now."""
+        """The changes since this node was told the last time; each node once, with its current number."""
         news = vec[i64]()
         latest: set[i64] = set()
         position: i64 = self._told.get(node, 0)
@@ -191,33 +191,33 @@ class Diagnosis(Process):
             if node == self.me and number % 2 == 1:
                 # They think that this node has failed, or it had, and has come back.
                 if self._learn(node, number + 1):
-                    self._tell_all(append(append(vec[i64](), node), number + 1), self.options.dimension)
+                    self._spread(append(append(vec[i64](), node), number + 1), self.options.dimension)
             elif self._learn(node, number):
                 fresh = append(append(fresh, node), number)
             position += 2
         return fresh
 
-    def _tell_all(self, news: vec[i64], height: i64) -> None:
+    def _spread(self, news: vec[i64], height: i64) -> None:
         """Send news down the clusters ``1 .. height``, if they do not wait for tests."""
         if self.options.tells:
             for child in self.present.children(self.me, height):
                 self.environment.send(child, News(self.me, news))
 
     def receive(self, sender: i64, message: Message) -> None:
-        assert isinstance(message, Told), "diagnosis has tests, answers and news"
+        assert isinstance(message, StateReport), "diagnosis has tests, answers and news"
         fresh = self._take(message.news)
         if isinstance(message, News):
             if len(fresh) > 0:
-                self._tell_all(fresh, cluster(self.me, sender) - 1)
+                self._spread(fresh, cluster(self.me, sender) - 1)
             return
-        if isinstance(message, Answer):
+        if isinstance(message, DiagnosisResponse):
             self.environment.cancel_timer(self._awaited.pop(sender, -1))
             self._told_before.pop(sender, None)
         else:
             # Who tests is there, and one that has come back does not know that it was missed.
             self._told[sender] = 0 if sender in self.absent else self._told.get(sender, 0)
-            self.environment.send(sender, Answer(self.me, self._news_for(sender)))
+            self.environment.send(sender, DiagnosisResponse(self.me, self._news_for(sender)))
 
 
-NUMBERED: Final[dict[int, type[Any]]] = {79: Check, 80: Answer, 81: News}
+NUMBERED: Final[dict[int, type[Any]]] = {79: DiagnosisRequest, 80: DiagnosisResponse, 81: News}
 """The messages by their numbers on the wire; only nodes that run the diagnosis understand them."""

@@ -1,10 +1,10 @@
-"""Directories: which node is home to a topic, and what it keeps for it.
+"""Directories: each topic has a home node, which lists its members.
 
-The home lists who has registered as a member, and keeps what those who have left counted as past. It puts concurrent
-subscriptions into one order, which is all that newcomers need in order to find each other without asking everybody.
+The home lists the registered members, and keeps the frontiers of members that have left. It puts concurrent
+subscriptions into one order, so that newcomers find each other without asking every node.
 
-The set of nodes must not change: with it the home of a topic would move, and nobody moves the records. Where nodes come
-and go, the ``directory`` option stays off.
+The set of nodes must not change: the home of a topic would move, and its record would not. Where nodes come and go, the
+``directory`` option stays off.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SCATTERED_BITS: Final = (1 << 31) - 1
 
 @final
 class Record:
-    """What the home of one topic keeps."""
+    """The entry of one topic at its home."""
 
     def __init__(self) -> None:
         # Who is listed, with the counter of the subscription, in the order of registration.
@@ -55,7 +55,7 @@ class Directory:
         return NO_NODE
 
     def register(self, topic: i64, node: i64, counter: i64) -> vec[i64]:
-        """List a newcomer; the answer is who was listed before."""
+        """List a newcomer; return the members that were listed before."""
         record = self._record(topic)
         others = vec[i64]()
         for listed in record.listed:
@@ -72,11 +72,11 @@ class Directory:
             del record.listed[node]
 
     def past(self, topic: i64) -> vec[i64]:
-        """What those who have left counted as past."""
+        """The union of the frontiers of the members that have left."""
         return self._record(topic).past
 
     def state(self) -> str:
-        """The content as text, for those who compare states."""
+        """The content as text, to compare states."""
         return str([(name, list(r.listed.items()), list(r.past)) for name, r in sorted(self._records.items())])
 
     def _record(self, topic: i64) -> Record:

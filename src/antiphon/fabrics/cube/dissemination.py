@@ -39,15 +39,15 @@ class Dissemination:
 
     # What subclasses do.
 
-    def receive_packet(self, sender: i64, packet: Message) -> None:
+    def on_packet(self, sender: i64, packet: Message) -> None:
         """A publication or a bundle, with a cluster to serve."""
         raise NotImplementedError
 
-    def receive_acknowledgement(self, sender: i64, message: Acknowledgement) -> None:
+    def on_ack(self, sender: i64, message: Acknowledgement) -> None:
         """The whole subtree of a child has a packet."""
         raise NotImplementedError
 
-    def receive_refusal(self, sender: i64, refusal: Refusal) -> None:
+    def on_refusal(self, sender: i64, refusal: Refusal) -> None:
         """Forget a stale member; if it was to serve a cluster, somebody else must."""
         raise NotImplementedError
 
@@ -63,19 +63,19 @@ class Dissemination:
     def receive(self, sender: i64, message: Message) -> None:
         """A packet has come down a tree, or an answer up."""
         if isinstance(message, (Publication, Bundle)):
-            self.receive_packet(sender, message)
+            self.on_packet(sender, message)
         elif isinstance(message, Acknowledgement):
-            self.receive_acknowledgement(sender, message)
+            self.on_ack(sender, message)
         elif isinstance(message, LeafCopy):
-            self.receive_leaf_copy(sender, message)
+            self.on_leaf_copy(sender, message)
         elif isinstance(message, Refusal):
-            self.receive_refusal(sender, message)
+            self.on_refusal(sender, message)
 
     def refuse(self, sender: i64, topic: Topic, packet: Message, was_leaf: bool) -> None:
         """Return a packet that has come to one who is no member."""
         self._environment.send(sender, Refusal(packet, topic.left_counter, was_leaf))
 
-    def receive_leaf_copy(self, sender: i64, copy: LeafCopy) -> None:
+    def on_leaf_copy(self, sender: i64, copy: LeafCopy) -> None:
         """A publication or a bundle for this node alone."""
         topic = self._topics.find(copy.topic)
         if topic.state == OUTSIDE:
@@ -141,7 +141,7 @@ class Dissemination:
 class WaveDissemination(Dissemination):
     """Counts the answers to each packet, where nobody fails (:mod:`antiphon.fabrics.cube.ack_aggregation`)."""
 
-    def receive_packet(self, sender: i64, packet: Message) -> None:
+    def on_packet(self, sender: i64, packet: Message) -> None:
         topic = self._topics.find(packet.topic)
         if not topic.is_active():
             self._environment.unwanted(packet)
@@ -154,10 +154,10 @@ class WaveDissemination(Dissemination):
             self._environment.send(sender, Acknowledgement(packet.source, packet.sequence, packet.topic))
         self._delivery.take(topic, packet)
 
-    def receive_acknowledgement(self, sender: i64, message: Acknowledgement) -> None:
+    def on_ack(self, sender: i64, message: Acknowledgement) -> None:
         self.close_one(self._topics.find(message.topic), message)
 
-    def receive_refusal(self, sender: i64, refusal: Refusal) -> None:
+    def on_refusal(self, sender: i64, refusal: Refusal) -> None:
         topic = self._topics.find(refusal.topic)
         topic.view.remove(sender, refusal.counter)
         if not refusal.was_leaf:

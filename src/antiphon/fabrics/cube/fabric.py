@@ -1,4 +1,4 @@
-"""What the cube says about itself."""
+"""The description of the cube."""
 
 from __future__ import annotations
 

@@ -4,16 +4,13 @@ Goes beyond the thesis, which leaves failures as future work (section 6.2). Link
 reorder while they are up, and the host says when one breaks and when it is back. ``docs/proofs/cube-through-faults.md``
 argues it.
 
-* Trees lead around those who are lost (:mod:`antiphon.fabrics.cube.repair.tree_repair`), and newcomers ask each node
-itself
+* Trees lead around lost nodes (:mod:`antiphon.fabrics.cube.repair.tree_repair`), and a newcomer asks each node itself
   (:mod:`antiphon.fabrics.cube.repair.surveys`).
-* What a tree failed to carry, members give each other (:mod:`antiphon.fabrics.cube.repair.anti_entropy`), also to those
-who
-  restart with their logs.
-* Total order goes on where a majority is within reach (:mod:`antiphon.fabrics.cube.total_order.quorum`), with locks
-that lead
-  around the lost too (:mod:`antiphon.fabrics.cube.total_order.repair`) and places that decide what is too late
-  (:mod:`antiphon.fabrics.cube.repair.delivery`).
+* Members give each other the publications that a tree failed to carry
+  (:mod:`antiphon.fabrics.cube.repair.anti_entropy`), also members that restart with their logs.
+* Total order goes on where a majority is within reach (:mod:`antiphon.fabrics.cube.total_order.quorum`). Locks lead
+  around lost nodes too (:mod:`antiphon.fabrics.cube.total_order.repair`), and places decide which publications come too
+  late (:mod:`antiphon.fabrics.cube.repair.delivery`).
 
 Both sides of a partition go on by themselves, each with its own trees.
 """
@@ -27,26 +24,26 @@ from mypy_extensions import i64
 from antiphon.fabrics.cube.membership import TopicMembership
 from antiphon.fabrics.cube.messages import (
     Acknowledgement,
-    Answer,
     Bundle,
-    Question,
+    SurveyRequest,
+    SurveyResponse,
 )
 from antiphon.fabrics.cube.process import CubeFoundation, CubeProcess
 from antiphon.fabrics.cube.repair.anti_entropy import AntiEntropy
 from antiphon.fabrics.cube.repair.delivery import RepairedDelivery
-from antiphon.fabrics.cube.repair.messages import Compare, Filling, Gone
+from antiphon.fabrics.cube.repair.messages import Digest, RepairBatch, Unavailable
 from antiphon.fabrics.cube.repair.presence import Presence
 from antiphon.fabrics.cube.repair.retransmission import Retransmission
 from antiphon.fabrics.cube.repair.surveys import DirectSurveys
 from antiphon.fabrics.cube.repair.tree_repair import RepairedDissemination
-from antiphon.fabrics.cube.repair.unrest import COMPARING, RestlessTopics
+from antiphon.fabrics.cube.repair.unsettled import COMPARING, UnsettledTopics
 from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, FaultOptions, Options, Topic, mixed
 from antiphon.fabrics.cube.topology import Cube
 from antiphon.fabrics.cube.total_order.electorate import Electorate
 from antiphon.fabrics.cube.total_order.messages import (
     Unlock,
-    VoterIs,
-    Voters,
+    VoterChange,
+    VoterNotice,
 )
 from antiphon.fabrics.cube.total_order.quorum import EXCLUDING, QuorumLockManager
 from antiphon.fabrics.cube.total_order.repair import RepairedTotalOrder
@@ -55,7 +52,7 @@ from antiphon.kernel.process import Environment
 
 
 @final
-class LastingVCubePs(CubeProcess):
+class FaultTolerantVCubePs(CubeProcess):
     """One node of a topic system whose nodes fail, come back and lose each other."""
 
     def __init__(self, environment: Environment, cube: Cube, options: Options, faults: FaultOptions) -> None:
@@ -63,10 +60,10 @@ class LastingVCubePs(CubeProcess):
         base = CubeFoundation(environment, cube, options)
         topics, operations, nodes = base.topics, base.operations, base.nodes
         self.presence: Final = Presence(environment, cube)
-        self.restless: Final = RestlessTopics(environment, faults.compare_ticks)
+        self.unsettled_topics: Final = UnsettledTopics(environment, faults.compare_ticks)
         self.retransmission: Final = Retransmission(environment, faults, options.total)
         self.delivery: Final = RepairedDelivery(
-            environment, operations, self.presence, self.retransmission, self.restless
+            environment, operations, self.presence, self.retransmission, self.unsettled_topics
         )
         self.dissemination: Final = RepairedDissemination(
             environment, topics, nodes, operations, self.delivery, self.retransmission
@@ -85,7 +82,7 @@ class LastingVCubePs(CubeProcess):
             self.lock_manager,
             self.presence,
             self.electorate,
-            self.restless,
+            self.unsettled_topics,
         )
         self.direct_surveys: Final = DirectSurveys(environment, topics, nodes, self.total_order, self.presence)
         self.anti_entropy: Final = AntiEntropy(
@@ -94,7 +91,7 @@ class LastingVCubePs(CubeProcess):
             nodes,
             operations,
             self.presence,
-            self.restless,
+            self.unsettled_topics,
             self.delivery,
             self.retransmission,
             self.total_order,
@@ -137,29 +134,29 @@ class LastingVCubePs(CubeProcess):
     def joined(self, node: i64) -> None:
         if node not in self.presence.present:
             self.environment.watch(node)
-            self._found(node)
+            self._on_found(node)
         if self.options.total:
-            self.lock_manager.voter_found(node)
+            self.lock_manager.on_voter_found(node)
 
     def left(self, node: i64) -> None:
         self.peer_lost(node)
         if self.options.total:
-            self.lock_manager.voter_left(node)
+            self.lock_manager.on_voter_left(node)
 
     def peer_found(self, peer: i64) -> None:
         if peer not in self.presence.present:
-            self._found(peer)
+            self._on_found(peer)
         if self.options.total:
-            self.lock_manager.voter_found(peer)
+            self.lock_manager.on_voter_found(peer)
 
-    def _found(self, peer: i64) -> None:
-        self.presence.found(peer)
+    def _on_found(self, peer: i64) -> None:
+        self.presence.on_found(peer)
         self.nodes.include(peer)
-        self.lock_manager.joined(peer)
+        self.lock_manager.on_node_joined(peer)
         for topic in self.topics():
             # It may also lack what this node said before it left.
-            if topic.state == MEMBER or (topic.state == OUTSIDE and topic.keeping is not None):
-                self.anti_entropy.member_met(topic, peer)
+            if topic.state == MEMBER or (topic.state == OUTSIDE and topic.retransmit_buffer is not None):
+                self.anti_entropy.on_member_found(topic, peer)
             elif topic.state != OUTSIDE:
                 self.presence.meet(topic, peer)
 
@@ -168,23 +165,23 @@ class LastingVCubePs(CubeProcess):
             return
         # Before anything goes on for which there is no majority any more.
         self.electorate.count(peer)
-        self.presence.lost(peer)
+        self.presence.on_lost(peer)
         self.nodes.remove(peer)
         for topic in self.topics():
-            self._forget_member(topic, peer)
-        self.lock_manager.left(peer)
-        self.direct_surveys.lost(peer)
+            self._on_member_lost(topic, peer)
+        self.lock_manager.on_node_left(peer)
+        self.direct_surveys.on_peer_lost(peer)
         if self.options.total:
             self.operations.advance_opened()
-            self.lock_manager.voter_lost(peer)
+            self.lock_manager.on_voter_lost(peer)
 
-    def _forget_member(self, topic: Topic, node: i64) -> None:
-        """A node is lost, member or not: nothing waits for it, and others do what it did."""
-        self.dissemination.forget_member(topic, node)
+    def _on_member_lost(self, topic: Topic, node: i64) -> None:
+        """A node is lost, member or not: nothing waits for it, and other nodes serve its clusters."""
+        self.dissemination.on_member_lost(topic, node)
         if topic.state == MEMBER and node in topic.away:
-            self.restless.disturb(topic)
-        self.total_order.forget_member(topic, node)
-        self.anti_entropy.forget_member(topic, node)
+            self.unsettled_topics.disturb(topic)
+        self.total_order.on_member_lost(topic, node)
+        self.anti_entropy.on_member_lost(topic, node)
 
     # What hosts and operators ask.
 
@@ -198,15 +195,15 @@ class LastingVCubePs(CubeProcess):
         return list(mixed(self.topic_table.find(topic)).frontier())
 
     def voters(self) -> list[int]:
-        """Those of whom a majority is needed for total order."""
+        """The voters: total order needs a majority of them."""
         return sorted(self.electorate.voters)
 
     def missing_voters(self) -> list[int]:
-        """Those of them that are out of reach."""
+        """The voters that are out of reach."""
         return self.electorate.missing()
 
     def dismiss(self, voters: list[int]) -> None:
-        """An operator says that voters are gone for good: from now on they do not count, and all are told."""
+        """An operator says that voters are gone for good: they do not count any more, and all nodes are told."""
         self.lock_manager.dismiss(voters)
 
     # What arrives.
@@ -214,41 +211,41 @@ class LastingVCubePs(CubeProcess):
     def receive(self, sender: i64, message: Message) -> None:
         if isinstance(message, (Publication, Bundle, Acknowledgement)):
             self.dissemination.receive(sender, message)
-        elif isinstance(message, (Compare, Filling, Gone)):
+        elif isinstance(message, (Digest, RepairBatch, Unavailable)):
             self.anti_entropy.receive(sender, message)
-        elif isinstance(message, (Question, Answer)):
-            self._receive_survey(sender, message)
+        elif isinstance(message, (SurveyRequest, SurveyResponse)):
+            self._on_survey(sender, message)
         elif isinstance(message, Unlock):
             self.total_order.receive(sender, message)
-        elif isinstance(message, (Voters, VoterIs)):
+        elif isinstance(message, (VoterChange, VoterNotice)):
             self.lock_manager.receive(sender, message)
         else:
             self.handle(sender, message)
         if self.options.total:
             self.operations.advance_opened()
 
-    def _receive_survey(self, sender: i64, message: Message) -> None:
+    def _on_survey(self, sender: i64, message: Message) -> None:
         self.direct_surveys.receive(sender, message)
-        if isinstance(message, Question):
+        if isinstance(message, SurveyRequest):
             if self.options.total:
                 self.operations.advance_opened()
             topic = self.topic(message.topic)
             if topic is not None:
-                self._heard_newcomer(topic, sender)
+                self._on_newcomer(topic, sender)
 
-    def _heard_newcomer(self, topic: Topic, newcomer: i64) -> None:
-        """A newcomer speaks for itself: whatever was known of it is out of date."""
+    def _on_newcomer(self, topic: Topic, newcomer: i64) -> None:
+        """A newcomer answers for itself: everything known of it before is out of date."""
         self.anti_entropy.not_away(topic, newcomer)
         if newcomer not in self.presence.present:
             # It was lost since it asked, or was found and this node does not know yet.
-            self._forget_member(topic, newcomer)
+            self._on_member_lost(topic, newcomer)
 
     def state(self) -> str:
         parts = (
             self.presence.text(),
             self.delivery.text(),
             self.retransmission.text(),
-            self.restless.text(),
+            self.unsettled_topics.text(),
             self.anti_entropy.text(),
         )
         return f"{super().state()} {' '.join(parts)}"

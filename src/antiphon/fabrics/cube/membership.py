@@ -22,15 +22,15 @@ from antiphon.fabrics.cube.dissemination import Dissemination
 from antiphon.fabrics.cube.messages import (
     COUNTER_BITS,
     COUNTER_MASK,
-    Register,
-    Registered,
+    RegisterRequest,
+    RegisterResponse,
     Subscribe,
     Synchronise,
     Unregister,
     Unsubscribe,
 )
 from antiphon.fabrics.cube.nodes import CubeNodes
-from antiphon.fabrics.cube.surveys import Asker, Survey, Surveys
+from antiphon.fabrics.cube.surveys import Survey, SurveyClient, Surveys
 from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, SUBSCRIBING, SYNCHRONISING, Options, Topic, TopicTable
 from antiphon.fabrics.cube.topology import cluster
 from antiphon.fabrics.cube.total_order.ordering import TotalOrder
@@ -40,29 +40,29 @@ from antiphon.kernel.process import Environment
 from antiphon.orders.order import Order, merged_frontiers
 
 
-class Follower:
-    """What another part does when this node becomes a member of a topic, or stops being one; here nothing."""
+class MembershipListener:
+    """Another part that acts when this node becomes a member of a topic, or stops being one; here it does nothing."""
 
     def resume(self, topic: Topic) -> bool:
         """Whether this node has become a member again at once, from its log; if not, it asks others."""
         return False
 
-    def joined(self, topic: Topic, early: list[Message]) -> None:
-        """This node has become a member and has used what had come early."""
+    def on_joined(self, topic: Topic, early: list[Message]) -> None:
+        """This node has become a member and has used the publications that came early."""
 
-    def leaving(self, topic: Topic) -> None:
-        """This node is about to stop being a member: whatever it owes to others must leave now."""
+    def on_leaving(self, topic: Topic) -> None:
+        """This node is about to stop being a member: it must send now what it owes to others."""
 
     def is_news(self, topic: Topic, word: Unsubscribe) -> bool:
-        """Whether the word of a leaver has to go on down its tree."""
+        """Whether an unsubscription has to go on down its tree."""
         return True
 
-    def member_left(self, topic: Topic, word: Unsubscribe) -> None:
+    def on_member_left(self, topic: Topic, word: Unsubscribe) -> None:
         """Another member has left."""
 
 
 @final
-class TopicMembership(Asker):
+class TopicMembership(SurveyClient):
     """The subscriptions of one node."""
 
     def __init__(
@@ -75,7 +75,7 @@ class TopicMembership(Asker):
         delivery: Delivery,
         total_order: TotalOrder,
         surveys: Surveys,
-        follower: Follower,
+        listener: MembershipListener,
     ) -> None:
         self._environment: Final[Environment] = environment
         self._me: Final[i64] = environment.identifier
@@ -87,7 +87,7 @@ class TopicMembership(Asker):
         self._delivery: Final[Delivery] = delivery
         self._total_order: Final[TotalOrder] = total_order
         self._surveys: Final[Surveys] = surveys
-        self._follower: Final[Follower] = follower
+        self._listener: Final[MembershipListener] = listener
         self._directory: Final = Directory(nodes.cube)
 
     # Before the start.
@@ -109,11 +109,11 @@ class TopicMembership(Asker):
     def receive(self, sender: i64, message: Message) -> None:
         """A member has left, or the home of a topic and its members speak to each other."""
         if isinstance(message, Unsubscribe):
-            self._receive_unsubscribe(sender, message)
-        elif isinstance(message, Register):
-            self._receive_register(sender, message)
-        elif isinstance(message, Registered):
-            self._registered(self._topics.find(message.topic), message.members, message.past)
+            self._on_unsubscribe(sender, message)
+        elif isinstance(message, RegisterRequest):
+            self._on_register(sender, message)
+        elif isinstance(message, RegisterResponse):
+            self._on_registered(self._topics.find(message.topic), message.members, message.past)
         elif isinstance(message, Unregister):
             self._directory.unregister(message.topic, message.source, message.sequence, message.past)
 
@@ -121,35 +121,35 @@ class TopicMembership(Asker):
 
     def start_subscribing(self, topic: Topic) -> None:
         """Ask who the members are, or go on from the log."""
-        if self._follower.resume(topic):
+        if self._listener.resume(topic):
             return
         topic.joined_counter = self._topics.next_counter()
         topic.state = SUBSCRIBING
         topic.view = View(self._nodes.cube.dimension)
         topic.heard.clear()
         if not self._options.directory:
-            self._surveys.ask_everybody(Subscribe(self._me, topic.joined_counter, topic.name))
+            self._surveys.ask_all(Subscribe(self._me, topic.joined_counter, topic.name))
             return
         home = self._directory.home_of(topic.name)
         if home == self._me:
             others = self._directory.register(topic.name, self._me, topic.joined_counter)
-            self._registered(topic, others, self._directory.past(topic.name))
+            self._on_registered(topic, others, self._directory.past(topic.name))
         else:
-            self._environment.send(home, Register(self._me, topic.joined_counter, topic.name))
+            self._environment.send(home, RegisterRequest(self._me, topic.joined_counter, topic.name))
 
-    def _receive_register(self, sender: i64, message: Register) -> None:
+    def _on_register(self, sender: i64, message: RegisterRequest) -> None:
         """A newcomer asks this node, which is the topic's home, who the members are."""
         others = self._directory.register(message.topic, message.source, message.sequence)
         past = self._directory.past(message.topic)
-        self._environment.send(sender, Registered(message.source, message.sequence, message.topic, others, past))
+        self._environment.send(sender, RegisterResponse(message.source, message.sequence, message.topic, others, past))
 
-    def _registered(self, topic: Topic, members: vec[i64], past: vec[i64]) -> None:
+    def _on_registered(self, topic: Topic, members: vec[i64], past: vec[i64]) -> None:
         topic.inherited = past
         for member in members:
             topic.heard[member] = True
         self._surveys.ask(Subscribe(self._me, topic.joined_counter, topic.name, members))
 
-    def surveyed(self, topic: Topic, survey: Survey) -> None:
+    def on_survey_done(self, topic: Topic, survey: Survey) -> None:
         if isinstance(survey.question, Synchronise):
             self._become_member(topic, survey)
         else:
@@ -166,7 +166,7 @@ class TopicMembership(Asker):
         topic.departed.clear()
         topic.state = SYNCHRONISING
         if not self._options.directory:
-            self._surveys.ask_everybody(Synchronise(self._me, topic.joined_counter, topic.name))
+            self._surveys.ask_all(Synchronise(self._me, topic.joined_counter, topic.name))
             return
         # Whoever published before all had heard of this node is listed, or was heard of, or has left its past behind.
         heard = vec[i64]([node for node in topic.heard if node != self._me])
@@ -184,14 +184,14 @@ class TopicMembership(Asker):
         topic.early = []
         for publication in early:
             self._delivery.take(topic, publication)
-        self._follower.joined(topic, early)
+        self._listener.on_joined(topic, early)
         self._agenda.advance(topic)
 
     # Ceasing to be one.
 
     def leave(self, topic: Topic) -> None:
         """Tell the members that this node is none any more."""
-        self._follower.leaving(topic)
+        self._listener.on_leaving(topic)
         topic.left_counter = self._topics.next_counter()
         topic.state = OUTSIDE
         word = Unsubscribe(self._me, topic.left_counter, topic.name)
@@ -222,12 +222,12 @@ class TopicMembership(Asker):
         successor.held_peak = order.held_peak
         return successor
 
-    def _receive_unsubscribe(self, sender: i64, message: Unsubscribe) -> None:
+    def _on_unsubscribe(self, sender: i64, message: Unsubscribe) -> None:
         """A member has left."""
         topic = self._topics.find(message.topic)
-        if self._follower.is_news(topic, message):
+        if self._listener.is_news(topic, message):
             self._remove(topic, sender, message)
-        self._follower.member_left(topic, message)
+        self._listener.on_member_left(topic, message)
 
     def _remove(self, topic: Topic, sender: i64, message: Unsubscribe) -> None:
         topic.view.remove(message.source, message.sequence)
@@ -237,5 +237,5 @@ class TopicMembership(Asker):
             topic.departed[message.source] = max(message.sequence, topic.departed.get(message.source, 0))
 
     def text(self) -> str:
-        """Everything as text, for those who compare states."""
+        """The state as text, to compare states."""
         return self._directory.state()

@@ -23,7 +23,7 @@ class Acknowledgement(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Several(Message):
+class PublicationList(Message):
     """Publications that travel together; named after the first."""
 
     def __init__(self, publications: list[Publication]) -> None:
@@ -51,7 +51,7 @@ class Several(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Bundle(Several):
+class Bundle(PublicationList):
     """Publications of one source that follow each other."""
 
 
@@ -97,8 +97,8 @@ class Refusal(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Question(Message):
-    """What a newcomer, the source, asks on its way to become a member; ``sequence`` counts its subscriptions.
+class SurveyRequest(Message):
+    """A question of a newcomer, the source, on its way to become a member; ``sequence`` counts its subscriptions.
 
     ``targets`` names those whom the receiver is to ask in turn; None means all nodes of its part of the cube.
     """
@@ -110,30 +110,30 @@ class Question(Message):
     def entries_carried(self) -> i64:
         return 0 if self.targets is None else len(self.targets)
 
-    def narrowed_to(self, targets: vec[i64]) -> Question:
+    def narrowed_to(self, targets: vec[i64]) -> SurveyRequest:
         """The same question for others."""
         raise NotImplementedError
 
 
 @mypyc_attr(acyclic=True)
-class Subscribe(Question):
-    """The source, which has no view yet, becomes a member: who is one?"""
+class Subscribe(SurveyRequest):
+    """The source becomes a member and has no view yet: each member answers for itself."""
 
-    def narrowed_to(self, targets: vec[i64]) -> Question:
+    def narrowed_to(self, targets: vec[i64]) -> SurveyRequest:
         return Subscribe(self.source, self.sequence, self.topic, targets)
 
 
 @mypyc_attr(acyclic=True)
-class Synchronise(Question):
-    """The source has a complete view now: what counts as past?"""
+class Synchronise(SurveyRequest):
+    """The source has a complete view now: each node answers with its frontier."""
 
-    def narrowed_to(self, targets: vec[i64]) -> Question:
+    def narrowed_to(self, targets: vec[i64]) -> SurveyRequest:
         return Synchronise(self.source, self.sequence, self.topic, targets)
 
 
 @mypyc_attr(acyclic=True)
-class Answer(Message):
-    """The subtree of the sender has handled a question; ``entries`` is what it has to say.
+class SurveyResponse(Message):
+    """The subtree of the sender has handled a question; ``entries`` is its answer.
 
     To a ``Subscribe``: each member's own word for itself (:func:`member_entry`). To a ``Synchronise``: a frontier, and
     ``announced`` total publications that have not started: name, place, count of keys and keys of each. ``is_past``
@@ -158,13 +158,13 @@ class Unsubscribe(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Register(Message):
+class RegisterRequest(Message):
     """A newcomer asks the home of the topic to be listed. ``sequence`` is the counter of its subscription."""
 
 
 @mypyc_attr(acyclic=True)
-class Registered(Message):
-    """The home's answer to the newcomer: who was listed before, and what those who have left counted as past."""
+class RegisterResponse(Message):
+    """The home's answer to the newcomer: the members listed before, and the frontiers of those that have left."""
 
     def __init__(self, source: i64, sequence: i64, topic: i64, members: vec[i64], past: vec[i64]) -> None:
         super().__init__(source, sequence, topic)
@@ -177,7 +177,7 @@ class Registered(Message):
 
 @mypyc_attr(acyclic=True)
 class Unregister(Message):
-    """A leaver asks the home of the topic not to be listed any more, and leaves what it counts as past."""
+    """A leaver asks the home of the topic to take it off the list, and hands over its frontier."""
 
     def __init__(self, source: i64, sequence: i64, topic: i64, past: vec[i64]) -> None:
         super().__init__(source, sequence, topic)
@@ -188,8 +188,8 @@ class Unregister(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Bequest(Message):
-    """What those who have left the system counted as past; the source is the leaver, or who tells a newcomer of it.
+class FrontierHandover(Message):
+    """The frontiers of nodes that have left the system; the source is the leaver, or a node that greets a newcomer.
 
     ``entries`` holds for each topic its number, how many keys follow, and the keys of a frontier.
     """
@@ -228,12 +228,12 @@ NUMBERED: Final[dict[int, type[Any]]] = {
     4: Refusal,
     5: Subscribe,
     6: Synchronise,
-    7: Answer,
+    7: SurveyResponse,
     8: Unsubscribe,
-    9: Register,
-    10: Registered,
+    9: RegisterRequest,
+    10: RegisterResponse,
     11: Unregister,
-    12: Bequest,
+    12: FrontierHandover,
     65: KeyedOrdered,
     78: Placed,
 }

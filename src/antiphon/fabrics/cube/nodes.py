@@ -1,7 +1,7 @@
-"""The nodes of a cube as one of them knows them, and what those who leave the system bequeath to the others.
+"""The nodes of a cube as one of them knows them, and the frontiers that leavers hand over to the others.
 
-A node that leaves tells everybody what it counted as past on each topic. Whoever stays speaks for it when newcomers
-ask, and tells newcomers of the system the same.
+A node that leaves tells all others what it counted as past on each topic. The others answer newcomers on its behalf,
+and hand its frontiers over to nodes that join later.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.messages import Bequest, append_all
+from antiphon.fabrics.cube.messages import FrontierHandover, append_all
 from antiphon.fabrics.cube.topic import TopicTable
 from antiphon.fabrics.cube.topology import Cube, PartialCube
 from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.process import Environment
 from antiphon.orders.order import merged_frontiers
 
-LARGEST_BEQUEST: Final = 1 << 16
-"""So many integers fit one bequest, about; what is more goes into the next."""
+HANDOVER_AT_MOST: Final = 1 << 16
+"""About so many integers go into one handover; the rest goes into the next."""
 
 
 @final
@@ -39,18 +39,18 @@ class CubeNodes:
         return [node for node in self.cube.members() if node != self._me]
 
     def include(self, node: i64) -> None:
-        """A node exists from now on; it is told what those who have gone counted as past."""
+        """A node has joined; send it the frontiers of the nodes that have left."""
         self._changing_cube().include(node)
-        self._bequeath([node], self.is_leaving)
+        self._hand_over([node], self.is_leaving)
 
     def remove(self, node: i64) -> None:
-        """A node is not there any more."""
+        """A node has left."""
         self._changing_cube().remove(node)
 
     def leave(self) -> None:
-        """This node is about to go: all others are told what it counts as past."""
+        """This node is about to leave: send all others what it counts as past."""
         self.is_leaving = True
-        self._bequeath(self.others(), True)
+        self._hand_over(self.others(), True)
 
     def _changing_cube(self) -> PartialCube:
         if self._topics.options.directory:
@@ -62,8 +62,8 @@ class CubeNodes:
             self.cube = cube
         return cube
 
-    def _bequeath(self, heirs: list[int], with_own_past: bool) -> None:
-        """Tell others what the departed counted as past, and if this node departs too, what it does."""
+    def _hand_over(self, receivers: list[int], with_own_past: bool) -> None:
+        """Send the frontiers of the nodes that have left, and the own one if this node leaves too."""
         entries = vec[i64]()
         for topic in self._topics.all():
             past = topic.inherited
@@ -72,29 +72,29 @@ class CubeNodes:
             if len(past) == 0:
                 continue
             entries = append_all(append(append(entries, topic.name), len(past)), past)
-            if len(entries) >= LARGEST_BEQUEST:
-                self._send_bequest(heirs, entries)
+            if len(entries) >= HANDOVER_AT_MOST:
+                self._send_handover(receivers, entries)
                 entries = vec[i64]()
         if len(entries) > 0:
-            self._send_bequest(heirs, entries)
+            self._send_handover(receivers, entries)
 
-    def _send_bequest(self, heirs: list[int], entries: vec[i64]) -> None:
-        for heir in heirs:
-            self._environment.send(heir, Bequest(self._me, entries))
+    def _send_handover(self, receivers: list[int], entries: vec[i64]) -> None:
+        for receiver in receivers:
+            self._environment.send(receiver, FrontierHandover(self._me, entries))
 
-    def receive_bequest(self, message: Bequest) -> None:
-        """Keep what the departed counted as past, to speak for them."""
+    def on_frontier_handover(self, message: FrontierHandover) -> None:
+        """Keep the frontiers of nodes that have left, to answer on their behalf."""
         entries = message.entries
         position: i64 = 0
         while position + 1 < len(entries):
             topic = self._topics.find(entries[position])
             end = position + 2 + entries[position + 1]
             if end > len(entries) or end < position + 2:
-                raise ProtocolError(f"node {message.source} sent a bequest that is cut off")
+                raise ProtocolError(f"node {message.source} sent frontiers that are cut off; it is broken")
             topic.inherited = merged_frontiers(topic.inherited, vec[i64](entries[position + 2 : end]))
             position = end
 
     def text(self) -> str:
-        """Everything as text, for those who compare states."""
+        """The state as text, to compare states."""
         nodes = [] if self._own_cube is None else self._own_cube.members()
         return f"{nodes} {self.is_leaving}"

@@ -1,8 +1,8 @@
-"""The line of what the application asks for on each topic: publications, and changes of membership.
+"""The queue of operations on each topic: publications, and changes of membership.
 
-Operations begin one after the other, each when the parts of the process allow it. Whatever may let the next one begin
-leads here (:class:`antiphon.fabrics.cube.agenda.Agenda`): a wave that has ended, a subscription that is effective, a
-lock that all have closed for.
+Operations begin in order, each when the parts of the process allow it. Every event that may let the next one begin
+advances the queue (:class:`antiphon.fabrics.cube.agenda.Agenda`): a wave ends, a subscription becomes effective, all
+members have closed for a lock.
 """
 
 from __future__ import annotations

@@ -6,12 +6,12 @@ and the one through crashes and partitions that live nodes run (:mod:`antiphon.f
 chooses its parts. :meth:`CubeProcess.handle` leads from each message to the part that handles it; ``receive`` of each
 protocol adds its own messages.
 
-* ``topics``: what the node knows about each topic, which all parts read and write;
-* ``operations``: the line of what the application asks for;
+* ``topics``: the state of each topic, which all parts read and write;
+* ``operations``: the queue of operations that the application asks for;
 * ``nodes``: the cube;
 * ``membership`` and ``surveys``: subscriptions, and the questions that newcomers ask;
 * ``dissemination`` and ``delivery``: publications down trees, and in order to the application;
-* ``total_order`` and ``lock_manager``: locks of total publications, and the keeper who grants them.
+* ``total_order`` and ``lock_manager``: locks of total publications, and the lock manager who grants them.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube.delivery import Delivery
 from antiphon.fabrics.cube.dissemination import Dissemination
-from antiphon.fabrics.cube.membership import Follower, TopicMembership
+from antiphon.fabrics.cube.membership import MembershipListener, TopicMembership
 from antiphon.fabrics.cube.messages import (
     Acknowledgement,
-    Answer,
-    Bequest,
     Bundle,
+    FrontierHandover,
     LeafCopy,
-    Question,
     Refusal,
-    Register,
-    Registered,
+    RegisterRequest,
+    RegisterResponse,
+    SurveyRequest,
+    SurveyResponse,
     Unregister,
     Unsubscribe,
 )
@@ -44,7 +44,14 @@ from antiphon.fabrics.cube.surveys import Surveys
 from antiphon.fabrics.cube.topic import Options, Topic, TopicTable
 from antiphon.fabrics.cube.topology import Cube
 from antiphon.fabrics.cube.total_order.lock_manager import LockManager
-from antiphon.fabrics.cube.total_order.messages import Closed, Granted, KeeperIs, KeyLock, Standing, ToKeeper
+from antiphon.fabrics.cube.total_order.messages import (
+    GrantResponse,
+    KeyLockRequest,
+    KeyLockResponse,
+    LockManagerMessage,
+    LockManagerNotice,
+    OpenClaims,
+)
 from antiphon.fabrics.cube.total_order.ordering import TotalOrder, WaveTotalOrder
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.errors import ProtocolError, UsageError
@@ -54,7 +61,7 @@ from antiphon.kernel.process import Environment, Process, order_name
 
 @final
 class CubeFoundation:
-    """What all parts of a process on the cube share: the topics, the line of operations, and the nodes."""
+    """Holds what all parts of a process on the cube share: the topics, the queue of operations, and the nodes."""
 
     def __init__(self, environment: Environment, cube: Cube, options: Options) -> None:
         self.environment: Final[Environment] = environment
@@ -68,7 +75,7 @@ class FaultFreeParts:
     """The parts of a process for nodes that do not fail, above its ``dissemination``."""
 
     def __init__(
-        self, base: CubeFoundation, delivery: Delivery, dissemination: Dissemination, follower: Follower
+        self, base: CubeFoundation, delivery: Delivery, dissemination: Dissemination, listener: MembershipListener
     ) -> None:
         environment, topics, nodes, operations = base.environment, base.topics, base.nodes, base.operations
         self.lock_manager: Final = LockManager(environment, topics, nodes)
@@ -85,7 +92,7 @@ class FaultFreeParts:
             delivery,
             self.total_order,
             self.surveys,
-            follower,
+            listener,
         )
 
 
@@ -130,20 +137,20 @@ class CubeProcess(Process):
         self.topic_table.counter = max(self.topic_table.counter, counter)
 
     def begin_as_newcomer(self) -> None:
-        """Others were here first: the keeper among them says who it is (before ``start``)."""
+        """Others were here first: the lock manager among them says who it is (before ``start``)."""
         self._lock_manager.begin_as_newcomer()
 
     # Nodes that come and go, where nobody fails.
 
     def joined(self, node: i64) -> None:
         self.nodes.include(node)
-        self._lock_manager.joined(node)
+        self._lock_manager.on_node_joined(node)
 
     def left(self, node: i64) -> None:
         self.nodes.remove(node)
         for topic in self.topics():
             topic.view.forget(node)
-        self._lock_manager.left(node)
+        self._lock_manager.on_node_left(node)
 
     def leave(self) -> None:
         self.nodes.leave()
@@ -155,18 +162,18 @@ class CubeProcess(Process):
         """Lead a message to the part that handles it."""
         if isinstance(message, (Publication, Bundle, Acknowledgement)):
             self._dissemination.receive(sender, message)
-        elif isinstance(message, (Question, Answer)):
+        elif isinstance(message, (SurveyRequest, SurveyResponse)):
             self.surveys.receive(sender, message)
-        elif isinstance(message, (Unsubscribe, Register, Registered, Unregister)):
+        elif isinstance(message, (Unsubscribe, RegisterRequest, RegisterResponse, Unregister)):
             self.membership.receive(sender, message)
-        elif isinstance(message, (KeyLock, Closed, Granted)) or carries_lock(message):
+        elif isinstance(message, (KeyLockRequest, KeyLockResponse, GrantResponse)) or carries_lock(message):
             self._total_order.receive(sender, message)
         elif isinstance(message, (LeafCopy, Refusal)):
             self._dissemination.receive(sender, message)
-        elif isinstance(message, (ToKeeper, KeeperIs, Standing)):
+        elif isinstance(message, (LockManagerMessage, LockManagerNotice, OpenClaims)):
             self._lock_manager.receive(sender, message)
-        elif isinstance(message, Bequest):
-            self.nodes.receive_bequest(message)
+        elif isinstance(message, FrontierHandover):
+            self.nodes.on_frontier_handover(message)
         else:
             raise ProtocolError(f"node {sender} sent a {type(message).__name__}, which VCube-PS does not know")
 
@@ -210,11 +217,11 @@ class CubeProcess(Process):
         return known is not None and known.wants_membership
 
     def topic(self, name: i64) -> Topic | None:
-        """What this node knows about a topic, for inspection."""
+        """The state of a topic, for inspection."""
         return self.topic_table.get(name)
 
     def topics(self) -> list[Topic]:
-        """What this node knows about each topic that it has heard of, for inspection."""
+        """The state of every topic that this node has heard of, for inspection."""
         return self.topic_table.all()
 
     def unfinished(self) -> i64:
@@ -234,4 +241,4 @@ class CubeProcess(Process):
 
 def carries_lock(message: Message) -> bool:
     """Whether this is a lock for one member alone, or a lock that came back."""
-    return isinstance(message, (LeafCopy, Refusal)) and isinstance(message.packet, KeyLock)
+    return isinstance(message, (LeafCopy, Refusal)) and isinstance(message.packet, KeyLockRequest)

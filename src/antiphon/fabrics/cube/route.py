@@ -64,5 +64,5 @@ class Route:
         return done
 
     def text(self) -> str:
-        """Everything as text, for those who compare states."""
+        """The state as text, to compare states."""
         return f"{self.height} {sorted(self.parents.items())} {sorted(self.awaited.items())}"

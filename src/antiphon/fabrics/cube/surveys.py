@@ -11,7 +11,7 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.messages import Answer, Question, Synchronise, append_all, member_entry
+from antiphon.fabrics.cube.messages import SurveyRequest, SurveyResponse, Synchronise, append_all, member_entry
 from antiphon.fabrics.cube.nodes import CubeNodes
 from antiphon.fabrics.cube.topic import OUTSIDE, SUBSCRIBING, Options, Topic, TopicTable
 from antiphon.fabrics.cube.topology import cluster
@@ -25,20 +25,20 @@ from antiphon.orders.order import merged_frontiers
 
 @final
 class Survey:
-    """A question on its way through this node: who is to be told, who has to answer, and what was gathered."""
+    """A question on its way through this node: its parent, the nodes that have to answer, and the answers so far."""
 
-    def __init__(self, question: Question, parent: i64, asked: list[i64]) -> None:
-        self.question: Final[Question] = question
+    def __init__(self, question: SurveyRequest, parent: i64, asked: list[i64]) -> None:
+        self.question: Final[SurveyRequest] = question
         self.parent: Final[i64] = parent
         self.pending: Final = PendingReplies(asked)
         self.entries: vec[i64] = vec[i64]()
         self.announced: vec[i64] = vec[i64]()
 
 
-class Asker:
-    """Uses what the surveys of this node have gathered."""
+class SurveyClient:
+    """The part of this node that asks questions and uses the answers."""
 
-    def surveyed(self, topic: Topic, survey: Survey) -> None:
+    def on_survey_done(self, topic: Topic, survey: Survey) -> None:
         """All have answered a question of this node."""
         raise NotImplementedError
 
@@ -47,7 +47,7 @@ class Surveys:
     """The questions that pass through one node, its own and those of others."""
 
     # It is made after this, because it asks questions: see ``connect``.
-    _asker: Asker
+    _client: SurveyClient
 
     def __init__(self, environment: Environment, topics: TopicTable, nodes: CubeNodes, total_order: TotalOrder) -> None:
         self.environment: Final[Environment] = environment
@@ -60,21 +60,21 @@ class Surveys:
         # By topic, those that this node cannot answer yet.
         self._delayed: dict[i64, list[Survey]] = {}
 
-    def connect(self, asker: Asker) -> None:
+    def connect(self, client: SurveyClient) -> None:
         """Learn which part of this node asks (before anything is asked)."""
-        self._asker = asker
+        self._client = client
 
     # Asking.
 
-    def ask_everybody(self, question: Question) -> None:
+    def ask_all(self, question: SurveyRequest) -> None:
         """Ask all nodes of the cube, members or not."""
         self._conduct(question, NO_NODE, self._flood(question, self._nodes.cube.dimension))
 
-    def ask(self, question: Question) -> None:
+    def ask(self, question: SurveyRequest) -> None:
         """Ask those whom the question names."""
         self._conduct(question, NO_NODE, self._pass_on(question))
 
-    def _conduct(self, question: Question, parent: i64, asked: list[i64]) -> None:
+    def _conduct(self, question: SurveyRequest, parent: i64, asked: list[i64]) -> None:
         """Wait for the answers of those below; answer at once if there are none."""
         survey = Survey(question, parent, asked)
         if len(asked) == 0:
@@ -82,7 +82,7 @@ class Surveys:
         else:
             self.surveys[survey_key(question)] = survey
 
-    def _flood(self, question: Question, height: i64) -> list[i64]:
+    def _flood(self, question: SurveyRequest, height: i64) -> list[i64]:
         """Ask all nodes of this node's clusters up to ``height``, members or not; the children that pass it on."""
         children: list[i64] = []
         s: i64 = 1
@@ -94,7 +94,7 @@ class Surveys:
             s += 1
         return children
 
-    def _pass_on(self, question: Question) -> list[i64]:
+    def _pass_on(self, question: SurveyRequest) -> list[i64]:
         """Ask those whom the question names: the first of each cluster, which asks the others there; these first."""
         groups: dict[i64, list[i64]] = {}
         targets = question.targets
@@ -109,12 +109,12 @@ class Surveys:
 
     def receive(self, sender: i64, message: Message) -> None:
         """A question or an answer has come."""
-        if isinstance(message, Question):
-            self._receive_question(sender, message)
-        elif isinstance(message, Answer):
-            self.receive_answer(sender, message)
+        if isinstance(message, SurveyRequest):
+            self._on_request(sender, message)
+        elif isinstance(message, SurveyResponse):
+            self.on_response(sender, message)
 
-    def _receive_question(self, sender: i64, question: Question) -> None:
+    def _on_request(self, sender: i64, question: SurveyRequest) -> None:
         """A newcomer is passive when it subscribes and active when it synchronises."""
         topic = self._topics.get(question.topic)
         if topic is not None and topic.state != OUTSIDE:
@@ -126,7 +126,7 @@ class Surveys:
         else:
             self._conduct(question, sender, self._pass_on(question))
 
-    def receive_answer(self, sender: i64, answer: Answer) -> None:
+    def on_response(self, sender: i64, answer: SurveyResponse) -> None:
         """Somebody below has answered a question."""
         key = survey_key(answer)
         survey = self.surveys.get(key)
@@ -151,7 +151,7 @@ class Surveys:
         topic = self._topics.get(question.topic)
         if survey.parent == NO_NODE:
             assert topic is not None, "who asks about a topic knows it"
-            self._asker.surveyed(topic, survey)
+            self._client.on_survey_done(topic, survey)
             return
         entries = survey.entries
         announced = survey.announced
@@ -169,11 +169,11 @@ class Surveys:
                 entries = merged_frontiers(entries, past)
             elif topic.state != OUTSIDE:
                 entries = append(entries, member_entry(self._me, topic.joined_counter, topic.is_active()))
-        answer = Answer(question.source, question.sequence, question.topic, entries, announced, is_past)
+        answer = SurveyResponse(question.source, question.sequence, question.topic, entries, announced, is_past)
         self.environment.send(survey.parent, answer)
 
     def answer_delayed(self, topic: Topic) -> None:
-        """What kept this node from answering is over."""
+        """Answer the questions that were put off."""
         for survey in self._delayed.pop(topic.name, []):
             self.finish(survey)
 
@@ -185,7 +185,7 @@ class Surveys:
         return count
 
     def text(self) -> str:
-        """Everything as text, for those who compare states."""
+        """The state as text, to compare states."""
         surveys = [
             (key, len(survey.pending), list(survey.entries), list(survey.announced))
             for key, survey in sorted(self.surveys.items())

@@ -1,4 +1,4 @@
-"""What one node knows about one topic, and how VCube-PS is configured."""
+"""The state of one topic at one node, and the options of VCube-PS."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.ack_aggregation import Waves
-from antiphon.fabrics.cube.repair.retransmit_buffer import Keeping
+from antiphon.fabrics.cube.repair.retransmit_buffer import RetransmitBuffer
 from antiphon.fabrics.cube.route import Route
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import NO_KEYS, NONE, ORDER_NAMES, Message
-from antiphon.orders.barriers import CausalBarriers
 from antiphon.orders.causal import CausalOrder
-from antiphon.orders.fifo import Fifo, Unordered
-from antiphon.orders.mixed import MixedOrder
 from antiphon.orders.order import Order
+from antiphon.orders.registry import new_topic_order
 from antiphon.orders.total import ALL_SHARE, TotalOrder
 
 OUTSIDE: Final[i64] = 0
@@ -72,13 +70,7 @@ class Options:
 
     def new_order(self, me: i64) -> Order:
         """An order of the chosen kind for one topic at one node."""
-        if self.total:
-            return TotalOrder(me, self.strength)
-        if self.mixed:
-            return MixedOrder(me, self.strength)
-        if self.order == "causal":
-            return CausalBarriers(me)
-        return Fifo(me) if self.order == "fifo" else Unordered(me)
+        return new_topic_order(me, self.strength, self.mixed, self.total)
 
 
 UNBOUNDED: Final[i64] = 1 << 62
@@ -152,7 +144,7 @@ class OwnTotal:
         self.entries: vec[i64] = vec[i64]()
 
     def text(self) -> str:
-        """Everything as text, for those who compare states."""
+        """The state as text, to compare states."""
         return f"{self.sequence} {self.place} {self.is_granted} {self.is_closed} {list(self.entries)}"
 
 
@@ -192,12 +184,12 @@ class Topic:
         # the counters of their subscriptions, and what is kept for whoever lacks it.
         self.routes: dict[i64, Route] = {}
         self.away: dict[i64, i64] = {}
-        self.keeping: Keeping | None = None
+        self.retransmit_buffer: RetransmitBuffer | None = None
         # Own packets that not all have acknowledged, by their numbers, in order.
         self.own_open: dict[i64, bool] = {}
 
     def text(self) -> str:
-        """Everything as text, for those who compare states."""
+        """The state as text, to compare states."""
         queued = [(pending.sequence, pending.order, pending.payload, list(pending.keys)) for pending in self.queue]
         totals = ([own.text() for own in self.own_totals], self.begun, self.undelivered_totals, self.closing_count)
         early = [(packet.source, packet.sequence) for packet in self.early]
@@ -206,7 +198,7 @@ class Topic:
         faults = (
             [(key, route.text()) for key, route in sorted(self.routes.items())],
             sorted(self.away.items()),
-            "" if self.keeping is None else self.keeping.state(),
+            "" if self.retransmit_buffer is None else self.retransmit_buffer.state(),
             list(self.own_open),
         )
         return (
@@ -215,7 +207,7 @@ class Topic:
         )
 
     def unfinished(self) -> i64:
-        """What waits: for others, for acknowledgements, for its turn, or for a subscription to take effect."""
+        """How much waits: for others, for acknowledgements, for its turn, or for a subscription to take effect."""
         joining = 1 if self.state == SUBSCRIBING or self.state == SYNCHRONISING else 0
         locks = self.closing_count + self.undelivered_totals
         order = self.order
@@ -246,7 +238,7 @@ class TopicTable:
         self.counter: i64 = 0
 
     def find(self, name: i64) -> Topic:
-        """What this node knows about a topic, from now on if not before."""
+        """The state of a topic; it begins now if this node has not heard of the topic."""
         recent = self._recent
         if recent is not None and recent.name == name:
             return recent
@@ -258,7 +250,7 @@ class TopicTable:
         return found
 
     def get(self, name: i64) -> Topic | None:
-        """What this node knows about a topic, if it has heard of it."""
+        """The state of a topic, if this node has heard of it."""
         return self._topics.get(name)
 
     def all(self) -> list[Topic]:
@@ -271,14 +263,14 @@ class TopicTable:
         return self.counter
 
     def unfinished(self) -> i64:
-        """What waits on all topics."""
+        """How much waits on all topics."""
         count: i64 = 0
         for topic in self._topics.values():
             count += topic.unfinished()
         return count
 
     def text(self) -> str:
-        """Everything as text, for those who compare states."""
+        """The state as text, to compare states."""
         return f"{self.counter} {[topic.text() for _, topic in sorted(self._topics.items())]}"
 
 

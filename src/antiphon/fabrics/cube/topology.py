@@ -59,7 +59,7 @@ def dimension_for(node_count: int) -> int:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Cube:
-    """Who belongs to the cube, asked the way trees ask."""
+    """The members of the cube, with the questions that trees ask."""
 
     def __init__(self, dimension: i64) -> None:
         self.dimension: i64 = dimension

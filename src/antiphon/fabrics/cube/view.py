@@ -1,4 +1,4 @@
-"""What one node believes about the members of one topic.
+"""The members of one topic, as one node knows them.
 
 A member is **active** when it is known to have a complete view itself, so that it can be given a whole cluster to
 reach; a newcomer is **passive** until then and is only sent copies of its own. Every entry carries the counter of the
@@ -116,7 +116,7 @@ class View:
         return self._active.count()
 
     def state(self) -> str:
-        """The content as text, for those who compare states."""
+        """The content as text, to compare states."""
         return f"{self._counters.sorted_items()} {self._active.members()} {sorted(self._passive.items())}"
 
     def _drop_active(self, node: i64) -> None:

@@ -18,7 +18,7 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.epto.messages import Ball, Probe, Stamped
 from antiphon.fabrics.gossip.epto.topic import TOPICS, Memory, TopicTotals
-from antiphon.fabrics.gossip.messages import Welcome
+from antiphon.fabrics.gossip.messages import FrontierResponse
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.sampling.service import PeerSampling
 from antiphon.fabrics.gossip.stream import Asked, Missed, Stream, stream_of
@@ -240,10 +240,10 @@ class Delivery:
             else:
                 stream_of(self._streams, ~key & SOURCE_MASK).skip(~key >> SOURCE_BITS)
 
-    def welcome(self) -> Welcome:
+    def welcome(self) -> FrontierResponse:
         """Tells a newcomer what is past here, and the time of total order, 0 if there is none."""
         time: i64 = 0 if self.totals is None else self.totals.reading()
-        return Welcome(self._me, self._topic, self.order.frontier(), time)
+        return FrontierResponse(self._me, self._topic, self.order.frontier(), time)
 
     def welcomed(self, frontier: vec[i64], stamp: i64) -> None:
         """A neighbour has said what is past, and the time of its total order."""

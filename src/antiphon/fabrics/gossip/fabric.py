@@ -1,4 +1,4 @@
-"""What the gossip fabric says about itself."""
+"""The gossip fabric's description of itself."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ GOSSIP: Final = Fabric(
     total_order="one order of all messages; continues without a majority, and names each hole",
     membership=PARTIAL_VIEW,
     implementation=implementation,
+    has_table=True,
     has_keys=False,
     serves_from_log=True,
     may_pass_over=True,

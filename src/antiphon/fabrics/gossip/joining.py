@@ -1,8 +1,8 @@
-"""How a node becomes part of a topic: it enters the overlay through a seed, and asks a neighbour what counts as past.
+"""How a node joins a topic: it enters the overlay through a seed, and asks a neighbour for its frontier.
 
-**Newcomers** ask a neighbour what counts as past there (``Hello``, ``Welcome``), and start from that: everything that
-is published later has a higher number, and will be noticed to be missing. The publications that one node has
-delivered are closed under its order, so no more than one need be asked.
+**Newcomers** send a ``FrontierRequest`` to a neighbour and start from its ``FrontierResponse``. Everything that is
+published later has a higher number, so the newcomer notices if it is missing. The publications that one node has
+delivered are closed under its order, so one neighbour is enough.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.application import Application
 from antiphon.fabrics.gossip.delivery import Delivery
-from antiphon.fabrics.gossip.messages import Hello, Welcome
+from antiphon.fabrics.gossip.messages import FrontierRequest, FrontierResponse
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.quiescence import Quiescence
 from antiphon.fabrics.gossip.sampling.service import PeerSampling
@@ -96,14 +96,14 @@ class Joining:
 
     def greet(self, peer: i64) -> None:
         """Ask a neighbour what counts as past."""
-        self._environment.send(peer, Hello(self._me, 0, self._topic))
+        self._environment.send(peer, FrontierRequest(self._me, 0, self._topic))
 
-    def on_hello(self, sender: i64) -> None:
+    def on_frontier_request(self, sender: i64) -> None:
         """A newcomer asks what counts as past."""
         if self._delivery.is_synchronised:
             self._environment.send(sender, self._delivery.welcome())
 
-    def on_welcome(self, message: Welcome) -> None:
+    def on_frontier_response(self, message: FrontierResponse) -> None:
         """A neighbour has said what counts as past: take part, and do what the application waits for."""
         if not self._delivery.is_synchronised:
             self._delivery.welcomed(message.frontier, message.stamp)

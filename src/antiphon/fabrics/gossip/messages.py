@@ -58,8 +58,8 @@ class Data(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Resent(Message):
-    """A publication that the receiver had missed and asked for, and the structure in which it is to be handed on."""
+class FetchResponse(Message):
+    """A publication that the receiver has requested, or that a new child may miss."""
 
     def __init__(self, publication: Publication) -> None:
         super().__init__(publication.source, publication.sequence, publication.topic)
@@ -163,10 +163,10 @@ class Comparison(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Fetch(Message):
-    """The sender lacks publications of the source: those with the given numbers.
+class FetchRequest(Message):
+    """Requests publications of the source that the sender misses, by their numbers.
 
-    A receiver that had them and has not kept them asks its own neighbours for the sender, over so many ``hops``.
+    A receiver that had them and has not kept them asks its own neighbours for the sender, over at most ``hops`` hops.
     """
 
     def __init__(self, source: i64, topic: i64, numbers: vec[i64], hops: i64 = 0) -> None:
@@ -176,18 +176,18 @@ class Fetch(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Gone(Message):
-    """The sender had what it was asked for of the source, up to ``sequence``, and has not kept it."""
+class NotKept(Message):
+    """The sender had the requested publications of the source up to ``sequence``, and has not kept them."""
 
 
 @mypyc_attr(acyclic=True)
-class Hello(Message):
-    """The sender is new and asks what counts as past."""
+class FrontierRequest(Message):
+    """Asks a neighbour for its frontier: the sender is new, and will count everything in it as past."""
 
 
 @mypyc_attr(acyclic=True)
-class Welcome(Message):
-    """Where a newcomer may start: what is past at the sender, and the time of its total order, 0 if there is none."""
+class FrontierResponse(Message):
+    """The frontier of the sender, where a newcomer starts, and the time of its total order, 0 if there is none."""
 
     def __init__(self, source: i64, topic: i64, frontier: vec[i64], stamp: i64) -> None:
         super().__init__(source, 0, topic)
@@ -200,15 +200,15 @@ NUMBERED: Final[dict[int, type[Any]]] = {
     40: Position,
     41: Report,
     42: Data,
-    43: Resent,
+    43: FetchResponse,
     44: Deactivate,
     45: Activate,
     46: Moved,
     47: Beat,
     48: Comparison,
-    49: Fetch,
-    50: Gone,
-    51: Hello,
-    52: Welcome,
+    49: FetchRequest,
+    50: NotKept,
+    51: FrontierRequest,
+    52: FrontierResponse,
 }
 """The messages by their numbers on the wire (:class:`antiphon.fabrics.fabric.Implementation`)."""

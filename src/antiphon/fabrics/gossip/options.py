@@ -13,10 +13,8 @@ from antiphon.fabrics.gossip.parents import strategy_number
 from antiphon.fabrics.gossip.sampling.hyparview import HyParViewOptions
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import ORDER_NAMES, TOTAL
-from antiphon.orders.barriers import CausalBarriers
-from antiphon.orders.fifo import Fifo, Unordered
-from antiphon.orders.mixed import MixedOrder
 from antiphon.orders.order import Order
+from antiphon.orders.registry import new_topic_order
 
 MOST_TREES: Final = 1 << TREE_BITS
 
@@ -135,11 +133,7 @@ class BrisaOptions:
 
     def new_order(self, me: i64) -> Order:
         """An order of the chosen kind for one topic at one node."""
-        if self.mixed or self.strength == TOTAL:
-            return MixedOrder(me, self.strength)
-        if self.order == "causal":
-            return CausalBarriers(me)
-        return Fifo(me) if self.order == "fifo" else Unordered(me)
+        return new_topic_order(me, self.strength, self.mixed or self.strength == TOTAL, False)
 
     def bandwidth_of(self, node: i64) -> i64:
         """The bandwidth of a node; 1 where none are given."""

@@ -21,9 +21,9 @@ from typing import Final
 from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.delivery import Departure
-from antiphon.fabrics.gossip.epto.rounds import Outlook
+from antiphon.fabrics.gossip.epto.rounds import Tentative
 from antiphon.fabrics.gossip.epto.topic import topic_of_rounds
-from antiphon.fabrics.gossip.messages import Beat, Comparison, Data, Fetch
+from antiphon.fabrics.gossip.messages import Beat, Comparison, Data, FetchRequest
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.retransmit import serve_after_leaving
 from antiphon.fabrics.gossip.sampling.hyparview import Disconnect, Join, Parted
@@ -172,7 +172,7 @@ class Brisa(Process):
         elif isinstance(message, (Beat, Data)):
             # It takes this node for a neighbour, and did not hear that it has left or is a new life.
             self.mistaken_for_neighbour(sender, message.topic)
-        elif isinstance(message, Fetch):
+        elif isinstance(message, FetchRequest):
             serve_after_leaving(self.environment, sender, message, self._published.get(message.topic, 0))
         elif isinstance(message, Parted) and message.topic in self._parting:
             self._parting[message.topic].receive(sender, message)
@@ -256,11 +256,11 @@ class Brisa(Process):
         """One of the topics that this node takes part in."""
         return self._groups[topic]
 
-    def outlook(self, topic: i64) -> list[Outlook]:
+    def tentative(self, topic: i64) -> list[Tentative]:
         """The total publications of a topic that wait for delivery, and how likely each is to be stable."""
         group = self._groups.get(topic)
         totals = None if group is None else group.delivery.totals
-        return [] if totals is None else totals.outlook()
+        return [] if totals is None else totals.tentative()
 
     def repairs(self) -> list[Repairs]:
         """Counts of lost and found parents, for each topic that this node takes part in."""

@@ -1,18 +1,18 @@
-"""How a node gets what it lacks, how long it keeps what others may lack, and when it passes over what is gone.
+"""Fetches missing publications, decides how long others are kept, and passes over those that no node has kept.
 
-The trees carry publications; they may fail to, because links lose messages or a repair takes a while. Reliability does
+The trees carry publications. They may fail, because links lose messages or a repair takes a while, so reliability does
 not depend on them. Every period a node tells its neighbours, for each source, up to which number it has everything. A
-node that is behind a neighbour for more than a period asks it for what is missing, and hands on what it gets. So what
-any node of a connected overlay has, all will have.
+node that is behind a neighbour for more than a period requests the missing publications and hands them on. So all nodes
+of a connected overlay receive everything that one of them has.
 
-**Loss.** A publication may be gone everywhere: kept by nobody any more when one that lacks it comes to ask. A node that
-is stuck asks the source, the seeds and others too, and those that have forgotten it ask their neighbours
-(:mod:`antiphon.fabrics.gossip.retransmit`). If it is stuck for ``HOPELESS`` times the patience, twice as long if the
-source does not answer, and all neighbours that had the publication say that it is gone, and so does its source or a
-seed, then it is passed over: the application is told so at its place in the order, and what comes after is delivered.
-Other publications that have been missing for as long are passed over with it: the wait does not grow with their number.
-So that this is rare, a node that has lost a neighbour forgets nothing that its buffer holds, and a node that doubts
-that it is connected with a seed waits ``ALONE`` times longer: behind a cut somebody may hold it.
+**Loss.** No node may have kept a publication when another one requests it. A stuck node asks the source, the seeds and
+others too, and nodes that have forgotten the publication ask their neighbours
+(:mod:`antiphon.fabrics.gossip.retransmit`). The node passes the publication over if it is stuck for ``HOPELESS`` times
+the patience, twice as long if the source does not answer, and all neighbours that had the publication say that it is
+gone, and so does its source or a seed. The application is told so at its place in the order, and later publications are
+delivered. Other publications that have been missing for as long are passed over with it: the wait does not grow with
+their number. To make this rare, a node that has lost a neighbour forgets nothing that its buffer holds. A node that
+doubts that it is connected with a seed waits ``ALONE`` times longer: nodes behind a partition may have the publication.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.application import Application
-from antiphon.fabrics.gossip.messages import TREE_BITS, Fetch, Gone, Report
+from antiphon.fabrics.gossip.messages import TREE_BITS, FetchRequest, NotKept, Report
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.quiescence import Quiescence
 from antiphon.fabrics.gossip.retransmit import SEARCH_HOPS
@@ -129,10 +129,10 @@ class Recovery:
         return is_behind
 
     def answer_slowed(self, sender: i64, report: Report) -> None:
-        """Say again how far this node is ready, if a neighbour still speaks of a source that may wait to hear it.
+        """Say again how far this node is ready, if a neighbour still reports a source that may wait to hear it.
 
-        What was said of it may be lost, and neither of the two would ever speak again. Only a source, or a node that
-        is slowed itself, is answered; so no answer causes another.
+        An earlier report may be lost, and neither of the two would ever speak again. Only a source, or a node that is
+        slowed itself, is answered; so no answer causes another.
         """
         patience = self._options.patience
         position: i64 = 0
@@ -152,7 +152,7 @@ class Recovery:
             stream.came_beyond = 0
             self._fetch(sender, stream, stream.heard)
 
-    def on_gone(self, sender: i64, message: Gone) -> None:
+    def on_not_kept(self, sender: i64, message: NotKept) -> None:
         """Somebody that was asked has not kept what is missing."""
         stream_of(self._streams, message.source).peer_lost_it(sender, message.sequence)
 
@@ -174,7 +174,7 @@ class Recovery:
             # Others that say the same in this period need not be asked.
             stream.missing_for = 0
             stream.fetches += 1
-            self._environment.send(peer, Fetch(stream.source, self._topic, missing, hops))
+            self._environment.send(peer, FetchRequest(stream.source, self._topic, missing, hops))
 
     # Neighbours come and go.
 

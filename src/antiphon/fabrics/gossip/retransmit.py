@@ -13,7 +13,7 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.messages import Activate, Fetch, Gone, Resent
+from antiphon.fabrics.gossip.messages import Activate, FetchRequest, FetchResponse, NotKept
 from antiphon.fabrics.gossip.stream import Stream, stream_of
 from antiphon.kernel.message import Publication, publication_key
 from antiphon.kernel.process import Environment
@@ -31,7 +31,7 @@ SEARCH_HOPS: Final = 3
 """So far a question travels through nodes that have not kept what is asked for."""
 
 
-def serve(environment: Environment, stream: Stream, asker: i64, fetch: Fetch) -> vec[i64]:
+def serve(environment: Environment, stream: Stream, asker: i64, fetch: FetchRequest) -> vec[i64]:
     """Send those of the requested publications that the buffer or the log holds; say up to which others are gone.
 
     The word covers all requested numbers from the first one on, so it ends before the first number that this node has
@@ -47,7 +47,7 @@ def serve(environment: Environment, stream: Stream, asker: i64, fetch: Fetch) ->
         publication = still_there(environment, stream, fetch.topic, number)
         if publication is not None:
             has_sent = True
-            environment.send(asker, Resent(publication))
+            environment.send(asker, FetchResponse(publication))
         elif stream.is_here(number):
             forgotten = append(forgotten, number)
         is_gone = is_gone and publication is None and stream.had(number)
@@ -56,7 +56,7 @@ def serve(environment: Environment, stream: Stream, asker: i64, fetch: Fetch) ->
     if gone > 0:
         if not has_sent:
             gone = last_gone(environment, stream, fetch.topic, gone)
-        environment.send(asker, Gone(fetch.source, gone, fetch.topic))
+        environment.send(asker, NotKept(fetch.source, gone, fetch.topic))
     return forgotten
 
 
@@ -68,7 +68,7 @@ def last_gone(environment: Environment, stream: Stream, topic: i64, gone: i64) -
     return gone
 
 
-def serve_after_leaving(environment: Environment, asker: i64, fetch: Fetch, published: i64) -> None:
+def serve_after_leaving(environment: Environment, asker: i64, fetch: FetchRequest, published: i64) -> None:
     """Serve a topic that this node has left: from the log, and with its word for what it has ``published`` itself."""
     left = Stream(fetch.source)
     if fetch.source == environment.identifier:
@@ -114,7 +114,7 @@ class Searches:
         if len(sought) > 0:
             for peer in neighbours:
                 if peer != asker:
-                    self._environment.send(peer, Fetch(source, self._topic, sought, hops - 1))
+                    self._environment.send(peer, FetchRequest(source, self._topic, sought, hops - 1))
 
     def found(self, publication: Publication) -> None:
         """A publication has come that may be sought."""
@@ -122,7 +122,7 @@ class Searches:
             askers = self._askers.pop(publication_key(publication.source, publication.sequence), None)
             if askers is not None:
                 for asker in askers:
-                    self._environment.send(asker, Resent(publication))
+                    self._environment.send(asker, FetchResponse(publication))
 
 
 @final
@@ -142,7 +142,7 @@ class Retransmission:
         self._streams: Final[dict[i64, Stream]] = streams
         self._searches: Final = Searches(environment, topic, search_lifetime)
 
-    def on_fetch(self, sender: i64, fetch: Fetch) -> None:
+    def on_fetch(self, sender: i64, fetch: FetchRequest) -> None:
         """Somebody lacks publications: send what is here, and look for what is not."""
         forgotten = serve(self._environment, stream_of(self._streams, fetch.source), sender, fetch)
         if fetch.hops > 0 and len(forgotten) > 0:
@@ -151,7 +151,7 @@ class Retransmission:
     def on_activate(self, sender: i64, message: Activate) -> None:
         """A new child has all of the root up to a number: send what follows."""
         for publication in stream_of(self._streams, message.source).kept_after(message.last):
-            self._environment.send(sender, Resent(publication))
+            self._environment.send(sender, FetchResponse(publication))
 
     def found(self, publication: Publication) -> None:
         """A publication has come again that others may have asked this node to look for."""

@@ -31,12 +31,12 @@ from antiphon.fabrics.gossip.messages import (
     Comparison,
     Data,
     Deactivate,
-    Fetch,
-    Gone,
-    Hello,
+    FetchRequest,
+    FetchResponse,
+    FrontierRequest,
+    FrontierResponse,
     Moved,
-    Resent,
-    Welcome,
+    NotKept,
 )
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.quiescence import Quiescence
@@ -206,22 +206,22 @@ class Group(Neighbourhood):
         elif isinstance(message, SamplingMessage):
             self.sampling.receive(sender, message)
         elif isinstance(message, Deactivate):
-            self.trees.deactivated(sender, message.key)
+            self.trees.on_deactivate(sender, message.key)
         elif isinstance(message, Activate):
-            self.trees.activated(sender, message.key)
+            self.trees.on_activate(sender, message.key)
             self._retransmission.on_activate(sender, message)
         elif isinstance(message, Moved):
-            self.trees.moved(sender, message.key, message.position)
-        elif isinstance(message, Resent):
-            self._on_resent(sender, message.publication)
-        elif isinstance(message, Fetch):
+            self.trees.on_moved(sender, message.key, message.position)
+        elif isinstance(message, FetchResponse):
+            self._on_fetch_response(sender, message.publication)
+        elif isinstance(message, FetchRequest):
             self._retransmission.on_fetch(sender, message)
-        elif isinstance(message, Gone):
-            self._recovery.on_gone(sender, message)
-        elif isinstance(message, Hello):
-            self._joining.on_hello(sender)
-        elif isinstance(message, Welcome):
-            self._joining.on_welcome(message)
+        elif isinstance(message, NotKept):
+            self._recovery.on_not_kept(sender, message)
+        elif isinstance(message, FrontierRequest):
+            self._joining.on_frontier_request(sender)
+        elif isinstance(message, FrontierResponse):
+            self._joining.on_frontier_response(message)
         elif isinstance(message, Comparison):
             self.compared(sender, message)
 
@@ -240,15 +240,15 @@ class Group(Neighbourhood):
             self.application.take(data.publication)
         else:
             self.duplicates += 1
-        self.trees.arrived(sender, data, is_new)
+        self.trees.on_data(sender, data, is_new)
 
-    def _on_resent(self, sender: i64, publication: Publication) -> None:
+    def _on_fetch_response(self, sender: i64, publication: Publication) -> None:
         if not self.delivery.is_synchronised:
             return
         stream = stream_of(self.streams, publication.source)
         if stream.take(publication):
             self.application.take(publication)
-            self.trees.resent(publication, sender, stream.reused)
+            self.trees.on_fetch_response(publication, sender, stream.reused)
         else:
             self.duplicates += 1
         self._retransmission.found(publication)
@@ -266,7 +266,7 @@ class Group(Neighbourhood):
         report = beat.report
         if link is not None:
             self._anti_entropy.hear_pulses(report.pulses)
-        self.trees.reported(sender, report)
+        self.trees.on_report(sender, report)
         if self._options.rules.recovers:
             self._recovery.learn(sender, report, FETCH_AFTER)
             if link is not None:

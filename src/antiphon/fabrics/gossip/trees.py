@@ -108,12 +108,12 @@ class Trees:
                     positions.append(structure.position)
         return keys, positions
 
-    def reported(self, sender: i64, report: Report) -> None:
+    def on_report(self, sender: i64, report: Report) -> None:
         """A neighbour says where it is in all structures that are in use."""
         if self._options.rules.watches_positions:
             position: i64 = 0
             while position < len(report.keys):
-                self.moved(sender, report.keys[position], report.positions[int(position)])
+                self.on_moved(sender, report.keys[position], report.positions[int(position)])
                 position += 1
 
     # Data.
@@ -142,7 +142,7 @@ class Trees:
     def _is_near(self, structure: Structure) -> bool:
         return 0 <= structure.position.depth <= self._options.reuse_depth and len(structure.parents) > 0
 
-    def arrived(self, sender: i64, data: Data, is_new: bool) -> None:
+    def on_data(self, sender: i64, data: Data, is_new: bool) -> None:
         """A copy has come: hand it on if it is the first, and see what it says about the sender."""
         structure = self.structure(data.key)
         is_parent = sender in structure.parents
@@ -166,7 +166,7 @@ class Trees:
         if not is_parent and not data.is_upward and not self._options.floods and sender not in structure.parents:
             self._contend(structure, sender)
 
-    def resent(self, publication: Publication, sender: i64, reused: i64) -> None:
+    def on_fetch_response(self, publication: Publication, sender: i64, reused: i64) -> None:
         """A publication that had been missed has come outside of the structures: hand it on in its own.
 
         ``reused`` is the structure of somebody else that its source was seen to use, or -1.
@@ -291,13 +291,13 @@ class Trees:
 
     # Messages of neighbours.
 
-    def deactivated(self, sender: i64, key: i64) -> None:
+    def on_deactivate(self, sender: i64, key: i64) -> None:
         """A neighbour wants nothing more of a structure."""
         structure = self.structure(key)
         if sender in structure.targets and not self._options.floods:
             structure.targets.remove(sender)
 
-    def activated(self, sender: i64, key: i64) -> None:
+    def on_activate(self, sender: i64, key: i64) -> None:
         """A neighbour wants what comes through a structure; if it was a parent, it has lost its place."""
         structure = self.structure(key)
         if sender in self._neighbours and sender not in structure.targets:
@@ -311,7 +311,7 @@ class Trees:
         if self._options.rules.asks_back:
             self._environment.send(sender, Moved(key, self._topic, structure.position))
 
-    def moved(self, sender: i64, key: i64, position: Position) -> None:
+    def on_moved(self, sender: i64, key: i64, position: Position) -> None:
         """A neighbour says where it is in a structure."""
         structure = self.structure(key)
         if sender in structure.parents:

@@ -1,16 +1,16 @@
-"""The links of a broker to its parent and its children: who is lost, who is granted a place, and who is below whom.
+"""The links of a broker to its parent and its children: lost neighbours, granted places, the brokers below each child.
 
-Follows section 4.2 of the dissertation, with degree limits that give way when nobody has room. What is different here,
-and why it is safe, is argued in ``docs/proofs/broker-tree.md``; in short:
+Follows section 4.2 of the dissertation, with degree limits that give way when no broker has room.
+``docs/proofs/broker-tree.md`` argues why the differences are safe; in short:
 
 * **Only the root grants a parent.** A request travels from the broker that was asked up to the root, and the answer
   comes back the same way. A request that meets a broker without a way to the root, or the one that asks, is refused; so
   two parts of the tree that both look for a parent cannot adopt each other.
-* **The root knows whom it can reach.** Losses and attachments are reported upwards on the same links as everything
-  else. What the root makes of it is in ``root.py``.
+* **The root knows which brokers it can reach.** Brokers report losses and attachments upwards on the same links as
+  everything else. ``root.py`` acts on the reports.
 
-Without a quorum failures are crashes, told by ``peer_lost`` and taken at their word. With one, who is lost may be found
-again, and a broker believes only what it has seen itself.
+Without a quorum a failure is a crash: ``peer_lost`` reports it, and brokers believe it. With a quorum a lost broker may
+be found again, and a broker believes only its own observations.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from antiphon.fabrics.tree.messages import (
     Attached,
     Goodbye,
     Hello,
-    Join,
+    JoinRequest,
     Lost,
-    ParentAnswer,
     ParentRequest,
+    ParentResponse,
     Ready,
     not_a_child,
 )
@@ -50,10 +50,10 @@ class AttachmentEvents:
         raise NotImplementedError
 
     def look_for_missing(self) -> None:
-        """As root: see who has no way here."""
+        """As root: look for brokers that have no way here."""
         raise NotImplementedError
 
-    def joins(self) -> list[Join]:
+    def joins(self) -> list[JoinRequest]:
         """What a new parent must be asked to carry."""
         raise NotImplementedError
 
@@ -61,7 +61,7 @@ class AttachmentEvents:
         """Whether the parent has not answered yet about all topics that it was asked to carry."""
         raise NotImplementedError
 
-    def handle_join(self, child: i64, join: Join) -> None:
+    def handle_join(self, child: i64, join: JoinRequest) -> None:
         """A child asks for a topic."""
         raise NotImplementedError
 
@@ -132,11 +132,11 @@ class Attachment:
         self._events.child_gone(child)
 
     def _report_loss(self, child: i64, gone: list[int]) -> None:
-        """Tell the parent who is gone, and where those are that have found another way here before that was known."""
+        """Tell the parent of a loss, and of orphans that had already found another way here."""
         view = self._view
         reached = view.reached()
         if not self._options.quorum:
-            # Who has failed may have been accepted elsewhere shortly before.
+            # A failed broker may have been accepted elsewhere shortly before.
             reached.pop(child, None)
         for attached in self._news:
             # Their way has not been reported yet, and will be.
@@ -149,8 +149,8 @@ class Attachment:
             self._news.append(Attached(moved, view.overlay, view.council, view.highest))
             self.pass_on_news()
 
-    def receive_lost(self, sender: i64, lost: Lost) -> None:
-        """Somebody below a child is lost."""
+    def on_lost(self, sender: i64, lost: Lost) -> None:
+        """A broker below a child is lost."""
         view = self._view
         below = view.children.get(sender)
         unready = self._unready.get(sender)
@@ -175,7 +175,7 @@ class Attachment:
         neighbours = len(view.children) + (0 if view.is_root else 1)
         return neighbours < self._options.total_degree or orphan in view.children
 
-    def receive_request(self, sender: i64, request: ParentRequest) -> None:
+    def on_parent_request(self, sender: i64, request: ParentRequest) -> None:
         """A request from an orphan, or from below on its way to the root."""
         view = self._view
         is_asked = not request.route
@@ -189,21 +189,21 @@ class Attachment:
             or not view.has_place
             or (is_asked and not self._has_room_for(request.source) and not request.is_forced)
         ):
-            self._answer(ParentAnswer(request.source, request.sequence, False, request.route, view.overlay))
+            self._answer(ParentResponse(request.source, request.sequence, False, request.route, view.overlay))
         elif view.is_root:
-            self._answer(ParentAnswer(request.source, request.sequence, True, request.route, view.overlay))
+            self._answer(ParentResponse(request.source, request.sequence, True, request.route, view.overlay))
         else:
             route = [*request.route, int(view.me)]
             forward = ParentRequest(request.source, request.sequence, request.is_forced, route)
             self._environment.send(view.parent, forward)
 
-    def _answer(self, answer: ParentAnswer) -> None:
+    def _answer(self, answer: ParentResponse) -> None:
         """Send an answer back one step of the way that the request came; at its end the orphan is told."""
         view = self._view
         if answer.route:
             back = answer.route[-1]
             if back in view.children:
-                rest = ParentAnswer(
+                rest = ParentResponse(
                     answer.source, answer.sequence, answer.is_granted, answer.route[:-1], answer.overlay
                 )
                 self._environment.send(back, rest)
@@ -212,21 +212,21 @@ class Attachment:
             return
         is_child = view.children.get(answer.source) is not None or answer.source in self._unready
         if answer.is_granted and not is_child:
-            # The child counts once it has said who is below it.
+            # The child counts once it has named the brokers below it.
             view.children[answer.source] = None
             self._granted.setdefault(answer.source, set()).add(int(answer.sequence))
             self._environment.watch(answer.source)
         self._environment.send(answer.source, answer)
 
-    def receive_answer(self, sender: i64, answer: ParentAnswer) -> None:
-        """An answer for this broker, or for somebody below on its way back from the root."""
+    def on_parent_response(self, sender: i64, answer: ParentResponse) -> None:
+        """An answer to this broker, or one on its way back from the root to a broker below."""
         if answer.source != self._view.me:
             if sender == self._view.parent:
                 self._answer(answer)
         elif sender not in self._view.dead:
             self._take_answer(sender, answer)
 
-    def _take_answer(self, sender: i64, answer: ParentAnswer) -> None:
+    def _take_answer(self, sender: i64, answer: ParentResponse) -> None:
         view = self._view
         view.learn(answer.overlay, answer.overlay.council, answer.overlay.epoch)
         if answer.sequence == NOT_A_CHILD:
@@ -252,7 +252,7 @@ class Attachment:
         self._environment.send(parent, hello)
         self.pass_on_news()
 
-    def receive_goodbye(self, sender: i64, goodbye: Goodbye) -> None:
+    def on_goodbye(self, sender: i64, goodbye: Goodbye) -> None:
         """A broker that was granted a place here has found another one."""
         granted = self._granted.get(sender)
         if granted is not None and goodbye.sequence in granted:
@@ -263,8 +263,8 @@ class Attachment:
 
     # News from below and above.
 
-    def receive_hello(self, child: i64, hello: Hello) -> None:
-        """A new child says who is below it and what it needs."""
+    def on_hello(self, child: i64, hello: Hello) -> None:
+        """A new child names the brokers below it and the topics that it needs."""
         # The child may have asked again meanwhile, and goes by the first answer that it gets. If that came over a
         # link that has broken since, it is no child.
         granted = self._granted.get(child)
@@ -277,7 +277,7 @@ class Attachment:
         parents = {int(child): int(self._view.me), **hello.parents}
         self._unready[child] = Attached(parents, hello.overlay, hello.council, hello.epoch)
 
-    def receive_attached(self, child: i64, attached: Attached) -> None:
+    def on_attached(self, child: i64, attached: Attached) -> None:
         """Brokers below a child have found a way to it."""
         below = self._view.children.get(child)
         if below is None:
@@ -286,7 +286,7 @@ class Attachment:
         self._news.append(attached)
         self.pass_on_news()
 
-    def receive_ready(self, child: i64) -> None:
+    def on_ready(self, child: i64) -> None:
         """A child has sent everything that it had."""
         attached = self._unready.pop(child, None)
         if attached is not None:
@@ -296,7 +296,7 @@ class Attachment:
             self.pass_on_news()
 
     def pass_on_news(self) -> None:
-        """Tell the root who has found a way here, once everything that they had has been sent towards it too."""
+        """Tell the root which brokers have found a way here, once everything that they had is on its way to it too."""
         if self._events.is_joining():
             return
         view = self._view

@@ -1,17 +1,17 @@
 """A broker of the tree: topics, keys, and an order chosen per publication, through crashes.
 
-Follows the dissertation of P. Matos on fault tolerance in Ginger (2024). A broker is put together of parts, each in a
-module of its own with its own state and messages:
+Follows the dissertation of P. Matos on fault tolerance in Ginger (2024). A broker consists of parts, each in a module
+of its own with its own state and messages:
 
-* ``TreeView``: what it knows of the tree; ``DurableState``: what outlives a crash; ``TopicTable``: its topics;
-* ``ParentSearch``, ``Attachment``, ``Root``: its place in the tree, and that there is one tree;
-* ``Streams``, ``Stability``: publications reach all brokers of their topic, and are kept until they have;
+* ``TreeView``: its knowledge of the tree; ``DurableState``: its state on disk; ``TopicTable``: its topics;
+* ``ParentSearch``, ``Attachment``, ``Root``: its place in the tree, and the rule that there is one tree;
+* ``Streams``, ``Stability``: they carry publications to all brokers of a topic, and keep them until all have them;
 * ``TotalOrder``: the places of total publications;
-* ``Publisher``: what the application at this broker asks for.
+* ``Publisher``: the requests of the application at this broker.
 
-A part knows those that it is built on. What others must hear of it goes through a narrow interface, such as
-``StreamEvents``; at the end of this module is what each of these events leads to. :meth:`TreeBroker.receive` leads each
-message to its handler. ``docs/proofs/broker-tree.md`` states the whole protocol and argues it.
+A part knows the parts that it is built on. It tells others through a narrow interface, such as ``StreamEvents``. The
+classes at the end of this module say what each event triggers. :meth:`TreeBroker.receive` passes each message to its
+handler. ``docs/proofs/broker-tree.md`` states the whole protocol and argues it.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from antiphon.fabrics.tree.messages import (
     Carry,
     Claim,
     Closed,
-    Collect,
+    CollectRequest,
+    CollectResponse,
     Dismiss,
-    Echo,
     Goodbye,
     Hello,
     Install,
     Item,
-    Join,
-    Joined,
+    JoinRequest,
+    JoinResponse,
     Leave,
     Lost,
-    ParentAnswer,
     ParentRequest,
-    Probe,
+    ParentResponse,
+    ProbeRequest,
+    ProbeResponse,
     Proposal,
     Ready,
-    Report,
     Settled,
     Skip,
     Stable,
@@ -96,7 +96,7 @@ class TreeBroker(Process):
         self.publisher: Final[Publisher] = Publisher(environment, options, view, topics, durable, streams, total_order)
 
     def begin(self, topic: i64, is_subscribed: bool, children: list[int]) -> None:
-        """Carry a topic from the start, with all who do so too."""
+        """Carry a topic from the start, together with all brokers that do so."""
         self.streams.begin(topic, is_subscribed, children)
 
     def start(self) -> None:
@@ -105,7 +105,7 @@ class TreeBroker(Process):
             # Nothing is published before the incarnation is on disk.
             self.durable.reserve_numbers(self.durable.first_number, self.view)
         if self.view.overlay.epoch == NO_EPOCH or self.view.is_returning:
-            # A newcomer knows nothing but whom to ask.
+            # A newcomer knows only the brokers that it may ask.
             self.search.begin()
         self.total_order.announce_epoch()
         self.publisher.start()
@@ -147,7 +147,7 @@ class TreeBroker(Process):
         return searching + incomplete + self.publisher.unfinished()
 
     def dismiss(self, brokers: list[int]) -> None:
-        """An operator says that some brokers are gone for good: no majority is to wait for them."""
+        """An operator says that some brokers are gone for good: majorities do not count them any more."""
         self.root.dismiss(brokers)
 
     # What happens.
@@ -186,56 +186,56 @@ class TreeBroker(Process):
     # One list of all messages; a table of handlers would box the sender, and slow down what comes most.
     def receive(self, sender: i64, message: Message) -> None:  # noqa: C901, PLR0912, PLR0915
         if isinstance(message, Item):
-            self.streams.receive_item(sender, message)
+            self.streams.on_item(sender, message)
         elif isinstance(message, Closed):
-            self.total_order.receive_closed(sender, message)
+            self.total_order.on_closed(sender, message)
         elif isinstance(message, Proposal):
-            self.total_order.receive_proposal(sender, message)
-        elif isinstance(message, Collect):
-            self.stability.receive_collect(sender, message)
-        elif isinstance(message, Report):
-            self.stability.receive_report(sender, message)
+            self.total_order.on_proposal(sender, message)
+        elif isinstance(message, CollectRequest):
+            self.stability.on_collect_request(sender, message)
+        elif isinstance(message, CollectResponse):
+            self.stability.on_collect_response(sender, message)
         elif isinstance(message, Stable):
-            self.stability.receive_stable(sender, message)
-        elif isinstance(message, Join):
-            self.streams.receive_join(sender, message)
-        elif isinstance(message, Joined):
-            self.streams.receive_joined(sender, message)
+            self.stability.on_stable(sender, message)
+        elif isinstance(message, JoinRequest):
+            self.streams.on_join_request(sender, message)
+        elif isinstance(message, JoinResponse):
+            self.streams.on_join_response(sender, message)
         elif isinstance(message, Settled):
-            self.streams.receive_settled(sender, message)
+            self.streams.on_settled(sender, message)
         elif isinstance(message, Skip):
-            self.streams.receive_skip(sender, message)
+            self.streams.on_skip(sender, message)
         elif isinstance(message, Leave):
-            self.streams.receive_leave(sender, message)
+            self.streams.on_leave(sender, message)
         elif isinstance(message, Carry):
-            self.streams.receive_carry(sender, message)
+            self.streams.on_carry(sender, message)
         elif isinstance(message, Install):
-            self.root.receive_install(sender, message)
+            self.root.on_install(sender, message)
         elif isinstance(message, Begun):
-            self.root.receive_begun(sender, message)
+            self.root.on_begun(sender, message)
         elif isinstance(message, Claim):
-            self.root.receive_claim(sender, message)
+            self.root.on_claim(sender, message)
         elif isinstance(message, Dismiss):
-            self.root.receive_dismiss(sender, message)
+            self.root.on_dismiss(sender, message)
         elif isinstance(message, ParentRequest):
-            self.attachment.receive_request(sender, message)
-        elif isinstance(message, ParentAnswer):
-            self.attachment.receive_answer(sender, message)
+            self.attachment.on_parent_request(sender, message)
+        elif isinstance(message, ParentResponse):
+            self.attachment.on_parent_response(sender, message)
         elif isinstance(message, Hello):
-            self.attachment.receive_hello(sender, message)
+            self.attachment.on_hello(sender, message)
         elif isinstance(message, Attached):
-            self.attachment.receive_attached(sender, message)
+            self.attachment.on_attached(sender, message)
         elif isinstance(message, Ready):
-            self.attachment.receive_ready(sender)
+            self.attachment.on_ready(sender)
         elif isinstance(message, Lost):
-            self.attachment.receive_lost(sender, message)
-        elif isinstance(message, Probe):
-            self.search.receive_probe(sender, message)
-        elif isinstance(message, Echo):
-            self.search.receive_echo(sender, message)
+            self.attachment.on_lost(sender, message)
+        elif isinstance(message, ProbeRequest):
+            self.search.on_probe_request(sender, message)
+        elif isinstance(message, ProbeResponse):
+            self.search.on_probe_response(sender, message)
         else:
             assert isinstance(message, Goodbye), "brokers send each other nothing else"
-            self.attachment.receive_goodbye(sender, message)
+            self.attachment.on_goodbye(sender, message)
 
 
 # What the events of each part lead to in the others.
@@ -271,13 +271,13 @@ class OnAttachment(AttachmentEvents):
     def look_for_missing(self) -> None:
         self._broker.root.look_for_missing()
 
-    def joins(self) -> list[Join]:
+    def joins(self) -> list[JoinRequest]:
         return self._broker.streams.joins()
 
     def is_joining(self) -> bool:
         return self._broker.streams.is_joining()
 
-    def handle_join(self, child: i64, join: Join) -> None:
+    def handle_join(self, child: i64, join: JoinRequest) -> None:
         self._broker.streams.handle_join(child, join)
 
 

@@ -1,25 +1,25 @@
 """The state of a broker that outlives a crash, so that after a crash it returns as itself and keeps its word.
 
-A broker with a disk has a permanent identifier. Each of its lives is an **incarnation**, which is written down, and on
-disk, before the broker publishes anything in it. The broker of an item is its identifier with the incarnation above it
-(``origin_of``), so two lives never give two items the same name. Publications are numbered on: each life reserves
-numbers ahead of time, and the next one begins behind all that were reserved.
+A broker with a disk has a permanent identifier. Each run of it is an **incarnation**. The incarnation is on disk before
+the broker publishes anything in it. The origin of an item is the identifier with the incarnation above it
+(``origin_of``), so two incarnations never give two items the same name. Publications are counted on: each incarnation
+reserves numbers ahead of time, and the next one begins behind all reserved numbers.
 
 The journal holds messages of the protocol itself:
 
-* ``Standing``: the incarnation, the numbers that are reserved, the last epoch, and whose majorities are needed;
-* ``Joined``: all that is known of a topic which has total publications, but for its items;
-* ``Item``, ``Skip`` and ``Leave``: what became of such a topic since, in the order in which it happened.
+* ``Standing``: the incarnation, the reserved numbers, the last epoch, and the councils whose majorities are needed;
+* ``JoinResponse``: the state of a topic with total publications, without its items;
+* ``Item``, ``Skip`` and ``Leave``: the later events of such a topic, in their order.
 
-Three things leave a broker only when all that it has written is on disk, because others rely on them for ever:
+Three messages leave a broker only when everything that it has written is on disk, because others rely on them for ever:
 
-* ``Closed``, its **vote** for a total publication. Whoever orders later needs a majority, and one of these voters is in
-  it: it brings the lock, and all that it had got before the lock;
-* ``Begun``, its word that it knows whose majority is needed;
-* ``Report``, after which others forget what this broker has got.
+* ``Closed``, its **vote** for a total publication. A later order needs a majority, which contains one of these voters.
+  That voter brings the lock, and everything that it had received before the lock;
+* ``Begun``: it says that this broker knows whose majority is needed;
+* ``CollectResponse``, after which others forget the items that this broker has.
 
-So a broker that returns is like one that was cut off from all others: what it had got by its last word is there. It
-lacks what came later, gets that from others, and is asked for nothing that it does not have.
+So a returning broker is like one that was cut off from all others. It has everything that it had when it sent its last
+such message. It gets later items from others, and no broker asks it for an item that it does not have.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from antiphon.kernel.message import SOURCE_BITS, Message
 from antiphon.kernel.process import NO_NODE, Environment
 
 NUMBERS_AHEAD: Final[i64] = 1 << 20
-"""So many numbers of publications are reserved at once; at least half of them are never used by the next life."""
+"""How many numbers of publications are reserved at once. The next incarnation skips at least half of them."""
 
 EPOCHS_AHEAD: Final[i64] = 64
 """So many numbers of epochs are reserved at once."""
@@ -79,11 +79,11 @@ class DurableState:
         for record in self._records:
             if isinstance(record, Standing):
                 past = record
-        # What the last life has written of itself; None in the first.
+        # What the last incarnation has written of itself; None in the first.
         self.past: Final[Standing | None] = past
         self.incarnation: Final[i64] = 0 if past is None else past.incarnation + 1
         self.origin: Final[i64] = origin_of(environment.identifier, self.incarnation)
-        # All lives before this one have used numbers up to this one only.
+        # All incarnations before this one have used numbers up to this one only.
         self.first_number: Final[i64] = 0 if past is None else past.reserved
         self._numbers: i64 = self.first_number
         self._safe_numbers: i64 = 0
@@ -93,7 +93,7 @@ class DurableState:
         self._waiting: deque[Wait] = deque()
 
     def take_records(self) -> list[Message]:
-        """All that earlier lives have written; it is given away once."""
+        """All that earlier incarnations have written; it is given away once."""
         records = self._records
         self._records = []
         return records
@@ -154,7 +154,7 @@ class DurableState:
     # What is reserved.
 
     def may_publish(self, number: i64) -> bool:
-        """Whether no later life of this broker will use a number, whatever happens."""
+        """Whether no later incarnation of this broker will use a number, whatever happens."""
         return not self.is_kept or number <= self._safe_numbers
 
     def needs_numbers(self, number: i64) -> bool:
@@ -168,7 +168,7 @@ class DurableState:
         self.is_safe(NUMBERS)
 
     def may_begin(self, epoch: i64) -> bool:
-        """Whether no later life of this broker will begin an epoch of this number."""
+        """Whether no later incarnation of this broker will begin an epoch of this number."""
         return not self.is_kept or epoch >> ROOT_BITS <= self._safe_epochs
 
     def needs_epochs(self, epoch: i64) -> bool:
@@ -186,5 +186,5 @@ class DurableState:
 
 
 def origin_of(broker: i64, incarnation: i64) -> i64:
-    """The name under which one life of a broker puts items into streams."""
+    """The name under which one incarnation of a broker puts items into streams."""
     return broker | (incarnation << SOURCE_BITS)

@@ -21,6 +21,7 @@ TREE: Final = Fabric(
     total_order="per key; continues where a majority of the council is connected",
     membership=FOUNDERS,
     implementation=implementation,
+    has_table=True,
     mixes_keys=False,
     has_barriers=True,
     is_secured=True,

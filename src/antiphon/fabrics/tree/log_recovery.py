@@ -1,14 +1,14 @@
-"""What is in no buffer any more comes from the log.
+"""Reads items that no buffer holds any more from the log.
 
-Buffers are emptied of what everybody has got. Who was away for so long that it was given up does not count, and lacks
-what the others have forgotten meanwhile. The document has no answer to that (section 4.3.1: messages fall out of the
-buffer). Here a broker looks into its own log when another one comes to it that lacks something: the log holds entries
-of the stream in the order in which this broker delivered them, so what is found goes back to where it was, at the front
-of the buffer, and everything goes on as if it had never been forgotten.
+A broker forgets an item when all brokers of the epoch have it. A broker that was absent for so long that the others
+gave it up does not count, so it lacks items that the others have forgotten. The document has no answer to that (section
+4.3.1: messages fall out of the buffer). Here a broker reads its own log when a neighbour that lacks something connects.
+The log holds items of the stream in the order in which this broker delivered them. The items that it finds return to
+their place at the front of the buffer, as if they had never been forgotten.
 
-The log begins when the subscription takes effect, and holds all that was delivered since, but no locks. A lock that is
-not completed is known; the others are replaced by entries that mean nothing, so that numbers have no gaps. What the log
-does not reach is skipped, and that is said.
+The log begins when the subscription takes effect. It holds everything delivered since then, but no locks. The broker
+still knows the locks that are not completed; empty items replace the others, so that numbers have no gaps. Items that
+the log does not reach are skipped, and the skip is reported.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from antiphon.kernel.message import NONE, Keyed
 from antiphon.kernel.process import Environment
 
 ENTRIES_AT_MOST: Final[i64] = 1 << 15
-"""So many entries are read before the rest is given up: they are sent at once, and are in memory until then."""
+"""How many entries are read before the rest is given up. They are in memory until all of them are sent at once."""
 
 
 def recall(environment: Environment, topic: Topic, frontier: Frontier) -> None:
-    """Put back into the buffer what somebody with this frontier lacks, as far as the log reaches."""
+    """Put back into the buffer the items that a broker with this frontier lacks, as far as the log reaches."""
     wanted = {origin: number for origin, number in topic.base.items() if frontier.get(origin, 0) < number}
     left = set(wanted)
     pieces: list[list[Item]] = []
     count: i64 = 0
     is_whole = False
-    # Where nobody is subscribed the log holds nothing, which does not mean that there was nothing.
+    # Without a subscription the log is empty, which does not mean that there were no items.
     reader = environment.read_back(topic.name) if topic.is_subscribed else None
     while reader is not None and left and count < ENTRIES_AT_MOST:
         entries = reader.earlier()

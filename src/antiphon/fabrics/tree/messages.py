@@ -1,7 +1,7 @@
 """The messages of the broker tree.
 
-What subscribers are to see travels as :class:`Item`: an entry of the stream of a topic, numbered by the broker that put
-it there. Everything else is about who stands where in the tree, which topics a link carries, and total publications.
+Publications travel as :class:`Item`: an entry of the stream of a topic, numbered by the broker that put it there. All
+other messages are about the shape of the tree, the topics that a link carries, and total publications.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Item(Message):
     """An entry of a topic's stream, the ``number``-th that the broker ``origin`` put there.
 
     ``DATA`` is a publication to be delivered at once. ``LOCK`` is a total publication that all brokers are to prepare
-    for; ``COMPLETION`` is the root's word that it is to be delivered, here, by everybody. ``VOID`` has the number of an
-    entry that nobody needs to know any more, so that others of its origin can follow.
+    for; ``COMPLETION`` is the root's order that all brokers deliver it at this place. ``VOID`` has the number of an
+    entry that no broker needs any more, so that later ones of its origin can follow.
     """
 
     def __init__(self, origin: i64, number: i64, kind: i64, publication: Keyed) -> None:
@@ -75,7 +75,7 @@ class Proposal(Message):
 
 @mypyc_attr(acyclic=True)
 class Closed(Message):
-    """Nobody below the sender publishes anything about the keys of a total publication before its completion.
+    """No broker below the sender publishes anything about the keys of a total publication before its completion.
 
     Said in one epoch, and true in that epoch only.
     """
@@ -110,17 +110,17 @@ class Known(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Join(Known):
+class JoinRequest(Known):
     """A child asks its parent to carry a topic over their link."""
 
 
 @mypyc_attr(acyclic=True)
-class Joined(Known):
+class JoinResponse(Known):
     """The parent's answer; from now on the link carries the topic both ways.
 
     ``history`` is what a child that begins with nothing must keep for others, though it came too late to deliver it.
     Unless the parent ``is_settled`` it may still skip what all brokers of the topic have, and will say so. If it
-    ``is_apart`` the topic began on this side of a partition, and what was there before is nobody's loss.
+    ``is_apart`` the topic began on this side of a partition, and earlier items are no loss here.
     """
 
     def __init__(
@@ -156,12 +156,12 @@ class Leave(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Probe(Message):
-    """A broker without a parent, the source, wants to know who is near; ``sequence`` counts its searches."""
+class ProbeRequest(Message):
+    """A broker without a parent, the source, looks for brokers near it; ``sequence`` counts its searches."""
 
 
 @mypyc_attr(acyclic=True)
-class Echo(Message):
+class ProbeResponse(Message):
     """The answer to a probe."""
 
 
@@ -180,7 +180,7 @@ class ParentRequest(Message):
 
 
 @mypyc_attr(acyclic=True)
-class ParentAnswer(Message):
+class ParentResponse(Message):
     """The answer to a request, which goes back the way it came; ``overlay`` is what the answering broker knows."""
 
     def __init__(self, source: i64, sequence: i64, is_granted: bool, route: list[int], overlay: Overlay) -> None:
@@ -190,17 +190,17 @@ class ParentAnswer(Message):
         self.overlay: Final[Overlay] = overlay
 
 
-def not_a_child(broker: i64, overlay: Overlay) -> ParentAnswer:
+def not_a_child(broker: i64, overlay: Overlay) -> ParentResponse:
     """What a broker is told that takes this one for its parent: it is no child, because the link broke in between.
 
     A broker that stood still learns of a break after it has granted a place to the very broker that was behind it.
     """
-    return ParentAnswer(broker, NOT_A_CHILD, False, [], overlay)
+    return ParentResponse(broker, NOT_A_CHILD, False, [], overlay)
 
 
 @mypyc_attr(acyclic=True)
 class Hello(Message):
-    """The first words of a child, the source, to its new parent: who is below it, and the topics that it needs.
+    """The first words of a child, the source, to its new parent: the brokers below it, and the topics that it needs.
 
     ``sequence`` is the attempt that the parent granted, ``epoch`` the highest that the child has heard of.
     """
@@ -213,14 +213,14 @@ class Hello(Message):
         overlay: Overlay,
         council: Council,
         epoch: i64,
-        joins: list[Join],
+        joins: list[JoinRequest],
     ) -> None:
         super().__init__(source, sequence)
         self.epoch: Final[i64] = epoch
         self.parents: Final[dict[int, int]] = parents
         self.overlay: Final[Overlay] = overlay
         self.council: Final[Council] = council
-        self.joins: Final[list[Join]] = joins
+        self.joins: Final[list[JoinRequest]] = joins
 
 
 @mypyc_attr(acyclic=True)
@@ -235,7 +235,7 @@ class Goodbye(Message):
 
 @mypyc_attr(acyclic=True)
 class Attached(Message):
-    """Brokers that had no way to the root have one again, through the sender; ``parents`` says who is below whom.
+    """Brokers that had no way to the root have one again, through the sender; ``parents`` names their parents.
 
     ``overlay``, ``council`` and the highest ``epoch`` are what the uppermost of them knows.
     """
@@ -250,7 +250,7 @@ class Attached(Message):
 
 @mypyc_attr(acyclic=True)
 class Lost(Message):
-    """The broker ``source``, a child of somebody below the sender, is lost; ``orphans`` have no way here any more."""
+    """The broker ``source``, a child of a broker below the sender, is lost; ``orphans`` have no way here any more."""
 
     def __init__(self, source: i64, orphans: list[int]) -> None:
         super().__init__(source, 0)
@@ -280,8 +280,8 @@ class Claim(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Collect(Message):
-    """The root asks, in round ``sequence``, what everybody has got of the topics ``names``."""
+class CollectRequest(Message):
+    """The root asks, in round ``sequence``, which items of the topics ``names`` all brokers have."""
 
     def __init__(self, source: i64, sequence: i64, epoch: i64, names: list[int]) -> None:
         super().__init__(source, sequence)
@@ -290,8 +290,8 @@ class Collect(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Report(Message):
-    """What everybody below the sender has got, by topic; topics that it does not carry are left out."""
+class CollectResponse(Message):
+    """The items that all brokers below the sender have, by topic; topics that it does not carry are left out."""
 
     def __init__(self, source: i64, sequence: i64, epoch: i64, frontiers: dict[int, Frontier]) -> None:
         super().__init__(source, sequence)
@@ -301,7 +301,7 @@ class Report(Message):
 
 @mypyc_attr(acyclic=True)
 class Stable(Message):
-    """What all brokers of the epoch have got, by topic; unless others are waited for, nobody will ask for it."""
+    """The items that all brokers of the epoch have, by topic; only an absent broker may still ask for them."""
 
     def __init__(self, frontiers: dict[int, Frontier], is_final: bool) -> None:
         super().__init__(0, 0)
@@ -311,15 +311,15 @@ class Stable(Message):
 
 @mypyc_attr(acyclic=True)
 class Carry(Message):
-    """A child is to carry a topic, although nobody there or below has asked: it is to know of total publications."""
+    """A child is to carry a topic for which no broker there or below has asked: it must know of total publications."""
 
 
 @mypyc_attr(acyclic=True)
 class Standing(Message):
-    """What a broker writes down of itself (``durable_state.py``); nobody is sent it.
+    """The record of a broker about itself (``durable_state.py``); it is never sent.
 
-    This is its ``incarnation``-th life after the first; publications up to ``reserved`` and epochs up to ``epoch``
-    may have been used.
+    ``incarnation`` counts from 0. Numbers of publications up to ``reserved`` and of epochs up to ``epoch`` may have
+    been used.
     """
 
     def __init__(self, incarnation: i64, reserved: i64, overlay: Overlay, council: Council, epoch: i64) -> None:
@@ -356,13 +356,13 @@ NUMBERED: Final[dict[int, type[Any]]] = {
     16: Item,
     17: Proposal,
     18: Closed,
-    19: Join,
-    20: Joined,
+    19: JoinRequest,
+    20: JoinResponse,
     21: Settled,
     22: Skip,
     23: Leave,
     24: ParentRequest,
-    25: ParentAnswer,
+    25: ParentResponse,
     26: Hello,
     27: Ready,
     28: Goodbye,
@@ -370,13 +370,13 @@ NUMBERED: Final[dict[int, type[Any]]] = {
     30: Lost,
     31: Install,
     32: Claim,
-    33: Collect,
-    34: Report,
+    33: CollectRequest,
+    34: CollectResponse,
     35: Stable,
     36: Carry,
     37: Begun,
-    38: Probe,
-    39: Echo,
+    38: ProbeRequest,
+    39: ProbeResponse,
     82: Standing,
     83: Dismiss,
     84: LockItem,

@@ -18,20 +18,20 @@ class TreeOptions:
 
     ``order`` is that of publications that name none. ``total_degree`` bounds parent and children of a broker, and
     ``max_hops`` its local view, in which it looks for a new parent by hops, ``ancestors_first``, or ``nearest_first``:
-    those first who answer first. ``patience_ticks``
-    is how long it waits for an answer. ``collect_ticks`` is how often the root finds out what everybody has got, so
-    that buffers can be emptied. With ``strict_session`` what a publisher publishes in order after a total publication
-    waits for it; without, as in the document, it may overtake it. ``window`` is how many publications of one broker on
-    a topic may be under way before hosts that can wait do so; under way is what not all are known to have.
+    brokers that answer first. ``patience_ticks`` is how long it waits for an answer. ``collect_ticks`` is how often the
+    root finds out which items all brokers have, so that buffers can be emptied. With ``strict_session`` an ordered
+    publication waits for an earlier total one of the same publisher; without, as in the document, it may overtake it.
+    ``window`` is how many publications of one broker on a topic may be under way before hosts that can wait do so. A
+    publication is under way until all brokers are known to have it.
 
-    With ``quorum`` who is lost may come back: a part of the tree without a majority of the council does not order
+    With ``quorum`` a lost broker may come back: a part of the tree without a majority of the council does not order
     totally. ``council_ticks`` is how long after a change of the tree its brokers are proposed as the council, never
-    if 0, and ``absence_ticks`` how long what those who are lost have not got is kept for them. Without, failures are
-    crashes, and the last broker that lives goes on.
+    if 0. ``absence_ticks`` is how long the others keep items for a lost broker. Without a quorum failures are crashes,
+    and the last living broker goes on.
 
     With ``quorum_delivery`` publications of every order, on all topics or on ``quorum_topics``, get a place in the
-    order of the root, and are delivered when a majority knows it: so nothing that anybody has delivered is ever on
-    another side of a total publication for somebody else. Without, those of weaker orders are delivered at once.
+    order of the root. Brokers deliver them when a majority knows the place, so a publication is on the same side of
+    each total one for all brokers. Without, brokers deliver publications of weaker orders at once.
     """
 
     def __init__(
@@ -59,7 +59,8 @@ class TreeOptions:
             )
         if max_hops < 2:
             raise UsageError(
-                f"with a view of {max_hops} hops a broker knows nobody whom it could ask for a new parent; at least 2"
+                f"with a view of {max_hops} hops a broker knows no other broker that it could ask for a new parent; "
+                "use at least 2"
             )
         if patience_ticks < 1 or collect_ticks < 1 or council_ticks < 0 or absence_ticks < 1:
             raise UsageError("patience, collecting and absence take at least one tick, and no time is negative")

@@ -1,11 +1,11 @@
 """The search of a broker for a parent.
 
 Follows section 4.2 of the dissertation: the children of a failed broker look for a new parent in their local view; the
-children of a failed root decide who replaces it. Here no messages elect the next root: all that know the same epoch
-agree on who follows it (``Overlay.successors``).
+children of a failed root choose its successor. Here no messages elect the next root: brokers that know the same epoch
+compute the same successors (``Overlay.successors``).
 
 A broker asks one candidate after the other. After the last it begins again, and asks to be accepted whatever the degree
-of its new parent. What the parent makes of a request is in ``attachment.py``.
+of its new parent. ``attachment.py`` answers the requests.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.tree.messages import Echo, ParentRequest, Probe
+from antiphon.fabrics.tree.messages import ParentRequest, ProbeRequest, ProbeResponse
 from antiphon.fabrics.tree.options import TreeOptions
 from antiphon.fabrics.tree.topology import NO_EPOCH
 from antiphon.fabrics.tree.view import TreeView
 from antiphon.kernel.process import NO_NODE, Environment
 
 PATIENCE: Final[i64] = 1
-"""The name of the timer that runs out when nobody has answered."""
+"""The name of the timer that runs out when no candidate has answered."""
 
 DOUBLINGS_AT_MOST: Final[i64] = 6
 """So often the time between two questions is doubled while there is no answer."""
@@ -32,7 +32,7 @@ class SearchEvents:
     """What the search tells the other parts of a broker."""
 
     def became_root(self) -> None:
-        """This broker takes over: it is the first of the successors that lives, or that one is below it."""
+        """This broker takes over: it is the first living successor, or that one is below it."""
         raise NotImplementedError
 
 
@@ -49,12 +49,12 @@ class ParentSearch:
         self.attempt: i64 = 0
         self._first_attempt: i64 = 1
         self._asked: i64 = NO_NODE
-        # Who is left to be asked in this search, and who was.
+        # The candidates that this search has still to ask, and those that it has asked.
         self._candidates: list[int] = []
         self._tried: set[int] = set()
         self._is_forced: bool = False
         self._patience: i64 = -1
-        # How often it has looked, and who has answered in this search, the nearest first.
+        # The number of searches, and the brokers that have answered in this one, the nearest first.
         self._searches: i64 = 0
         self._echoes: list[int] = []
         # How often its time of waiting for answers has been doubled.
@@ -81,14 +81,14 @@ class ParentSearch:
         near = [broker for broker in near if broker in self._candidates]
         if self._options.nearest_first and len(near) > 1:
             for broker in near:
-                self._environment.send(broker, Probe(view.me, self._searches))
+                self._environment.send(broker, ProbeRequest(view.me, self._searches))
             self._stop_asking()
             self._be_patient()
         else:
             self.ask_next()
 
     def consider_succession(self) -> bool:
-        """Become the root if the first of the successors who lives is this broker, or below it; else watch that one."""
+        """Become the root if the first living successor is this broker, or below it; otherwise watch that one."""
         view = self._view
         mine = view.reached()
         if view.overlay.epoch == NO_EPOCH:
@@ -103,10 +103,10 @@ class ParentSearch:
         return False
 
     def _must_lead(self) -> bool:
-        """Whether nobody else is to become the root, though nobody has granted this broker a place.
+        """Whether no other broker can become the root, although none has granted this broker a place.
 
         All successors may be gone, while this broker has only heard of their tree. Then it leads those that it reaches.
-        If others do so too, they find each other by claims. A newcomer leads nobody: no root counts it yet.
+        If others do so too, they find each other by claims. A newcomer never leads: no root counts it yet.
         """
         view = self._view
         return view.was_counted and all(broker in view.dead for broker in view.overlay.parents)
@@ -149,7 +149,7 @@ class ParentSearch:
             self._patience = -1
 
     def patience_ends(self) -> None:
-        """Nobody has answered in time."""
+        """No candidate has answered in time."""
         self._patience = -1
         if not self._view.has_place:
             if self._candidates:
@@ -163,7 +163,7 @@ class ParentSearch:
                 self.begin()
 
     def peer_lost(self, peer: i64) -> None:
-        """Somebody cannot be reached, perhaps the broker that is asked, or the one that was to become the root."""
+        """A broker cannot be reached, perhaps the one that is asked, or the one that was to become the root."""
         if peer == self._asked:
             self.ask_next()
         self.consider_succession()
@@ -178,12 +178,12 @@ class ParentSearch:
 
     # Answers.
 
-    def receive_probe(self, sender: i64, probe: Probe) -> None:
-        """An orphan wants to know who is near."""
-        self._environment.send(sender, Echo(self._view.me, probe.sequence))
+    def on_probe_request(self, sender: i64, probe: ProbeRequest) -> None:
+        """An orphan looks for brokers near it."""
+        self._environment.send(sender, ProbeResponse(self._view.me, probe.sequence))
 
-    def receive_echo(self, sender: i64, echo: Echo) -> None:
-        """Those who answer are asked for a place in the order in which they answer, before all others."""
+    def on_probe_response(self, sender: i64, echo: ProbeResponse) -> None:
+        """Brokers that answer are asked for a place in the order of their answers, before all others."""
         if self._view.has_place or echo.sequence != self._searches or sender not in self._candidates:
             return
         self._candidates.remove(int(sender))

@@ -115,7 +115,7 @@ class Publisher:
         self.advance(topic)
 
     def unfinished(self) -> i64:
-        """How many requests wait, and total publications of anybody."""
+        """How many requests wait, and how many total publications of all brokers."""
         count: i64 = 0
         for topic in self._topics.by_number.values():
             count += topic.unfinished()
@@ -124,7 +124,7 @@ class Publisher:
     # What waits.
 
     def numbers_on_disk(self) -> None:
-        """No later life of this broker uses the numbers that are reserved."""
+        """No later incarnation of this broker uses the numbers that are reserved."""
         for topic in self._topics.all():
             if topic.requests:
                 self.advance(topic)
@@ -159,7 +159,7 @@ class Publisher:
                 if not topic.is_settled:
                     self._streams.want(topic)
                 if not topic.is_settled or not self._view.is_counted:
-                    # For a broker of which the root has not heard nobody keeps anything.
+                    # The others keep no items for a broker that the root does not know.
                     break
                 topic.requests.popleft()
                 topic.is_subscribed = True

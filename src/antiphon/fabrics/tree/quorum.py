@@ -1,25 +1,26 @@
-"""Who decides which part of a tree that has come apart may order totally.
+"""The council: it decides which part of a tree that has come apart may order totally.
 
 A part of the tree cannot tell brokers that have failed from brokers that it cannot reach. Two parts that both went on
 to order totally would disagree. So total publications need a majority of the **council**: at first all brokers, and
-later those whom a majority has agreed on. Of two majorities of one council somebody is in both, and knows what the
-earlier one has begun. Exactly half of a council is enough if it holds the member with the lowest number.
+later the brokers on which a majority has agreed. Two majorities of one council have a broker in common, which knows
+everything that the earlier one has begun. Exactly half of a council is enough if it holds the member with the lowest
+number.
 
 The council changes in two steps, so that no two councils follow the same one unknown to each other:
 
-1. A root that has a majority **proposes** its members as the next council, in a new epoch. Who begins that epoch knows
-   the proposal, and takes it wherever it goes.
+1. A root that has a majority **proposes** its members as the next council, in a new epoch. A broker that begins that
+   epoch knows the proposal, and takes it along wherever it goes.
 2. When all of them have begun it, the next epoch **agrees** on it.
 
-From the first step on, whoever knows the proposal needs a majority of it as well as of the council; so do all who meet
-somebody who knows it. A proposal that was given up is forgotten when a later council is agreed on.
+From the first step on, a broker that knows the proposal needs a majority of it as well as of the council, and so does
+every broker that meets one. A proposal that was given up is forgotten when a later council is agreed on.
 
 **A council never shrinks by itself.** Of n members any minority may fail, (n - 1) // 2 of them, and the others go on. A
 council of c of these n keeps that promise only if c minus this minority is more than c / 2, so only if c is at least
 2 * ((n - 1) // 2) + 1: that is n where n is odd, and n - 1 where it is even. So there is nothing worth having below n.
-A newcomer takes the place of a member that is away, or, if none is, the council grows. Members that are away and whose
-place nobody has taken still count: they keep their votes, and return with them. Only an operator can say that brokers
-are gone for good (:meth:`Council.without`).
+A newcomer takes the place of an absent member; if no member is absent, the council grows. Absent members whose places
+are not taken still count: they keep their votes, and return with them. Only an operator can say that brokers are gone
+for good (:meth:`Council.without`).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from mypy_extensions import i64, mypyc_attr
 @final
 @mypyc_attr(acyclic=True)
 class Council:
-    """What a broker knows of the councils: how many there were, and whose majorities are needed. Never changed."""
+    """What a broker knows of the councils: their count, and the bodies whose majorities are needed. Immutable."""
 
     def __init__(self, number: i64, bodies: list[list[int]]) -> None:
         self.number: Final[i64] = number
@@ -73,13 +74,13 @@ class Council:
         return Council(self.number + 1, [sorted(members)])
 
     def without(self, gone: set[int]) -> Council:
-        """The next council by the word of an operator, who knows that some brokers do not exist any more."""
+        """The next council as an operator orders it, because some brokers do not exist any more."""
         members = {broker for body in self.bodies for broker in body if broker not in gone}
         return self.followed_by(members)
 
 
 NOBODY: Final = Council(0, [])
-"""Where failures are taken at their word nobody is asked."""
+"""Without a quorum no council is asked: brokers believe every reported failure."""
 
 
 def is_majority(body: list[int], members: set[int]) -> bool:

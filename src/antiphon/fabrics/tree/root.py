@@ -1,13 +1,14 @@
-"""What a broker does as root: it knows who is in the tree, begins epochs, and sees to it that there is one root.
+"""The duties of the root: it knows the brokers of the tree, begins epochs, and ensures that there is one root.
 
-While a living broker has no way to the root, the root is *incomplete*; when the last one has, it begins a new **epoch**
-and sends the tree round. Total publications are completed in complete epochs only (``total_order.py``), and with a
-quorum only if the brokers of the epoch hold the council (``quorum.py``). Who cannot be reached is *absent* then: what
-it lacks is kept for it, until it is found again or has been away for too long.
+While a living broker has no way to the root, the root is *incomplete*. When the last one has found its way, the root
+begins a new **epoch** and sends the tree to all brokers. Total publications are completed in complete epochs only
+(``total_order.py``), and with a quorum only if the brokers of the epoch hold the council (``quorum.py``). A broker out
+of reach is *absent* in that epoch: the others keep the items that it lacks, until it is found again or has been absent
+for too long.
 
-Two parts of a tree that have come apart, or that have chosen two roots, find each other by **claims**: a root tells
-those who should be with it and are not. Of two roots the one with the later tree stays, and the other looks for a
-parent; a tree that can order counts as later than one that cannot.
+Two parts of a tree that have come apart, or that have chosen two roots, find each other by **claims**: a root sends one
+to each broker that should be in its tree and is not. Of two roots the one with the later tree stays, and the other
+looks for a parent. A tree that can order counts as later than one that cannot.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Root:
         self._durable: Final[DurableState] = durable
         self._search: Final[ParentSearch] = search
         self._events: Final[RootEvents] = events
-        # The timers that run out when the council is to be changed, and when those who are absent are given up.
+        # The timers that run out when the council is to be changed, and when absent brokers are given up.
         self._change: i64 = -1
         self._give_up: i64 = -1
         # The epoch of which it is on disk that this broker has begun it, and what is to be done when there are numbers.
@@ -82,14 +83,14 @@ class Root:
         self._postponed: list[i64] = []
         # The children that have begun this epoch, with all below them.
         self._begun: set[int] = set()
-        # Whether those who are missing are told that somebody is there, and how often the time between was doubled.
+        # Whether this root sends claims to missing brokers, and how often the time between two claims was doubled.
         self._is_claiming: bool = False
         self._claim_doublings: i64 = 0
 
-    # Who is missing, and when an epoch begins.
+    # Missing brokers, and when an epoch begins.
 
     def peer_found(self, peer: i64) -> None:
-        """Somebody can be reached again, after a partition; where failures are taken at their word it is too late."""
+        """A broker can be reached again, after a partition; without a quorum it counts as failed for ever."""
         if not self._options.quorum:
             return
         view = self._view
@@ -110,7 +111,7 @@ class Root:
         ]
 
     def look_for_missing(self) -> None:
-        """Begin an epoch if everybody who lives has a way here; else watch those who have none."""
+        """Begin an epoch if all living brokers have a way here; otherwise watch those that have none."""
         if self._view.is_complete:
             return
         missing = self._missing()
@@ -126,7 +127,7 @@ class Root:
             self._environment.set_timer(self._options.patience_ticks, CLAIM)
 
     def _may_begin(self, name: i64) -> bool:
-        """Whether there is a number for an epoch that no later life of this broker can use; else this is done later."""
+        """Whether there is a number for an epoch that no later incarnation can use; if not, this is done later."""
         durable = self._durable
         epoch = self._view.highest + (1 << ROOT_BITS)
         may = durable.may_begin(epoch)
@@ -153,11 +154,11 @@ class Root:
                 self._say_begun()
 
     def _is_one_tree(self) -> bool:
-        """Whether all ways lead here. What two children say of a broker that has moved may be at odds for a while."""
+        """Whether all ways lead here. Two children may disagree for a while about a broker that has moved."""
         return astray(self._view.reached(), self._view.me) == NO_NODE
 
     def _next_overlay(self, council: Council) -> Overlay:
-        """The tree as it is now, in an epoch that nobody else begins."""
+        """The tree as it is now, in an epoch that no other broker begins."""
         view = self._view
         parents = {int(view.me): int(NO_NODE), **view.reached()}
         if not self._options.quorum:
@@ -186,7 +187,7 @@ class Root:
             self._look_for_others(overlay)
 
     def _look_for_others(self, overlay: Overlay) -> None:
-        """Watch those who are not in the tree; who was given up by others may have been there for long."""
+        """Watch brokers that are not in the tree; one that other brokers gave up may have been back for long."""
         for broker in overlay.absent:
             self._environment.watch(broker)
         if overlay.absent:
@@ -198,7 +199,7 @@ class Root:
                 self._environment.send(broker, self._my_claim())
 
     def give_up_absent(self) -> None:
-        """Those who have been away since the epoch began are waited for no longer."""
+        """Stop waiting for brokers that have been absent since the epoch began."""
         view = self._view
         if not (view.is_root and view.is_complete and view.current.absent and self._is_one_tree()):
             return
@@ -207,7 +208,7 @@ class Root:
             view.remember(view.current.absent)
             self._begin_epoch(self._next_overlay(view.council))
 
-    def receive_install(self, sender: i64, install: Install) -> None:
+    def on_install(self, sender: i64, install: Install) -> None:
         """The root begins an epoch."""
         view, overlay = self._view, install.overlay
         # The root has not heard yet of a broker that it counts elsewhere or not at all, and will begin another epoch.
@@ -217,7 +218,7 @@ class Root:
 
     # The council.
 
-    def receive_begun(self, child: i64, begun: Begun) -> None:
+    def on_begun(self, child: i64, begun: Begun) -> None:
         """A child and all below it have begun an epoch."""
         if begun.epoch == self._view.epoch and child in self._view.children:
             self._begun.add(int(child))
@@ -233,7 +234,7 @@ class Root:
         """Tell the root when all below have begun the epoch; the root then changes the council if it has to."""
         view = self._view
         if self._safe_epoch != view.epoch:
-            # Whoever forgot whose majority is needed could be in another one.
+            # A broker that forgot whose majority is needed could take part in another one.
             return
         if any(below is not None and child not in self._begun for child, below in view.children.items()):
             return
@@ -271,7 +272,7 @@ class Root:
     # Claims.
 
     def claim(self) -> None:
-        """Tell those who have not come that somebody is there."""
+        """Tell the missing brokers that this root is there."""
         self._is_claiming = self._view.is_root and not self._view.is_complete
         if not self._is_claiming:
             return
@@ -280,8 +281,8 @@ class Root:
         self._claim_doublings = min(self._claim_doublings + 1, DOUBLINGS_AT_MOST)
         self._environment.set_timer(self._options.patience_ticks << self._claim_doublings, CLAIM)
 
-    def receive_claim(self, sender: i64, claim: Claim) -> None:
-        """Somebody says that it is the root."""
+    def on_claim(self, sender: i64, claim: Claim) -> None:
+        """Another broker says that it is the root."""
         view = self._view
         if sender != claim.source and sender not in view.children:
             # Only a child passes claims on.
@@ -289,7 +290,7 @@ class Root:
         if claim.source == view.me or claim.source in view.dead:
             return
         if view.parent != NO_NODE:
-            # Whoever speaks for this part of the tree must know.
+            # The broker at the top of this part of the tree must know.
             self._environment.send(view.parent, claim)
         elif not view.is_root:
             if not self._search.has_tried(claim.source):
@@ -297,7 +298,7 @@ class Root:
         elif self._gives_way_to(claim):
             view.is_counted = False
             view.is_root = False
-            # Else this broker would still think that nobody else can be the root.
+            # Otherwise this broker would still think that no other broker can be the root.
             view.learn(claim.overlay, claim.overlay.council, claim.overlay.epoch)
             self._events.parent_gone()
             self._search.begin()
@@ -309,9 +310,9 @@ class Root:
         return Claim(self._view.me, self._champion(), self._view.overlay)
 
     def _gives_way_to(self, claim: Claim) -> bool:
-        """Between two who both think that they are the root, the one who knows the later epoch stays.
+        """Of two brokers that both think that they are the root, the one with the later epoch stays.
 
-        Of those who know the same one, the one who stays has the first of the successors in its part of the tree.
+        If both know the same epoch, the one with the first of the successors in its part of the tree stays.
         """
         view = self._view
         if claim.overlay.epoch != view.overlay.epoch:
@@ -334,13 +335,13 @@ class Root:
     # Brokers that are gone for good.
 
     def dismiss(self, brokers: list[int]) -> None:
-        """An operator says that some brokers are gone for good: no majority is to wait for them.
+        """An operator says that some brokers are gone for good: majorities do not count them any more.
 
-        If one of them lives where this broker cannot see it, two sides may order totally without each other.
+        If one of them runs out of sight of this broker, two sides may order totally without each other.
         """
         self._dismiss(Dismiss(self._view.me, brokers))
 
-    def receive_dismiss(self, sender: i64, dismiss: Dismiss) -> None:
+    def on_dismiss(self, sender: i64, dismiss: Dismiss) -> None:
         """An operator has said so at a broker below."""
         if sender in self._view.children:
             self._dismiss(dismiss)

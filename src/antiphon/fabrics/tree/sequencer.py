@@ -17,8 +17,7 @@ class Sequencer:
 
     A total publication holds its keys alone, others hold theirs together. Publications of one source are locked in the
     order of their numbers. So a publication stands in the queues of its keys only when all before it from its source
-    are locked: nobody waits there for keys that are not its own. All are completed in the order in which they were
-    locked.
+    are locked: none waits there for keys that are not its own. All are completed in the order of their locks.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,9 @@
-"""Which items all brokers of a topic have got, so that nobody needs to keep them any more.
+"""Finds the items that all brokers of a topic have, so that no broker needs to keep them any more.
 
 The document keeps a buffer of fixed size, from which messages that are still needed fall out (section 4.3.1). Here
 items are kept until all brokers of the topic have them. The root finds that out in **rounds**, in complete epochs only:
-it asks (``Collect``), every broker reports what it and all below it have got (``Report``), and the root tells
-(``Stable``).
+it asks (``CollectRequest``), every broker answers what it and all brokers below it have received (``CollectResponse``),
+and the root announces the result (``Stable``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, final
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.fabrics.tree.durable_state import ROUND, DurableState
-from antiphon.fabrics.tree.messages import Collect, Frontier, Item, Report, Stable
+from antiphon.fabrics.tree.messages import CollectRequest, CollectResponse, Frontier, Item, Stable
 from antiphon.fabrics.tree.options import TreeOptions
 from antiphon.fabrics.tree.topic import Topic
 from antiphon.fabrics.tree.topic_table import TopicTable
@@ -63,7 +63,7 @@ class Stability(Retention):
         self._events: Final[StabilityEvents] = events
         # Whether the root is to ask again after some time.
         self._collects: bool = False
-        # The round that is under way: who is still to report, and what the others have got.
+        # The current round: the brokers that have still to answer, and the items that the others have.
         self._round: i64 = 0
         self._rounds: i64 = 0
         self._reporters: set[int] = set()
@@ -102,15 +102,15 @@ class Stability(Retention):
 
     def child_gone(self, child: i64) -> None:
         """Give up the round."""
-        # Those who were below the child have not been asked.
+        # The brokers below the child have not been asked.
         self._round = 0
         self._asked.discard(int(child))
 
     def start_round(self) -> None:
-        """As root, ask what everybody has got."""
+        """As root, ask which items all brokers have."""
         view = self._view
         self._collects = False
-        # While somebody is waited for nothing is forgotten, and what everybody else has got is known.
+        # While a broker is absent nothing is forgotten, and the items that all others have are known.
         is_final = not view.current.absent
         names = [
             int(topic.name)
@@ -120,32 +120,32 @@ class Stability(Retention):
         if not view.is_root or not names:
             return
         self._collect_later()
-        # A round that cannot end because somebody has failed is given up when the next epoch begins.
+        # A round that cannot end because a broker has failed is given up when the next epoch begins.
         if view.is_complete and self._round == 0:
             self._rounds += 1
-            self._begin_round(Collect(view.me, self._rounds, view.epoch, names))
+            self._begin_round(CollectRequest(view.me, self._rounds, view.epoch, names))
 
     # The round.
 
-    def receive_collect(self, sender: i64, collect: Collect) -> None:
+    def on_collect_request(self, sender: i64, collect: CollectRequest) -> None:
         """The root asks."""
         if sender == self._view.parent and collect.epoch == self._view.epoch:
             self._begin_round(collect)
 
-    def _begin_round(self, collect: Collect) -> None:
+    def _begin_round(self, collect: CollectRequest) -> None:
         self._round = collect.sequence
-        # Those who are not ready yet begin another epoch when they are.
+        # Brokers that are not ready yet begin another epoch when they are.
         self._reporters = {int(child) for child, below in self._view.children.items() if below is not None}
         self._asked = set(self._reporters)
         self._reported = {}
         for name in collect.names:
             topic = self._topics.get(name)
-            # Where the application is behind the topic is left out, and so nobody counts it as got by all.
+            # If the application is behind, the topic is left out, so that no broker counts its items as stable.
             if topic is not None and topic.is_carried and self._environment.keeps_up(topic.name):
                 self._reported[name] = dict(topic.frontier)
         for child in self._reporters:
             self._environment.send(child, collect)
-        # Others forget what is reported, and could not give it to a later life of this broker.
+        # Others forget what is reported, and could not give it to a later incarnation of this broker.
         self._is_round_safe = self._durable.is_safe(ROUND, 0, self._round)
         self._report_if_complete()
 
@@ -155,7 +155,7 @@ class Stability(Retention):
             self._is_round_safe = True
             self._report_if_complete()
 
-    def receive_report(self, sender: i64, report: Report) -> None:
+    def on_collect_response(self, sender: i64, report: CollectResponse) -> None:
         """A child says what it and all below it have got."""
         if sender not in self._view.children:
             return
@@ -180,12 +180,12 @@ class Stability(Retention):
         number = self._round
         self._round = 0
         if view.parent != NO_NODE:
-            self._environment.send(view.parent, Report(view.me, number, view.epoch, self._reported))
+            self._environment.send(view.parent, CollectResponse(view.me, number, view.epoch, self._reported))
         elif view.is_root and view.is_complete:
             self._spread_stable(Stable(self._reported, not view.current.absent))
 
-    def receive_stable(self, sender: i64, stable: Stable) -> None:
-        """The root tells what everybody has got."""
+    def on_stable(self, sender: i64, stable: Stable) -> None:
+        """The root announces which items all brokers have."""
         if sender == self._view.parent:
             self._spread_stable(stable)
 

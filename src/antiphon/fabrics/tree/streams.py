@@ -19,7 +19,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from antiphon.fabrics.tree.durable_state import DurableState
 from antiphon.fabrics.tree.log_recovery import recall
-from antiphon.fabrics.tree.messages import Carry, Item, Join, Joined, Known, Leave, Settled, Skip
+from antiphon.fabrics.tree.messages import Carry, Item, JoinRequest, JoinResponse, Known, Leave, Settled, Skip
 from antiphon.fabrics.tree.stability import Retention
 from antiphon.fabrics.tree.topic import JOINING, OPEN, SHUT, Topic, lacks
 from antiphon.fabrics.tree.topic_table import TopicTable
@@ -45,7 +45,7 @@ class StreamEvents:
         raise NotImplementedError
 
     def skipped(self, topic: Topic) -> None:
-        """Some of a topic was skipped, perhaps what somebody here waited for."""
+        """Items of a topic were skipped, perhaps some for which this broker waited."""
         raise NotImplementedError
 
     def joined(self) -> None:
@@ -73,7 +73,7 @@ class Streams:
         self._retention: Final[Retention] = retention
         self._events: Final[StreamEvents] = events
         # Children that asked for a topic before this broker had it.
-        self._waiting: dict[i64, dict[i64, Join]] = {}
+        self._waiting: dict[i64, dict[i64, JoinRequest]] = {}
         # The topics of which the parent has not said yet what it has got.
         self._joining: set[i64] = set()
 
@@ -88,7 +88,7 @@ class Streams:
         topic.injected = item.number
         self._spread(topic, item, self._view.me)
 
-    def receive_item(self, sender: i64, item: Item) -> None:
+    def on_item(self, sender: i64, item: Item) -> None:
         """An item comes from a neighbour."""
         topic = self._topics.get(item.topic)
         if topic is None or not topic.is_carried or not (sender == self._view.parent or sender in topic.children):
@@ -112,7 +112,7 @@ class Streams:
     # Which links carry a topic.
 
     def begin(self, name: i64, is_subscribed: bool, children: list[int]) -> None:
-        """Carry a topic from the start, with all who do so too."""
+        """Carry a topic from the start, together with all brokers that do so."""
         topic = self._topics.of(name)
         topic.is_wanted = is_subscribed
         topic.is_subscribed = is_subscribed
@@ -131,17 +131,17 @@ class Streams:
                 self._settle(topic)
         elif view.parent != NO_NODE and topic.up == SHUT:
             topic.up = JOINING
-            self._environment.send(view.parent, Join(topic.name, None, {}, {}, []))
+            self._environment.send(view.parent, JoinRequest(topic.name, None, {}, {}, []))
 
     def _may_begin(self, topic: Topic) -> bool:
-        """As root: whether a topic is known here, or may be begun because nobody has ordered anything in it.
+        """As root: whether a topic is known here, or may begin because nothing was ordered in it.
 
         A part of the tree that can order has a broker that knows all that was ordered before.
         """
         return topic.is_carried or not topic.is_needed or self._view.can_order
 
     def _settle(self, topic: Topic) -> None:
-        """Nothing of the topic will be skipped any more: tell those who wait for it, when all of it is here."""
+        """No item of the topic will be skipped any more: tell the waiting children when all items are here."""
         topic.is_settling = not topic.has_all_promised()
         if topic.is_settling:
             return
@@ -159,15 +159,15 @@ class Streams:
                 self.handle_join(child, join)
         self._events.carried(topic)
 
-    def joins(self) -> list[Join]:
+    def joins(self) -> list[JoinRequest]:
         """What a new parent must be asked to carry: what is carried here, and what was asked for."""
-        wanted: list[Join] = []
+        wanted: list[JoinRequest] = []
         for topic in self._topics.by_number.values():
             if topic.is_carried:
                 wanted.append(self._join(topic))
             elif self._is_asked_for(topic):
                 topic.up = JOINING
-                wanted.append(Join(topic.name, None, {}, {}, []))
+                wanted.append(JoinRequest(topic.name, None, {}, {}, []))
         return wanted
 
     def _is_asked_for(self, topic: Topic) -> bool:
@@ -177,18 +177,18 @@ class Streams:
         """Whether the parent has not answered yet about all topics that it was asked to carry."""
         return len(self._joining) > 0
 
-    def _join(self, topic: Topic) -> Join:
+    def _join(self, topic: Topic) -> JoinRequest:
         topic.up = JOINING
         self._joining.add(topic.name)
         base, completed, locks = topic.known()
-        return Join(topic.name, dict(topic.frontier), base, completed, locks)
+        return JoinRequest(topic.name, dict(topic.frontier), base, completed, locks)
 
-    def receive_join(self, sender: i64, join: Join) -> None:
+    def on_join_request(self, sender: i64, join: JoinRequest) -> None:
         """A child asks for a topic."""
         if sender in self._view.children:
             self.handle_join(sender, join)
 
-    def handle_join(self, child: i64, join: Join) -> None:
+    def handle_join(self, child: i64, join: JoinRequest) -> None:
         """Carry a topic over the link to a child from now on, as soon as it is here."""
         topic = self._topics.of(join.topic)
         if join.frontier is None and not topic.is_settled:
@@ -215,7 +215,9 @@ class Streams:
         history = list(topic.items) if join.frontier is None else []
         self._environment.send(
             child,
-            Joined(topic.name, dict(topic.frontier), base, completed, locks, history, topic.is_settled, topic.is_apart),
+            JoinResponse(
+                topic.name, dict(topic.frontier), base, completed, locks, history, topic.is_settled, topic.is_apart
+            ),
         )
         if join.frontier is not None:
             for item in topic.missing_at(join.frontier):
@@ -224,7 +226,7 @@ class Streams:
             self._environment.send(self._view.parent, self._join(topic))
         self._events.links_changed(topic)
 
-    def receive_joined(self, sender: i64, joined: Joined) -> None:
+    def on_join_response(self, sender: i64, joined: JoinResponse) -> None:
         """The parent carries a topic from now on, and says what it has got of it."""
         if sender != self._view.parent:
             return
@@ -233,7 +235,7 @@ class Streams:
             return
         topic.up = OPEN
         frontier = joined.frontier
-        assert frontier is not None, "who carries a topic knows how far"
+        assert frontier is not None, "a broker that carries a topic has a frontier"
         if topic.is_carried:
             if not topic.is_settled:
                 topic.promised[int(sender)] = frontier
@@ -242,7 +244,7 @@ class Streams:
                 recall(self._environment, topic, frontier)
                 self._environment.send(sender, self._skip(topic))
             for item in joined.history:
-                self.receive_item(sender, item)
+                self.on_item(sender, item)
             for item in topic.missing_at(frontier):
                 self._environment.send(sender, item)
         else:
@@ -256,7 +258,7 @@ class Streams:
         self.leave_if_idle(topic)
         self._events.joined()
 
-    def receive_settled(self, sender: i64, settled: Settled) -> None:
+    def on_settled(self, sender: i64, settled: Settled) -> None:
         """The parent will not skip anything of a topic any more."""
         if sender != self._view.parent:
             return
@@ -271,7 +273,7 @@ class Streams:
         return Skip(topic.name, None, base, completed, locks)
 
     def _skip_to(self, topic: Topic, known: Known, sender: i64) -> None:
-        """Go on without what another broker will not send, and say so where somebody would have got it."""
+        """Go on without items that another broker will not send, and report those that a subscriber here misses."""
         for origin, first, last in topic.missed(known):
             for number in range(first, last + 1):
                 self._environment.lost(topic.name, origin & SOURCE_MASK, number)
@@ -291,13 +293,13 @@ class Streams:
                 if child != sender:
                     self._environment.send(child, skip)
 
-    def receive_skip(self, sender: i64, skip: Skip) -> None:
+    def on_skip(self, sender: i64, skip: Skip) -> None:
         """A neighbour cannot send some of a topic."""
         topic = self._topics.get(skip.topic)
         if topic is not None and topic.is_carried and (sender == self._view.parent or sender in topic.children):
             self._skip_to(topic, skip, sender)
 
-    def receive_carry(self, sender: i64, carry: Carry) -> None:
+    def on_carry(self, sender: i64, carry: Carry) -> None:
         """The parent wants a topic to be carried here, for the sake of total publications."""
         if sender == self._view.parent:
             topic = self._topics.of(carry.topic)
@@ -312,7 +314,7 @@ class Streams:
                 self._settle(topic)
 
     def leave_if_idle(self, topic: Topic) -> None:
-        """Stop carrying a topic that nobody here or below needs."""
+        """Stop carrying a topic that no broker here or below needs."""
         view = self._view
         if topic.name in self._joining or topic.name in self._waiting:
             return
@@ -322,7 +324,7 @@ class Streams:
             topic.end()
             self._environment.send(view.parent, Leave(view.me, 0, topic.name))
 
-    def receive_leave(self, sender: i64, leave: Leave) -> None:
+    def on_leave(self, sender: i64, leave: Leave) -> None:
         """A child needs a topic no more."""
         if sender in self._view.children:
             self._remove_link(self._topics.of(leave.topic), sender)

@@ -19,7 +19,7 @@ OPEN: Final[i64] = 2
 
 
 def lacks(frontier: Frontier, base: Frontier) -> bool:
-    """Whether somebody with this frontier has not got all of a base."""
+    """Whether a broker with this frontier lacks items of a base."""
     return any(frontier.get(origin, 0) < number for origin, number in base.items())
 
 
@@ -63,7 +63,7 @@ class Topic:
 
     def __init__(self, name: i64, owner: i64, first_number: i64 = 0) -> None:
         self.name: Final[i64] = name
-        # The broker that knows this, and up to which number earlier lives of it may have published.
+        # The broker that knows this, and up to which number earlier incarnations of it may have published.
         self.owner: Final[i64] = owner
         self.first_number: Final[i64] = first_number
         # Whether what becomes of the stream is written down.
@@ -83,9 +83,9 @@ class Topic:
         # Whether this broker carries the topic for the sake of total publications, and which children are told to.
         self.is_needed: bool = False
         self.told: set[int] = set()
-        # Whether nothing was known of the topic here when it began, while somebody was absent who may have known more.
+        # Whether nothing was known of the topic here when it began, while a broker was absent that may have known more.
         self.is_apart: bool = False
-        # The stream: what came, in that order, as far as not everybody has got it.
+        # The stream: the items in their order of arrival, as far as not all brokers have them.
         self.items: list[Item] = []
         self.frontier: Frontier = {}
         self.base: Frontier = {}
@@ -97,7 +97,7 @@ class Topic:
         # Total publications.
         self.locks: dict[i64, Lock] = {}
         self.closed_keys: dict[i64, i64] = {}
-        # Keys that were opened since those who wait for them were told.
+        # Keys that were opened since the waiting publications were told.
         self.opened: list[int] = []
         # The last completed one of each source; the same for the part of the stream that is not kept any more.
         self.completed: Frontier = {}
@@ -158,14 +158,14 @@ class Topic:
             self.unsettled.append(item)
 
     def missing_at(self, frontier: Frontier) -> list[Item]:
-        """What is kept here and beyond somebody's frontier, in the order in which it came."""
+        """The kept items beyond the frontier of another broker, in their order of arrival."""
         return [item for item in self.items if item.number > frontier.get(item.origin, 0)]
 
     def missed(self, known: Known) -> list[tuple[int, int, int]]:
-        """What a subscriber here will never get, because nobody keeps it: origins, with first and last number.
+        """The items that a subscriber here will never get, because no broker keeps them: origin, first and last number.
 
-        That happens only to who was away for so long that it was given up. What was there before the topic began here
-        is not missed.
+        That happens only to a broker that was absent for so long that the others gave it up. It does not miss items
+        from before the topic began here.
         """
         if not self.is_subscribed or self.is_apart:
             return []
@@ -225,7 +225,7 @@ class Topic:
                 self.base_completed[item.source] = item.sequence - 1
 
     def remember(self, history: list[Item]) -> None:
-        """Keep what was published before this broker began, for others who may need it."""
+        """Keep items from before this broker began, for others that may need them."""
         for item in history:
             self.take(item)
             if item.kind == LOCK:
@@ -243,18 +243,18 @@ class Topic:
         return dict(base), dict(self.base_completed), locks
 
     def settle(self, stable: Frontier) -> None:
-        """Note what everybody has got, and count the publications of this broker among it."""
+        """Note which items all brokers have, and count the publications of this broker among them."""
         self.agreed = stable
         while self.unsettled and self.unsettled[0].number <= stable.get(self.unsettled[0].origin, 0):
             self.unsettled.popleft()
             self.settled += 1
 
     def is_agreed(self) -> bool:
-        """Whether everybody is known to have got everything."""
+        """Whether all brokers are known to have all items."""
         return all(number <= self.agreed.get(origin, 0) for origin, number in self.frontier.items())
 
     def forget(self, stable: Frontier) -> None:
-        """Drop what everybody has got, unless it is still on its way to this broker, which has begun since."""
+        """Drop items that all brokers have, unless this broker has begun since and they are still on their way here."""
         if not lacks(self.base, stable) or lacks(self.frontier, stable):
             return
         kept: list[Item] = []
@@ -299,13 +299,13 @@ class Topic:
                 self.closed_keys[key] = closed
 
     def remove_outlived_locks(self, publication: Keyed) -> None:
-        """Open the keys of what an earlier life of the same source had begun, which nobody completes any more.
+        """Open the keys of what an earlier incarnation of the same source had begun, which no root completes any more.
 
-        A publication of a later life is completed by a majority, after all that this majority knows of earlier ones. So
-        nobody has completed what is left, and nobody will.
+        A majority completes a publication of a later incarnation after all publications of earlier ones that it knows.
+        So no root has completed the rest, and none will.
         """
         if publication.sequence - self.completed.get(publication.source, 0) < NUMBERS_AHEAD // 2:
-            # Both are of one life, which has had all before it completed.
+            # Both are of one incarnation, which has had all before it completed.
             return
         for name, lock in list(self.locks.items()):
             earlier = lock.publication
@@ -372,7 +372,7 @@ class Topic:
         return first
 
     def is_idle(self) -> bool:
-        """Whether nobody here needs the topic: no subscriber, no child, nothing that others may still ask for."""
+        """Whether the topic is not needed here: no subscriber, no child, no item that others may still ask for."""
         waiting = len(self.items) + len(self.requests) + self.in_progress()
         return (
             not self.is_needed and not self.is_wanted and not self.is_subscribed and not self.children and waiting == 0

@@ -1,4 +1,4 @@
-"""The topics of one broker, and what a later life of it is to know of them."""
+"""The topics of one broker, and what a later incarnation of it is to know of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from antiphon.fabrics.tree.durable_state import DurableState
-from antiphon.fabrics.tree.messages import Item, Joined, Leave, Skip
+from antiphon.fabrics.tree.messages import Item, JoinResponse, Leave, Skip
 from antiphon.fabrics.tree.topic import Topic
 from antiphon.fabrics.tree.view import TreeView
 from antiphon.kernel.message import Message
@@ -43,8 +43,8 @@ class TopicTable:
     # What outlives a crash.
 
     def _restore(self, record: Message) -> None:
-        """Take over what an earlier life has written of a topic: it was cut off from all others, it seems."""
-        if isinstance(record, Joined):
+        """Take over what an earlier incarnation has written of a topic: it was cut off from all others, it seems."""
+        if isinstance(record, JoinResponse):
             topic = self.of(record.topic)
             topic.end()
             topic.items = []
@@ -79,7 +79,7 @@ class TopicTable:
 
 
 def image_of(topic: Topic) -> list[Message]:
-    """What a later life needs to know of a topic: all but its items, and these."""
+    """What a later incarnation needs to know of a topic: all but its items, and these."""
     base, completed, locks = topic.known()
-    known = Joined(topic.name, base, base, completed, locks, [], False, topic.is_apart)
+    known = JoinResponse(topic.name, base, base, completed, locks, [], False, topic.is_apart)
     return [known, *topic.items]

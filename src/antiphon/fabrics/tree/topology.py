@@ -17,13 +17,13 @@ from antiphon.fabrics.tree.quorum import NOBODY, Council
 from antiphon.kernel.process import NO_NODE
 
 NO_EPOCH: Final[i64] = 0
-"""A newcomer's: its tree is those whom it may ask for a place in the real one."""
+"""The epoch of a newcomer. Its tree holds the brokers that it may ask for a place in the real one."""
 
 ROOT_BITS: Final = 22
 """Room for the number of the root in that of an epoch."""
 
 GONE_AT_MOST: Final = 256
-"""So many of those who were given up are remembered. Most have crashed, and a broker that returns is a new one."""
+"""How many brokers that were given up a root remembers. Most have crashed, and a broker that returns is a new one."""
 
 
 def regular_parents(count: int, fan_out: int) -> list[int]:
@@ -32,7 +32,7 @@ def regular_parents(count: int, fan_out: int) -> list[int]:
 
 
 def overlay_of_newcomer(me: int, contacts: Sequence[int]) -> Overlay:
-    """What a broker knows that wants to join: whom it may ask."""
+    """The knowledge of a broker that wants to join: the brokers that it may ask."""
     return Overlay(NO_EPOCH, NO_NODE, dict.fromkeys([me, *contacts], int(NO_NODE)), can_order=False)
 
 
@@ -71,7 +71,7 @@ def astray(parents: dict[int, int], root: i64) -> i64:
 @final
 @mypyc_attr(acyclic=True)
 class Overlay:
-    """Who is whose parent in an epoch. Never changed."""
+    """The parent of each broker in an epoch. Immutable."""
 
     def __init__(
         self,
@@ -87,9 +87,9 @@ class Overlay:
         self.root: Final[i64] = root
         # The parent of every broker, NO_NODE for the root; the keys are the members.
         self.parents: Final[dict[int, int]] = parents
-        # Brokers that nobody can reach and that are waited for: what they lack is kept.
+        # Absent brokers: the others keep the items that they lack.
         self.absent: Final[list[int]] = absent or []
-        # Those who were given up, the latest last: nothing is kept for them, but roots look for them.
+        # Brokers that were given up, the latest last: no items are kept for them, but roots look for them.
         self.gone: Final[list[int]] = gone or []
         # Whose majorities were needed, and whether they were there: total publications are completed if so.
         # A default that is no literal would leave the compiled constructor without a signature, which hosts read.
@@ -121,7 +121,7 @@ class Overlay:
         return {other: parent for other, parent in self.parents.items() if broker in self.path_of(other)[1:]}
 
     def neighbourhood(self, broker: i64, max_hops: i64, ancestors_first: bool) -> list[int]:
-        """The local view of a broker: whom it may ask for a new parent when its own has failed, best first.
+        """The local view of a broker: the candidates for a new parent when its own has failed, best first.
 
         These are the brokers that can be reached through the parent with one step down at most, within ``max_hops``:
         ancestors and uncles of any degree, and siblings. By hops, or all that are nearer to the root before siblings.
@@ -140,7 +140,7 @@ class Overlay:
         return [other for _, _, other in sorted(found)]
 
     def successors(self, total_degree: i64) -> list[int]:
-        """Who becomes the root if all before it in this list have failed.
+        """The brokers that become the root in turn: each one if all before it in this list have failed.
 
         After the root come those nearest to it, with most room for children; among equals the one with the lowest
         number (section 4.2.3.2). All brokers that know the same epoch agree without asking each other.

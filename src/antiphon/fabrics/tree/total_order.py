@@ -6,13 +6,14 @@ topic, by rules that deadlock or break the order even without failures. Here:
 
 1. The publisher's broker sends a **proposal** to the root. The root queues it by its keys; those that are first in the
    queues of all their keys it puts into the stream as a **lock**.
-2. A broker that gets a lock publishes nothing about these keys any more: what its own publishers want to say waits.
+2. A broker that receives a lock publishes nothing about these keys any more: publications of its own application wait.
    When all its children have said that they are **closed**, it says so too.
-3. When all are closed the root puts the **completion** into the stream. Who gets it delivers the publication, opens the
-   keys and lets go what waited.
+3. When all are closed the root puts the **completion** into the stream. A broker that receives it delivers the
+   publication, opens the keys and publishes what waited for them.
 
-Streams are causal. Everything about a key that anybody published before it closed is in the past of its ``Closed``, so
-of the completion; everything after has the completion in its past. So all brokers agree on what comes before and after.
+Streams are causal. A publication about a key that a broker made before it closed is in the past of its ``Closed``, and
+so of the completion; later publications have the completion in their past. So all brokers agree on what comes before
+and after.
 Nothing waits but publications about closed keys, and proposals for earlier proposals at the root; so nothing waits in a
 circle.
 
@@ -80,7 +81,7 @@ class TotalOrder:
         self.handled: Item | None = None
 
     def announce_epoch(self) -> None:
-        """Say which epoch orders from now on; nobody needs to know where failures are taken at their word."""
+        """Announce the epoch that orders from now on; without a quorum no host needs it."""
         view = self._view
         if self._options.quorum and view.can_order:
             members = sorted(view.current.parents) if view.is_root else []
@@ -108,7 +109,7 @@ class TotalOrder:
     def _complete(self, topic: Topic, publication: Keyed) -> None:
         name = publication_key(publication.source, publication.sequence)
         if publication.sequence <= topic.completed.get(publication.source, 0):
-            # Two roots have completed it, on the two sides of a partition, after everybody had closed.
+            # Two roots have completed it, on the two sides of a partition, after all brokers had closed.
             return
         topic.remove_outlived_locks(publication)
         topic.remove_lock(name)
@@ -151,7 +152,7 @@ class TotalOrder:
         if self._options.quorum and any(
             below is not None and child not in topic.children for child, below in self._view.children.items()
         ):
-            # Whoever orders after a partition needs a majority, of which somebody has to know of this one.
+            # A root that orders after a partition needs a majority, and a broker of it must know of this publication.
             return False
         return all(lock.closed_in.get(child, 0) == epoch for child in topic.children)
 
@@ -180,7 +181,7 @@ class TotalOrder:
                 topic.told.add(int(child))
                 self._environment.send(child, Carry(self._view.me, 0, topic.name))
 
-    def receive_closed(self, sender: i64, closed: Closed) -> None:
+    def on_closed(self, sender: i64, closed: Closed) -> None:
         """A child and all below it are closed for a publication."""
         topic = self._topics.of(closed.topic)
         name = publication_key(closed.source, closed.sequence)
@@ -218,14 +219,14 @@ class TotalOrder:
         return sequencer
 
     def _decide(self, topic: Topic) -> None:
-        """Complete the publications for which everybody is closed, in the order in which they were locked."""
+        """Complete the publications for which all brokers are closed, in the order of their locks."""
         view = self._view
         while view.is_complete and view.can_order:
             publication = self._sequencer(topic).next_locked()
             if publication is None:
                 return
             if publication.sequence <= topic.completed.get(publication.source, 0):
-                # An earlier root has completed it, and that came with somebody who has just come back.
+                # An earlier root has completed it, and a broker that has just come back brought the completion.
                 self._sequencer(topic).complete(publication)
                 self._lock_ready(topic, publication.keys)
                 continue
@@ -258,7 +259,7 @@ class TotalOrder:
     def _lock(self, topic: Topic, publication: Keyed) -> None:
         self._streams.put(topic, LockItem(self._durable.origin, topic.injected + 1, self._view.epoch, publication))
 
-    def receive_proposal(self, sender: i64, proposal: Proposal) -> None:
+    def on_proposal(self, sender: i64, proposal: Proposal) -> None:
         """A broker below has a publication that needs a place in the order."""
         if sender in self._view.children:
             self._hand_up(proposal)
@@ -291,7 +292,7 @@ class TotalOrder:
         self._is_cut_off = True
 
     def begins_epoch(self) -> None:
-        """Let all who begin an epoch know in which topics there are total publications, though they may lack them.
+        """Let all brokers of an epoch know which topics have total publications, though they may lack them.
 
         Else one that is cut off then would begin such a topic anew, and publish before it has what was ordered before.
         """
@@ -325,8 +326,8 @@ class TotalOrder:
     def all_began(self) -> None:
         """Lock again what earlier roots have locked, in its order, and then what waits.
 
-        Not before all have begun the epoch: whoever gets a lock of it must know that it counts more than all locks of
-        earlier epochs, and whoever has not begun it could still help an earlier root to order something else.
+        Not before all have begun the epoch: a broker that gets a lock of it must know that it overrides all locks of
+        earlier epochs, and a broker that has not begun it could still help an earlier root to order something else.
         """
         if self._locks_in == self._view.epoch:
             return

@@ -1,4 +1,4 @@
-"""What one broker knows of the tree: its neighbours, its epoch, and everybody who belongs to it.
+"""The view of one broker: its neighbours, its epoch, and all brokers of the tree.
 
 Every part of a broker reads this view. Three parts change it: the search for a parent (``parent_search.py``), the links
 to neighbours (``attachment.py``) and the root (``root.py``).
@@ -21,8 +21,8 @@ from antiphon.kernel.process import NO_NODE
 class TreeView:
     """Where a broker stands in the tree, and what it has heard of the others.
 
-    ``past`` is what an earlier life of the broker has written of itself. A broker that returns knows what was written,
-    and has no place in the tree until it finds a parent.
+    ``past`` is the record of an earlier incarnation of the broker. A broker that returns knows what was written, and
+    has no place in the tree until it finds a parent.
     """
 
     def __init__(self, me: i64, options: TreeOptions, overlay: Overlay, past: Standing | None) -> None:
@@ -44,16 +44,16 @@ class TreeView:
         self.children: dict[i64, dict[int, int] | None] = {}
         for child in self.current.children_of(me):
             self.children[child] = overlay.below(child)
-        # Who cannot be reached: found out here, or, where failures are taken at their word, heard of.
+        # Brokers that cannot be reached: observed here, or, without a quorum, reported by others.
         self.dead: set[int] = set()
-        # Everybody who is in the tree or is waited for, the highest epoch heard of, and whose majorities are needed.
+        # All brokers in the tree or absent, the highest epoch heard of, and the councils whose majorities are needed.
         self.known: set[int] = {*overlay.parents, *overlay.absent}
         self.highest: i64 = overlay.epoch if past is None else past.epoch
         self.council: Council = overlay.council if past is None else past.council
         # Whether some epoch has counted this broker; one that returns may have heard of a later one since.
         is_in_council = any(me in body for body in self.council.bodies)
         self.was_counted: bool = is_in_council or (overlay.epoch > NO_EPOCH and me in overlay.parents)
-        # Those whom nobody waits for any more, the latest last; when one is found it is welcome.
+        # Brokers that were given up, the latest last; when one is found it is welcome.
         self.given_up: list[int] = list(overlay.gone)
 
     @property
@@ -83,7 +83,7 @@ class TreeView:
         return found
 
     def testimony(self) -> Overlay:
-        """The latest tree that this broker has heard of, with everybody whom it knows as absent who is not in it.
+        """The latest tree that this broker has heard of, and the absent brokers that it knows and that are not in it.
 
         A root that has not heard of a broker keeps nothing for it. So whatever a broker knows goes where it goes.
         """
@@ -118,13 +118,13 @@ class TreeView:
             self.overlay = overlay
 
     def remember(self, gone: list[int]) -> None:
-        """Note who was given up."""
+        """Note which brokers were given up."""
         self.given_up += [broker for broker in gone if broker not in self.given_up]
 
     def begin_epoch(self, overlay: Overlay) -> None:
         """Go over to an epoch of which the root says that all living brokers are in it."""
         if self._has_quorum:
-            # Those of the last epoch who are not in this one were given up; others the root may not have heard of yet.
+            # The root gave up brokers of the last epoch that are not in this one; of others it may not have heard yet.
             self.known.difference_update(self.current.parents, self.current.absent)
             self.known.update(overlay.parents, overlay.absent)
             self.given_up = list(overlay.gone)

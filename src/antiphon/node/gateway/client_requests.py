@@ -21,7 +21,7 @@ from antiphon.sessions.client_messages import (
     StatusRequest,
     StatusResponse,
 )
-from antiphon.storage.log_server import LogDesk
+from antiphon.storage.log_server import LogServer
 
 STATUS_REQUESTS_AT_MOST: Final = 64
 """How many status requests of one client may wait for their responses."""
@@ -36,7 +36,7 @@ class RequestServices(NamedTuple):
     """The parts of a node that know the answers."""
 
     status: NodeStatus
-    log_desk: LogDesk
+    log_server: LogServer
     cluster: Membership
 
 
@@ -107,16 +107,16 @@ class ClientRequests:
         self._session.settle()
 
     async def _read_log(self, message: LogRequest) -> None:
-        session, desk = self._session, self._services.log_desk
+        session, server = self._session, self._services.log_server
         try:
             # A client that does not read responses gets no more of them.
             await session.may_write.wait()
             if isinstance(message, LogsRequest):
-                session.send(await desk.logs(session.holder, message))
+                session.send(await server.logs(session.holder, message))
             elif isinstance(message, MarksRequest):
-                session.send(await desk.marks(session.holder, message))
+                session.send(await server.marks(session.holder, message))
             else:
-                session.send(await desk.range(session.holder, message))
+                session.send(await server.range(session.holder, message))
         finally:
             self._log_requests -= 1
         session.settle()

@@ -1,6 +1,6 @@
 """The disk of a simulated machine: facts, the journal of the process and the log, which outlive a life of its node.
 
-What is put or written is on disk after the next commit, together with all before it; a crash takes away the rest.
+Facts and records are on disk after the next commit, together with all before them; a crash takes away the rest.
 Deliveries are on disk at once, as in the disks of the engine.
 """
 
@@ -18,7 +18,7 @@ Change = tuple[str, bytes] | Message | list[Message]
 
 
 class SimulatedDisk:
-    """What is kept at one machine. ``is_kept`` is false for a node without a data directory."""
+    """The disk of one machine. ``is_kept`` is false for a node without a data directory."""
 
     def __init__(self, clock: Clock, is_kept: bool, has_journal: bool, commit_us: int) -> None:
         self.is_kept = is_kept
@@ -29,7 +29,7 @@ class SimulatedDisk:
         self._safe_journal: list[Message] = []
         self._facts: dict[str, bytes] = {}
         self._journal: list[Message] = []
-        # What is not on disk yet, and for whom to tell when it is.
+        # Changes that are not on disk yet, and the callbacks that wait for them.
         self._changes: list[Change] = []
         self._waiting: list[Callable[[], None]] = []
         self._is_committing = False
@@ -121,10 +121,10 @@ class SimulatedDisk:
         """The log of a topic begins anew."""
         self._logs.pop(topic, None)
 
-    # What happens to the machine.
+    # Events of the machine.
 
     def crashed(self) -> None:
-        """What is not on disk is gone."""
+        """Everything that is not on disk is gone."""
         self._life += 1
         self._facts, self._journal = dict(self._safe_facts), list(self._safe_journal)
         self._changes, self._waiting, self._is_committing = [], [], False

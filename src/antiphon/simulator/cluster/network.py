@@ -1,7 +1,7 @@
 """Connections between addresses, as TCP has them: they take time to open, keep the order, and break.
 
 A connection is opened from one address to another and used by the end that opened it; the other end answers signs of
-life on it, and says why it closes. What is on its way when a partition begins waits for the end of the partition. A
+life on it, and says why it closes. A frame in transit when a partition begins waits for the end of the partition. A
 partition that lasts for longer than ``silent_us`` breaks the connection: the end that opened it notices then, the other
 end when the network is whole again, or after ``SILENT_US``. A process that is killed leaves a machine that closes its
 connections, perhaps before all has arrived that was sent; a machine without power says nothing.
@@ -98,7 +98,7 @@ class Pipe:
             self.is_open = True
             network.pipes.append(self)
             listener.accepted(self)
-            # What waited leaves before anything that is said because the connection stands.
+            # Waiting frames leave before any that are sent because the connection stands.
             waiting, self._waiting = self._waiting, []
             for frame in waiting:
                 self.send(frame)

@@ -273,7 +273,7 @@ class NodeLife:
             assert isinstance(frame, Control), "nodes send messages of hosts and of processes"
             self.membership.control_received(connection, frame)
 
-    # What happens to the membership.
+    # Events of the membership.
 
     def placed(self, identifier: int, members: list[int]) -> None:
         """There is a process from now on."""
@@ -355,7 +355,7 @@ class NodeLife:
         self.judge.violation(ERROR, f"{self.instance} at {self.place}: {type(error).__name__}: {error}")
         self.when_gone(self, "failed")
 
-    # What the application does.
+    # Actions of the application.
 
     def publish(self, payload: bytes) -> bool:
         """Publish on the topic, if the node is a member and has room."""
@@ -379,7 +379,7 @@ class NodeLife:
 
 
 class LifeEnvironment(Environment):
-    """What the process of one life may do to the world."""
+    """The environment of the process of one life."""
 
     def __init__(self, identifier: int, life: NodeLife) -> None:
         super().__init__(identifier)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from antiphon.fabrics.cube.fault_tolerant import LastingVCubePs
+from antiphon.fabrics.cube.fault_tolerant import FaultTolerantVCubePs
 from antiphon.fabrics.cube.topic import FaultOptions, Options
 from antiphon.fabrics.cube.topology import PartialCube, dimension_for
 from antiphon.fabrics.cube.view import View
@@ -65,17 +65,17 @@ class Explored(msgspec.Struct, frozen=True):
     seconds: float
 
 
-def lasting_builder(system: SmallSystem) -> Callable[[Environment], LastingVCubePs]:
+def lasting_builder(system: SmallSystem) -> Callable[[Environment], FaultTolerantVCubePs]:
     """Builds processes that expect all others; a restarted process is told which nodes are up."""
     nodes = len(system.scripts)
     dimension = dimension_for(nodes)
     view = View(dimension, system.members)
 
-    def build(environment: Environment) -> LastingVCubePs:
+    def build(environment: Environment) -> FaultTolerantVCubePs:
         assert isinstance(environment, CrashingEnvironment), "only where nodes fail"
         node, incarnation = int(environment.identifier), environment.incarnation
         cube = PartialCube(dimension, range(nodes) if incarnation == 0 else [node])
-        process = LastingVCubePs(environment, cube, Options(mixed=True, bundle=1), FaultOptions())
+        process = FaultTolerantVCubePs(environment, cube, Options(mixed=True, bundle=1), FaultOptions())
         process.begin_counting_at(COUNTERS_PER_INCARNATION * incarnation)
         if incarnation == 0 and node in system.members:
             process.begin_as_member(0, view)

@@ -52,8 +52,8 @@ MOST_PUBLISHED = 150
 LOG_ENTRIES = 8192
 """Logs forget nothing in these schedules."""
 
-PARTITION_PERIODS = (5, 30, 100, 300, 600, 1000)
-"""The length of a partition in periods: nodes without a log keep everything for 600 of them at most."""
+PARTITION_PERIODS = (5, 30, 100, 300, 450, 600)
+"""The length of a partition in periods. A node that is alone gives missing publications up after 640 of them."""
 
 JOINING_TICKS = 20_000
 """After so many ticks a restarted node is part of the overlay again."""

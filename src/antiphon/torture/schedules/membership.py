@@ -51,13 +51,13 @@ class Draw:
         self._moment_us = int(random.below(20 * SECOND_US)) if random.below(2) else None
 
     def schedule(self) -> ClusterSchedule:
-        """What happens."""
+        """Draw one schedule."""
         random = self._random
         is_scarce = random.below(8) == 0
         self._start_all()
         hardships = [self._crash, self._crash, self._leave, self._cut, self._pause, self._publish, self._join_again]
         if self._is_blackout:
-            # Whoever founded the cluster founds it again, unless it finds the others: so nothing else happens.
+            # The founder founds the cluster again, unless it finds the others: so nothing else happens.
             hardships = [self._publish]
             self._black_out()
         elif self._founds_again:

@@ -129,7 +129,7 @@ class Crowd:
             self._operations.append(Operation(at + int(self._random.below(500)), SUBSCRIBE, joiner))
 
     def _publish(self) -> None:
-        # Whatever happens, something is published.
+        # Each schedule publishes something.
         self._say(0, self._first, self._orders)
         for _ in range(int(self._random.between(20, 60))):
             at = int(self._random.below(self._span + 2000)) if self._random.below(2) == 0 else self._near()

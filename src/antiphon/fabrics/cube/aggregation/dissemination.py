@@ -7,8 +7,9 @@ When ``y`` arrives, both go in one packet (:class:`Parcel`).
 
 **What is missing, without vectors.** A barrier names immediate predecessors only. Of one that has arrived and waits for
 its own delivery the barrier is known, and so on: what ``x`` lacks is whatever these chains end at that has not arrived.
-What lies behind something that has not arrived is not known and not waited for until that arrives; then ``x`` is looked
-at again. So ``x`` may leave earlier than with vectors, never later. What has been delivered lacks nothing.
+The predecessors of a publication that has not arrived are unknown, so nothing waits for them until it arrives; then
+``x`` is checked again. So ``x`` may leave earlier than with vectors, never later. A delivered publication lacks
+nothing.
 
 **When this delays no delivery.** Let ``m`` be a member in cluster ``s`` of the forwarder ``f``. If ``y`` reaches ``m``
 through ``f`` too, ``m`` cannot have ``y`` before ``f`` has it and has sent it on; ``x`` leaves with it, so ``m`` has
@@ -26,9 +27,9 @@ later: the acknowledgement of what was held, and the next publication of a sourc
 
 **Why nothing waits for ever.** ``f`` holds only while it is a member, and ``x`` and ``y`` do not count as past there:
 so both are among what a member gets. A hold waits for something that happened before what is held; along a chain of
-holds happened-before goes back, and it is finite. Views do not enter this argument. Who leaves sends all that it holds
-first, and so does who is told that a node has left the system, since trees are others then. To serve a cluster later
-than it could be served is nothing new: that is what happens when a copy is returned.
+holds happened-before goes back, and it is finite. Views do not enter this argument. A node that leaves sends everything
+that it holds first. So does a node that hears of a leaver, because the trees change. To serve a cluster later than it
+could be served is nothing new: that is what happens when a copy is returned.
 
 Acknowledgements that go to the same neighbour at the same moment travel together too. A host that writes all that
 leaves in one turn at once needs no parcels: with ``form`` None there are none.
@@ -44,7 +45,7 @@ from antiphon.fabrics.cube.agenda import Agenda
 from antiphon.fabrics.cube.aggregation.packets import PacketFormat, Parcel, Traffic
 from antiphon.fabrics.cube.delivery import Delivery
 from antiphon.fabrics.cube.dissemination import WaveDissemination
-from antiphon.fabrics.cube.membership import Follower
+from antiphon.fabrics.cube.membership import MembershipListener
 from antiphon.fabrics.cube.messages import Acknowledgement, Bundle, LeafCopy
 from antiphon.fabrics.cube.nodes import CubeNodes
 from antiphon.fabrics.cube.topic import MEMBER, Topic, TopicTable
@@ -58,8 +59,8 @@ from antiphon.orders.causal import CausalOrder
 class Undelivered:
     """A publication that has arrived here and may have to wait: keys of what it lacks, or lacked when last asked."""
 
-    def __init__(self, lacks: list[i64]) -> None:
-        self.lacks: list[i64] = lacks
+    def __init__(self, missing: list[i64]) -> None:
+        self.missing: list[i64] = missing
 
 
 @final
@@ -77,8 +78,8 @@ class Forwarded:
         self.blocked: i64 = 0
         self.copies: i64 = 0
 
-    def look_at_rest(self) -> None:
-        """What was blocked is what may leave now."""
+    def check_rest(self) -> None:
+        """Let the blocked clusters be served next."""
         self.above = self.blocked
         self.blocked = 0
         self.copies = 0
@@ -86,7 +87,7 @@ class Forwarded:
 
 @final
 class Holding:
-    """What one node holds back on one topic."""
+    """The packets that one node holds back on one topic."""
 
     def __init__(self) -> None:
         self.undelivered: dict[i64, Undelivered] = {}
@@ -140,7 +141,7 @@ class AggregatingDissemination(WaveDissemination):
         return count
 
     def text(self) -> str:
-        """What is held back as text, for those who compare states."""
+        """The packets that are held back, as text, to compare states."""
         return str([(name, holding.state()) for name, holding in sorted(self._holdings.items())])
 
     def receive(self, sender: i64, message: Message) -> None:
@@ -149,7 +150,7 @@ class AggregatingDissemination(WaveDissemination):
         else:
             super().receive(sender, message)
 
-    def receive_packet(self, sender: i64, packet: Message) -> None:
+    def on_packet(self, sender: i64, packet: Message) -> None:
         self._receive_packets(self._topics.find(packet.topic), sender, [packet])
 
     def _receive_parcel(self, sender: i64, parcel: Parcel) -> None:
@@ -192,7 +193,7 @@ class AggregatingDissemination(WaveDissemination):
             holding = self._holding(topic)
             freed: list[Forwarded] = []
             self._note(topic, holding, copy.packet)
-            self._look_again(topic, holding, copy.packet, freed)
+            self._check_again(topic, holding, copy.packet, freed)
             self._send_freed(topic, freed)
             # Such a copy is delivered already, with whatever it releases; it comes to newcomers only.
             self._forget_delivered(topic, holding)
@@ -235,7 +236,7 @@ class AggregatingDissemination(WaveDissemination):
             for forwarded in fresh:
                 self._note(topic, holding, forwarded.packet)
             for forwarded in fresh:
-                self._look_again(topic, holding, forwarded.packet, freed)
+                self._check_again(topic, holding, forwarded.packet, freed)
             for forwarded in fresh:
                 self._block(topic, holding, forwarded)
                 if forwarded.blocked > 0:
@@ -354,7 +355,7 @@ class AggregatingDissemination(WaveDissemination):
             if arrived is None:
                 found[key] = True
             else:
-                rest.extend(arrived.lacks)
+                rest.extend(arrived.missing)
         return list(found)
 
     def _block(self, topic: Topic, holding: Holding, forwarded: Forwarded) -> None:
@@ -364,12 +365,12 @@ class AggregatingDissemination(WaveDissemination):
         if forwarded.above == 0 or first.order != CAUSAL or not isinstance(order, CausalOrder):
             return
         known = holding.undelivered.get(publication_key(first.source, first.sequence))
-        if known is None or len(known.lacks) == 0:
+        if known is None or len(known.missing) == 0:
             return
-        known.lacks = self._lacking(order, holding, known.lacks)
+        known.missing = self._lacking(order, holding, known.missing)
         highest: i64 = 0
         cause: i64 = 0
-        for key in known.lacks:
+        for key in known.missing:
             shared = topic.view.height_in_tree(self._me, key & SOURCE_MASK)
             if shared > highest:
                 highest, cause = shared, key
@@ -383,13 +384,13 @@ class AggregatingDissemination(WaveDissemination):
             forwarded.blocked = highest
             holding.waiting_for.setdefault(cause, []).append(forwarded)
 
-    def _look_again(self, topic: Topic, holding: Holding, packet: Message, freed: list[Forwarded]) -> None:
+    def _check_again(self, topic: Topic, holding: Holding, packet: Message, freed: list[Forwarded]) -> None:
         """A packet has arrived that others may have waited for; ``freed`` gets those."""
         for publication in publications_of(packet):
             queue = holding.waiting_for.pop(publication_key(publication.source, publication.sequence), None)
             if queue is not None:
                 for forwarded in queue:
-                    forwarded.look_at_rest()
+                    forwarded.check_rest()
                     self._block(topic, holding, forwarded)
                     freed.append(forwarded)
 
@@ -411,7 +412,7 @@ class AggregatingDissemination(WaveDissemination):
         freed: list[Forwarded] = []
         for queue in holding.waiting_for.values():
             for forwarded in queue:
-                forwarded.look_at_rest()
+                forwarded.check_rest()
                 freed.append(forwarded)
         holding.waiting_for = {}
         self._send_freed(topic, freed)
@@ -444,21 +445,21 @@ class AggregatingDissemination(WaveDissemination):
 
 
 @final
-class HoldingFollower(Follower):
+class HoldingListener(MembershipListener):
     """Tells those who hold back packets what becomes of this node's memberships."""
 
     def __init__(self, dissemination: AggregatingDissemination) -> None:
         self._dissemination: Final[AggregatingDissemination] = dissemination
 
-    def joined(self, topic: Topic, early: list[Message]) -> None:
+    def on_joined(self, topic: Topic, early: list[Message]) -> None:
         self._dissemination.note_early(topic, early)
 
-    def leaving(self, topic: Topic) -> None:
+    def on_leaving(self, topic: Topic) -> None:
         self._dissemination.let_go_for_good(topic)
 
 
 def publications_of(packet: Message) -> list[Publication]:
-    """What a packet that travels down a tree holds."""
+    """The publications in a packet that travels down a tree."""
     if isinstance(packet, Publication):
         return [packet]
     assert isinstance(packet, Bundle), "what travels down a tree is a publication or a bundle"
@@ -474,7 +475,7 @@ def publication_count(packets: list[Message]) -> i64:
 
 
 def packet_bytes(form: PacketFormat, packet: Message) -> i64:
-    """What a packet adds to one that is sent."""
+    """The bytes that a packet adds to a parcel."""
     size: i64 = 0
     for publication in publications_of(packet):
         size += form.publication_bytes(publication)
@@ -482,7 +483,7 @@ def packet_bytes(form: PacketFormat, packet: Message) -> i64:
 
 
 def causes_of(publication: Publication) -> list[i64]:
-    """What must be delivered before a publication, as far as it says so itself.
+    """The publications that must be delivered before a publication, as far as it names them.
 
     Single publications out of sequence, which are written as negative numbers, are left out: nobody waits for them
     here, which is as safe as not to know of them.

@@ -12,13 +12,13 @@ from typing import Final
 from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.cube.messages import Several
+from antiphon.fabrics.cube.messages import PublicationList
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import Message, Publication, publication_key
 
 
 @mypyc_attr(acyclic=True)
-class Packet(Several):
+class Packet(PublicationList):
     """Two publications or more on their way to one neighbour."""
 
 
@@ -62,13 +62,13 @@ class PacketFormat:
         self.entry_bytes: Final[i64] = entry_bytes
 
     def publication_bytes(self, publication: Publication) -> i64:
-        """What one publication adds to a packet."""
+        """The bytes that one publication adds to a packet."""
         entries: i64 = len(publication.dependencies) + 1
         return self.source_bytes + len(publication.payload) + entries * self.entry_bytes
 
 
 class Traffic:
-    """What all processes of one run have sent and received, for those who measure.
+    """Counts the packets and publications that all processes of one run have sent and received.
 
     ``by_publications[n]`` counts the packets with ``n`` publications, ``by_bytes[n]`` those of ``n`` bytes; what is
     larger than the largest packet is counted there. ``closed`` counts the packets that were sent because the next

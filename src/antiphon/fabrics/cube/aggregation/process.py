@@ -12,7 +12,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.aggregation.dissemination import AggregatingDissemination, HoldingFollower
+from antiphon.fabrics.cube.aggregation.dissemination import AggregatingDissemination, HoldingListener
 from antiphon.fabrics.cube.aggregation.packets import PacketFormat, Parcel, Traffic
 from antiphon.fabrics.cube.delivery import Delivery
 from antiphon.fabrics.cube.messages import LeafCopy
@@ -45,7 +45,7 @@ class AggregatingVCubePs(CubeProcess):
         self.dissemination: Final = AggregatingDissemination(
             environment, base.topics, base.nodes, base.operations, delivery, form, traffic, holds
         )
-        parts = FaultFreeParts(base, delivery, self.dissemination, HoldingFollower(self.dissemination))
+        parts = FaultFreeParts(base, delivery, self.dissemination, HoldingListener(self.dissemination))
         super().__init__(
             base, self.dissemination, parts.lock_manager, parts.total_order, parts.surveys, parts.membership
         )

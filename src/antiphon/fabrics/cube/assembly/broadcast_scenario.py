@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from antiphon.fabrics.cube.assembly.settings import BroadcastOptions, SingleTreeOptions
 from antiphon.fabrics.cube.broadcast import SingleTreeBroadcast, TreeBroadcast
 from antiphon.fabrics.protocol import Builder, Protocol, Setting
 from antiphon.kernel.process import Environment, Process
-from antiphon.orders.fifo import Fifo, Unordered
 from antiphon.orders.order import Order
-from antiphon.orders.vectors import CausalVectors
-
-ORDERS: dict[str, Callable[[int], Order] | None] = {
-    "best-effort": None,
-    "none": Unordered,
-    "fifo": Fifo,
-    "causal": CausalVectors,
-}
-"""Makes the order of a broadcast at a node, by name. Best effort has none: every copy is delivered on arrival."""
+from antiphon.orders.registry import BROADCAST_ORDERS
 
 
 def prepare_broadcast(setting: Setting) -> Builder:
@@ -48,7 +38,7 @@ def prepare_single_tree(setting: Setting) -> Builder:
 
 def new_order(setting: Setting, environment: Environment) -> Order | None:
     """The order of a broadcast at one node."""
-    make = ORDERS[setting.order]
+    make = BROADCAST_ORDERS[setting.order]
     return None if make is None else make(environment.identifier)
 
 
@@ -58,7 +48,7 @@ def order_of_broadcast(process: Process) -> list[Order]:
     return [] if process.order is None else [process.order]
 
 
-BROADCAST: Final = Protocol(BroadcastOptions, prepare_broadcast, order_of_broadcast, tuple(ORDERS))
+BROADCAST: Final = Protocol(BroadcastOptions, prepare_broadcast, order_of_broadcast, tuple(BROADCAST_ORDERS))
 SINGLE_TREE: Final = Protocol(
-    SingleTreeOptions, prepare_single_tree, order_of_broadcast, tuple(ORDERS), node_options=("root",)
+    SingleTreeOptions, prepare_single_tree, order_of_broadcast, tuple(BROADCAST_ORDERS), node_options=("root",)
 )

@@ -8,7 +8,7 @@ from antiphon.fabrics.cube import messages
 from antiphon.fabrics.cube.assembly.broadcast_scenario import BROADCAST, SINGLE_TREE
 from antiphon.fabrics.cube.assembly.scenario import LASTING, VCUBE_PS
 from antiphon.fabrics.cube.assembly.settings import LastingOptions
-from antiphon.fabrics.cube.fault_tolerant import LastingVCubePs
+from antiphon.fabrics.cube.fault_tolerant import FaultTolerantVCubePs
 from antiphon.fabrics.cube.repair import messages as repair
 from antiphon.fabrics.cube.topic import FaultOptions, Options
 from antiphon.fabrics.cube.topology import PartialCube, dimension_for
@@ -37,14 +37,14 @@ def cube_options(order: str, window: int) -> Options:
     return Options(order=order, window=window, bundle=1, mixed=True, total=True)
 
 
-def new_cube(choices: NodeChoices, environment: Environment, options: Options) -> LastingVCubePs:
+def new_cube(choices: NodeChoices, environment: Environment, options: Options) -> FaultTolerantVCubePs:
     """A process that knows no other node yet."""
     me = int(environment.identifier)
     keep = choices.window + options.bundle + KEPT_BESIDE
     # More than is in transit: other nodes may have larger windows.
     keep_bytes = 3 * choices.window_bytes + LARGEST_BATCH_BYTES
     faults = FaultOptions(keep, TICKS["compare"], choices.forget_ticks, TICKS["exclude"], keep_bytes)
-    return LastingVCubePs(environment, PartialCube(dimension_for(me + 1), [me]), options, faults)
+    return FaultTolerantVCubePs(environment, PartialCube(dimension_for(me + 1), [me]), options, faults)
 
 
 def new_process(choices: NodeChoices, environment: Environment, members: list[int]) -> Process:

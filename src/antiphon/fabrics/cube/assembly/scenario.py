@@ -7,7 +7,7 @@ from typing import Final
 from antiphon.fabrics.cube.aggregation.packets import PacketFormat
 from antiphon.fabrics.cube.aggregation.process import AggregatingVCubePs
 from antiphon.fabrics.cube.assembly.settings import LastingOptions, VCubePsOptions
-from antiphon.fabrics.cube.fault_tolerant import LastingVCubePs
+from antiphon.fabrics.cube.fault_tolerant import FaultTolerantVCubePs
 from antiphon.fabrics.cube.process import CubeProcess
 from antiphon.fabrics.cube.topic import FaultOptions
 from antiphon.fabrics.cube.topology import PartialCube, dimension_for
@@ -70,11 +70,11 @@ def prepare_lasting(setting: Setting) -> Builder:
     everybody = [node for node in range(setting.nodes) if node not in setting.later_incarnations]
     built: set[int] = set()
 
-    def build(environment: Environment) -> LastingVCubePs:
+    def build(environment: Environment) -> FaultTolerantVCubePs:
         node = int(environment.identifier)
         # As with live nodes, a later incarnation and the others do not know each other at first.
         known = [node] if node in setting.later_incarnations else everybody
-        process = LastingVCubePs(environment, PartialCube(dimension, known), options, faults)
+        process = FaultTolerantVCubePs(environment, PartialCube(dimension, known), options, faults)
         process.begin_counting_at(environment.now())
         if node in built:
             # Its log has its subscriptions.

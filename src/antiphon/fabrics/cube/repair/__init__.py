@@ -1,8 +1,7 @@
-"""What the cube adds where nodes fail: trees that lead around lost nodes, and members that give each other what is
-missing.
+"""Repair on the cube: trees lead around lost nodes, and members give each other missing publications.
 
-``anti_entropy.py`` decides when members compare what they have, ``retransmission.py`` what they send,
-``tree_repair.py`` how a wave goes on without a node, ``delivery.py`` what a returning member does with what it gets,
-``log_recovery.py`` reads what is older from the log. Start with ``anti_entropy.py``; the argument is in
+``anti_entropy.py`` decides when members compare digests and ``retransmission.py`` which publications they send.
+``tree_repair.py`` continues a wave without a lost node, ``delivery.py`` handles publications at a returning member, and
+``log_recovery.py`` reads older publications from the log. Start with ``anti_entropy.py``; the argument is in
 ``docs/proofs/cube-through-faults.md``.
 """

@@ -1,24 +1,25 @@
-"""Anti-entropy on the cube: what a tree failed to carry, members give each other.
+"""Anti-entropy on the cube: members give each other the publications that trees failed to carry.
 
-Trees lead around those who are lost (:mod:`antiphon.fabrics.cube.repair.tree_repair`); here is what makes up for the
-rest. ``docs/proofs/cube-through-faults.md`` argues it.
+Trees lead around lost nodes (:mod:`antiphon.fabrics.cube.repair.tree_repair`); this part makes up for the rest.
+``docs/proofs/cube-through-faults.md`` argues it.
 
-* **Compare.** Two members tell each other what they have: per source a number, and single publications beyond
-  (:class:`~antiphon.fabrics.cube.repair.messages.Compare`), with the members of whom they know. Who has something that
-  the other lacks sends it (``Filling``), from memory or from its log
-  (:mod:`antiphon.fabrics.cube.repair.retransmission`). Order is restored by the receiver, as always.
-* **When.** When two find each other, and every ``compare_ticks`` while a topic is *restless*: after somebody was lost
-  or found, while somebody is away, while something waits for what has not come in a whole round, after something came
-  of a publisher that is out of reach, until three rounds have brought nothing new. In a round a member asks the first
-  member of each of its clusters; news reach all in as many rounds as the cube has dimensions. So the last publications
-  of a dead publisher are completed by those who have them. Newcomers count as past what they have not got; who lacks it
-  asks all (:mod:`antiphon.fabrics.cube.repair.lacks`).
-* **Return.** A member is back in a view when the owner of the view has given it all that it has, over a link that keeps
-  the order: what the owner hands on later comes later. Who was cut off and who restarts with its log do the same. The
-  latter is a member at once, from where its log ends (``Environment.past``).
-* **Loss.** Who lacks something that others wait for asks all nodes, former members too. If all have answered and it has
-  not come, it is given up: at once if somebody has had it and has not any more, and nobody is away; or else after
-  ``forget_ticks``, since whoever is away may bring it. ``Environment.lost`` names it.
+* **Compare.** Two members exchange digests (:class:`~antiphon.fabrics.cube.repair.messages.Digest`): per source a
+  number up to which they have everything, single publications beyond, and the members that they know. Each sends the
+  publications that the other lacks (``RepairBatch``), from memory or from its log
+  (:mod:`antiphon.fabrics.cube.repair.retransmission`). The receiver restores the order, as always.
+* **When.** Two members compare when they find each other, and every ``compare_ticks`` while a topic is *unsettled*:
+  after a node was lost or found, while a member is away, while a publication waits for the same predecessor for a whole
+  round, and after a publication came whose publisher is out of reach; until three rounds have brought nothing new. In a
+  round a member asks the first member of each of its clusters, so news reaches all in as many rounds as the cube has
+  dimensions. So the members that have the last publications of a dead publisher pass them on. A newcomer counts
+  publications as past that it never had; a member that lacks such a publication asks all nodes
+  (:mod:`antiphon.fabrics.cube.repair.missing`).
+* **Return.** A member is back in a view when the owner of the view has sent it everything that the owner has, over a
+  link that keeps the order: later packets come later. Members that were cut off, and members that restart with their
+  logs, do the same. A restarted member continues at once from the end of its log (``Environment.past``).
+* **Loss.** A member that lacks a publication for which others wait asks all nodes, former members too. If all have
+  answered and it has not come, the member gives it up: at once if a node had it and has it no more, and no member is
+  away; otherwise after ``forget_ticks``, because a member that is away may bring it. ``Environment.lost`` names it.
 """
 
 from __future__ import annotations
@@ -29,12 +30,20 @@ from librt.vecs import append, vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.agenda import Agenda
-from antiphon.fabrics.cube.membership import Follower
+from antiphon.fabrics.cube.membership import MembershipListener
 from antiphon.fabrics.cube.messages import COUNTER_BITS, COUNTER_MASK, Unsubscribe, member_entry
 from antiphon.fabrics.cube.nodes import CubeNodes
 from antiphon.fabrics.cube.repair.delivery import RepairedDelivery, lock_unannounced
-from antiphon.fabrics.cube.repair.lacks import Lacks
-from antiphon.fabrics.cube.repair.messages import ANSWER, ANSWERS_ALL, ASKS, ASKS_ALL, Compare, Filling, Gone
+from antiphon.fabrics.cube.repair.messages import (
+    REQUEST,
+    REQUEST_TO_ALL,
+    RESPONSE,
+    RESPONSE_TO_ALL,
+    Digest,
+    RepairBatch,
+    Unavailable,
+)
+from antiphon.fabrics.cube.repair.missing import MissingPublications
 from antiphon.fabrics.cube.repair.presence import Presence
 from antiphon.fabrics.cube.repair.retransmission import (
     GIVEN_ALL,
@@ -43,8 +52,8 @@ from antiphon.fabrics.cube.repair.retransmission import (
     MOST_DOUBLINGS,
     Retransmission,
 )
-from antiphon.fabrics.cube.repair.retransmit_buffer import Possession
-from antiphon.fabrics.cube.repair.unrest import RestlessTopics, Unrest
+from antiphon.fabrics.cube.repair.retransmit_buffer import Holdings
+from antiphon.fabrics.cube.repair.unsettled import Unsettled, UnsettledTopics
 from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, FaultOptions, Options, Topic, TopicTable, mixed
 from antiphon.fabrics.cube.total_order.repair import RepairedTotalOrder
 from antiphon.fabrics.cube.view import View
@@ -57,7 +66,7 @@ QUIET_ROUNDS: Final[i64] = 3
 
 
 @final
-class AntiEntropy(Follower):
+class AntiEntropy(MembershipListener):
     """Compares what this node has with what others have, and gets what it lacks."""
 
     def __init__(
@@ -67,7 +76,7 @@ class AntiEntropy(Follower):
         nodes: CubeNodes,
         agenda: Agenda,
         presence: Presence,
-        restless: RestlessTopics,
+        unsettled_topics: UnsettledTopics,
         delivery: RepairedDelivery,
         retransmission: Retransmission,
         total_order: RepairedTotalOrder,
@@ -80,7 +89,7 @@ class AntiEntropy(Follower):
         self._nodes: Final[CubeNodes] = nodes
         self._agenda: Final[Agenda] = agenda
         self._presence: Final[Presence] = presence
-        self._restless: Final[RestlessTopics] = restless
+        self._unsettled: Final[UnsettledTopics] = unsettled_topics
         self._delivery: Final[RepairedDelivery] = delivery
         self._retransmission: Final[Retransmission] = retransmission
         self._total_order: Final[RepairedTotalOrder] = total_order
@@ -90,106 +99,106 @@ class AntiEntropy(Follower):
         self._departed: dict[i64, dict[i64, i64]] = {}
         self._forgotten: dict[i64, dict[i64, i64]] = {}
         # By topic, what others count as past and have not given.
-        self._lacks: dict[i64, Lacks] = {}
+        self._missing_by_topic: dict[i64, MissingPublications] = {}
 
     # When to compare.
 
-    def forget_member(self, topic: Topic, node: i64) -> None:
+    def on_member_lost(self, topic: Topic, node: i64) -> None:
         """A node is lost, member or not."""
         self._retransmission.forget(topic, node)
-        self._not_answering(topic, node)
+        self._settle_answer(topic, node)
         if topic.state == MEMBER and node not in self._presence.present and mixed(topic).counts_any_of(node):
             # It may have left the topic before not all had its last publications: nobody else hands those on now.
-            self._restless.disturb(topic)
+            self._unsettled.disturb(topic)
 
-    def member_met(self, topic: Topic, peer: i64) -> None:
+    def on_member_found(self, topic: Topic, peer: i64) -> None:
         """Somebody who may be a member of a topic of which this node is one can be reached."""
         if peer in topic.away or self._delivery.meet_after_return(topic):
-            self._restless.disturb(topic)
-        unrest = self._restless.of(topic)
-        if unrest is not None:
+            self._unsettled.disturb(topic)
+        unsettled = self._unsettled.of(topic)
+        if unsettled is not None:
             # It has to be asked too, and what others have said may be out of date.
-            unrest.unanswered = None
-        self._compare(topic, peer, ASKS)
+            unsettled.unanswered = None
+        self._compare(topic, peer, REQUEST)
 
     def expire(self) -> None:
         """It is time for a round in all topics that are restless."""
-        for name, unrest in self._restless.begin_round():
-            self._next_round(self._topics.find(name), unrest)
-        self._restless.end_round()
+        for name, unsettled in self._unsettled.begin_round():
+            self._next_round(self._topics.find(name), unsettled)
+        self._unsettled.end_round()
         if self._options.total:
             self._agenda.advance_opened()
 
-    def _next_round(self, topic: Topic, unrest: Unrest) -> None:
-        lacks = self._lacks_of(topic)
-        if not lacks.is_empty():
-            lacks.next_round(Possession(self._delivery.have(topic)))
-        if unrest.is_doubt and self._is_only_doubt(topic, unrest, lacks):
+    def _next_round(self, topic: Topic, unsettled: Unsettled) -> None:
+        missing = self._missing_of(topic)
+        if not missing.is_empty():
+            missing.next_round(Holdings(self._delivery.have(topic)))
+        if unsettled.is_doubt and self._is_only_doubt(topic, unsettled, missing):
             return
-        self._forget_missing(topic, unrest)
+        self._forget_absent(topic, unsettled)
         asks_all = self._total_order.has_orphans(topic) or self._delivery.is_returning(topic)
         # While something new comes, what is lacking may be part of it.
-        asks_all = asks_all or (lacks.is_lasting() and unrest.quiet_rounds > 0)
+        asks_all = asks_all or (missing.is_lasting() and unsettled.quiet_rounds > 0)
         is_whole = len(topic.away) == 0 and topic.order.waiting() == 0 and not asks_all
-        if topic.state != MEMBER or (is_whole and unrest.quiet_rounds >= QUIET_ROUNDS):
+        if topic.state != MEMBER or (is_whole and unsettled.quiet_rounds >= QUIET_ROUNDS):
             self._rest(topic)
             return
-        if unrest.pause > 0 and not lacks.is_lasting():
-            unrest.pause -= 1
+        if unsettled.pause > 0 and not missing.is_lasting():
+            unsettled.pause -= 1
             return
-        unrest.quiet_rounds += 1
-        if unrest.quiet_rounds > QUIET_ROUNDS:
+        unsettled.quiet_rounds += 1
+        if unsettled.quiet_rounds > QUIET_ROUNDS:
             # Compiled shifts are those of C: the number of rounds has no bound, and the shift must have one.
-            unrest.pause = 1 << min(unrest.quiet_rounds - QUIET_ROUNDS, MOST_DOUBLINGS)
-        self._note_missing(topic, unrest)
+            unsettled.pause = 1 << min(unsettled.quiet_rounds - QUIET_ROUNDS, MOST_DOUBLINGS)
+        self._note_missing(topic, unsettled)
         if self._options.total:
             self._total_order.break_circle(topic)
-        if asks_all or len(unrest.missing_since) > 0 or len(unrest.gone) > 0:
-            self._ask_all(topic, unrest)
+        if asks_all or len(unsettled.missing_since) > 0 or len(unsettled.gone) > 0:
+            self._ask_all(topic, unsettled)
             return
         for neighbour in self._neighbours(topic):
-            self._compare(topic, neighbour, ASKS)
+            self._compare(topic, neighbour, REQUEST)
 
-    def _is_only_doubt(self, topic: Topic, unrest: Unrest, lacks: Lacks) -> bool:
+    def _is_only_doubt(self, topic: Topic, unsettled: Unsettled, missing: MissingPublications) -> bool:
         """Something waits or is lacking. Nothing is wrong unless the same was missing in the last round."""
-        is_lacking = lacks.is_young() or lacks.is_lasting()
+        is_lacking = missing.is_young() or missing.is_lasting()
         if (topic.order.waiting() == 0 and not is_lacking) or topic.state != MEMBER:
             self._rest(topic)
             return True
-        before = unrest.missing_since
-        self._note_missing(topic, unrest)
-        if not lacks.is_lasting() and not any(first in before for first in unrest.missing_since):
+        before = unsettled.missing_since
+        self._note_missing(topic, unsettled)
+        if not missing.is_lasting() and not any(first in before for first in unsettled.missing_since):
             return True
-        unrest.is_doubt = False
+        unsettled.is_doubt = False
         return False
 
     def _rest(self, topic: Topic) -> None:
-        self._restless.rest(topic)
-        if topic.state != MEMBER or self._lacks_of(topic).is_empty():
-            self._lacks.pop(topic.name, None)
+        self._unsettled.rest(topic)
+        if topic.state != MEMBER or self._missing_of(topic).is_empty():
+            self._missing_by_topic.pop(topic.name, None)
 
-    def _lacks_of(self, topic: Topic) -> Lacks:
-        lacks = self._lacks.get(topic.name)
-        if lacks is None:
-            lacks = Lacks()
-            self._lacks[topic.name] = lacks
-        return lacks
+    def _missing_of(self, topic: Topic) -> MissingPublications:
+        missing = self._missing_by_topic.get(topic.name)
+        if missing is None:
+            missing = MissingPublications()
+            self._missing_by_topic[topic.name] = missing
+        return missing
 
-    def _note_lacks(self, topic: Topic, theirs: Possession, mine: Possession) -> None:
+    def _note_missing_at(self, topic: Topic, theirs: Holdings, mine: Holdings) -> None:
         """Another member has what this one lacks: either it is on its way, or somebody else has to give it."""
-        lacks = self._lacks_of(topic)
-        lacks.note(theirs, mine)
-        if lacks.is_young():
-            self._restless.doubt(topic)
+        missing = self._missing_of(topic)
+        missing.note(theirs, mine)
+        if missing.is_young():
+            self._unsettled.doubt(topic)
 
-    def _note_missing(self, topic: Topic, unrest: Unrest) -> None:
+    def _note_missing(self, topic: Topic, unsettled: Unsettled) -> None:
         order = mixed(topic)
         now = self._environment.now()
-        before = unrest.missing_since
-        unrest.missing_since = {}
+        before = unsettled.missing_since
+        unsettled.missing_since = {}
         for source, _ in order.gaps():
             first = publication_key(source, order.past(source) + 1)
-            unrest.missing_since[first] = before.get(first, now)
+            unsettled.missing_since[first] = before.get(first, now)
 
     def _neighbours(self, topic: Topic) -> list[i64]:
         found: list[i64] = []
@@ -202,7 +211,7 @@ class AntiEntropy(Follower):
         # Those who are known, can be reached, and have not come back yet.
         return found + [member for member in topic.away if member in self._presence.present]
 
-    def _forget_missing(self, topic: Topic, unrest: Unrest) -> None:
+    def _forget_absent(self, topic: Topic, unsettled: Unsettled) -> None:
         """Nobody waits for ever for those who are away."""
         now = self._environment.now()
         for member, counter in list(topic.away.items()):
@@ -213,8 +222,8 @@ class AntiEntropy(Follower):
                 self.not_away(topic, member)
                 self._forgotten.setdefault(topic.name, {})[member] = counter
                 # What only it might have brought is asked for once more, and given up.
-                unrest.quiet_rounds = 0
-                unrest.pause = 0
+                unsettled.quiet_rounds = 0
+                unsettled.pause = 0
 
     # Comparing.
 
@@ -226,51 +235,51 @@ class AntiEntropy(Follower):
         for member, counter in topic.away.items():
             members = append(members, member_entry(member, counter, False))
         is_member = topic.state == MEMBER
-        message = Compare(
+        message = Digest(
             self._me, topic.joined_counter, topic.name, members, self._delivery.have(topic), asks, is_member
         )
         self._environment.send(peer, message)
 
     def receive(self, sender: i64, message: Message) -> None:
         """Another member says what it has, gives something, or has had it."""
-        if isinstance(message, Compare):
-            self._receive_compare(sender, message)
-        elif isinstance(message, Filling):
-            self._receive_filling(sender, message)
-        elif isinstance(message, Gone):
-            self._receive_gone(message)
+        if isinstance(message, Digest):
+            self._on_digest(sender, message)
+        elif isinstance(message, RepairBatch):
+            self._on_repair_batch(sender, message)
+        elif isinstance(message, Unavailable):
+            self._on_unavailable(message)
 
-    def _receive_compare(self, sender: i64, message: Compare) -> None:
+    def _on_digest(self, sender: i64, message: Digest) -> None:
         """Another node says what it has: give it what it lacks, and ask for what is lacking here."""
         topic = self._topics.find(message.topic)
         # Who has left, or is about to join again, may still have what others lack, of itself above all.
-        theirs, mine = Possession(message.have), Possession(self._delivery.have(topic))
+        theirs, mine = Holdings(message.have), Holdings(self._delivery.have(topic))
         given = self._retransmission.give(topic, sender, message, theirs, mine) if message.is_member else GIVEN_ALL
         has_given_all = given != GIVEN_PART
         if topic.state == OUTSIDE:
-            if has_given_all and message.asks in (ASKS, ASKS_ALL):
+            if has_given_all and message.asks in (REQUEST, REQUEST_TO_ALL):
                 # Whatever subscription of this node the other has heard of, in this life or before, is over.
                 self._environment.send(sender, Unsubscribe(self._me, self._topics.counter, topic.name))
             return
-        self._hear_of_members(topic, sender, message.members)
+        self._learn_members(topic, sender, message.members)
         if message.is_member and topic.state != MEMBER:
             self._meet_when_member(topic, sender, message)
         if not message.is_member or topic.state != MEMBER:
             # Either has surveys under way, and will meet the other as a member; or it has left, and may have something.
-            if message.asks != ASKS:
+            if message.asks != REQUEST:
                 self._answer(topic, sender, message, has_given_all, False)
             elif topic.state == MEMBER and len(theirs.beyond(mine)) > 0:
-                self._compare(topic, sender, ASKS)
+                self._compare(topic, sender, REQUEST)
             return
         if has_given_all:
             self._take_back(topic, sender, message.sequence)
-        lacks = len(theirs.beyond(mine)) > 0
-        if lacks:
-            self._note_lacks(topic, theirs, mine)
+        missing = len(theirs.beyond(mine)) > 0
+        if missing:
+            self._note_missing_at(topic, theirs, mine)
         # Who lacks what counts as past here, and is not here, has to know that it lacks it.
-        self._answer(topic, sender, message, has_given_all, lacks or given == GIVEN_WHAT_IS_HERE)
+        self._answer(topic, sender, message, has_given_all, missing or given == GIVEN_WHAT_IS_HERE)
 
-    def _meet_when_member(self, topic: Topic, sender: i64, message: Compare) -> None:
+    def _meet_when_member(self, topic: Topic, sender: i64, message: Digest) -> None:
         """A member compares while this node joins: note it if the two have to compare when this node is a member."""
         if topic.view.counter_of(sender) < message.sequence:
             # Nobody has asked it, or it has not been asked.
@@ -279,24 +288,24 @@ class AntiEntropy(Follower):
             # It has lost and found this node since it answered, and does not send to this node until they compare.
             self._presence.meet(topic, sender)
 
-    def _answer(self, topic: Topic, sender: i64, message: Compare, has_given_all: bool, has_news: bool) -> None:
-        if message.asks == ANSWERS_ALL:
-            self._not_answering(topic, sender)
-        elif message.asks == ASKS_ALL:
+    def _answer(self, topic: Topic, sender: i64, message: Digest, has_given_all: bool, has_news: bool) -> None:
+        if message.asks == RESPONSE_TO_ALL:
+            self._settle_answer(topic, sender)
+        elif message.asks == REQUEST_TO_ALL:
             # Who has not got all asks again, and the answer comes behind the rest.
             if has_given_all:
-                self._compare(topic, sender, ANSWERS_ALL)
-        elif message.asks == ASKS and (has_news or self._knows_more(topic, message)):
-            self._compare(topic, sender, ANSWER)
+                self._compare(topic, sender, RESPONSE_TO_ALL)
+        elif message.asks == REQUEST and (has_news or self._knows_more(topic, message)):
+            self._compare(topic, sender, RESPONSE)
 
-    def _knows_more(self, topic: Topic, message: Compare) -> bool:
+    def _knows_more(self, topic: Topic, message: Digest) -> bool:
         """Whether this node knows of members of whom the other did not speak, or is away for it."""
         known = member_entries(message)
         return not known.get(self._me, False) or any(
             member not in known and member != message.source for member in [*topic.view.active_members(), *topic.away]
         )
 
-    def _hear_of_members(self, topic: Topic, speaker: i64, members: vec[i64]) -> None:
+    def _learn_members(self, topic: Topic, speaker: i64, members: vec[i64]) -> None:
         departed = self._departed.get(topic.name, {})
         forgotten = self._forgotten.get(topic.name, {})
         for entry in members:
@@ -311,9 +320,9 @@ class AntiEntropy(Follower):
                 continue
             topic.away[node] = counter
             if topic.state == MEMBER:
-                self._restless.disturb(topic)
+                self._unsettled.disturb(topic)
                 if node in self._presence.present:
-                    self._compare(topic, node, ASKS)
+                    self._compare(topic, node, REQUEST)
 
     def _take_back(self, topic: Topic, peer: i64, counter: i64) -> None:
         """A member has been given all that is here: what follows goes to it as to all."""
@@ -325,9 +334,9 @@ class AntiEntropy(Follower):
         self.not_away(topic, peer)
         topic.view.add(peer, counter, True)
         if is_news:
-            self._restless.disturb(topic)
+            self._unsettled.disturb(topic)
             if self._options.total:
-                self._total_order.member_back(topic, peer)
+                self._total_order.on_member_back(topic, peer)
 
     def not_away(self, topic: Topic, member: i64) -> None:
         """Nobody has to wait for a member to come back."""
@@ -338,17 +347,17 @@ class AntiEntropy(Follower):
         # Who is no member here need not be spoken of to others.
         return topic.view.counter_of(word.source) >= 0 or topic.state != MEMBER
 
-    def member_left(self, topic: Topic, word: Unsubscribe) -> None:
+    def on_member_left(self, topic: Topic, word: Unsubscribe) -> None:
         if topic.away.get(word.source, word.sequence + 1) <= word.sequence:
             self.not_away(topic, word.source)
         # Late hearsay does not bring it back.
         departed = self._departed.setdefault(topic.name, {})
         departed[word.source] = max(word.sequence, departed.get(word.source, -1))
-        self._not_answering(topic, word.source)
+        self._settle_answer(topic, word.source)
 
     # Getting.
 
-    def _receive_filling(self, sender: i64, message: Filling) -> None:
+    def _on_repair_batch(self, sender: i64, message: RepairBatch) -> None:
         """Here is something that this node lacks."""
         topic = self._topics.find(message.topic)
         if topic.state != MEMBER:
@@ -363,16 +372,18 @@ class AntiEntropy(Follower):
                 is_new = True
                 self._delivery.arrived(topic, publication)
         if is_new:
-            self._restless.disturb(topic)
-        unrest = self._restless.of(topic)
-        is_asked_with_all = unrest is not None and unrest.unanswered is not None and unrest.unanswered.waits_for(sender)
+            self._unsettled.disturb(topic)
+        unsettled = self._unsettled.of(topic)
+        is_asked_with_all = (
+            unsettled is not None and unsettled.unanswered is not None and unsettled.unanswered.waits_for(sender)
+        )
         # If nothing was new somebody else gives the same, and is quicker.
         if not message.is_last and (is_new or is_asked_with_all):
-            self._compare(topic, sender, ASKS_ALL if is_asked_with_all else ASKS)
+            self._compare(topic, sender, REQUEST_TO_ALL if is_asked_with_all else REQUEST)
 
     # Giving up.
 
-    def _receive_gone(self, message: Gone) -> None:
+    def _on_unavailable(self, message: Unavailable) -> None:
         """Another one has had what this node lacks, and does not have it any more."""
         topic = self._topics.find(message.topic)
         if topic.state != MEMBER:
@@ -380,52 +391,52 @@ class AntiEntropy(Follower):
         for key in message.entries:
             source, last = key & SOURCE_MASK, key >> SOURCE_BITS
             if mixed(topic).past(source) < last:
-                unrest = self._restless.of(topic)
-                if unrest is None:
-                    unrest = self._restless.disturb(topic)
-                unrest.gone[source] = max(last, unrest.gone.get(source, 0))
+                unsettled = self._unsettled.of(topic)
+                if unsettled is None:
+                    unsettled = self._unsettled.disturb(topic)
+                unsettled.gone[source] = max(last, unsettled.gone.get(source, 0))
 
-    def _ask_all(self, topic: Topic, unrest: Unrest) -> None:
-        if unrest.unanswered is None or len(unrest.unanswered) == 0:
+    def _ask_all(self, topic: Topic, unsettled: Unsettled) -> None:
+        if unsettled.unanswered is None or len(unsettled.unanswered) == 0:
             # Also those who are no members any more.
-            unrest.unanswered = PendingReplies(self._presence.present)
-            unrest.gone_when_asked = dict(unrest.gone)
-            self._lacks_of(topic).ask()
-            for node in unrest.unanswered.peers():
-                self._compare(topic, node, ASKS_ALL)
+            unsettled.unanswered = PendingReplies(self._presence.present)
+            unsettled.gone_when_asked = dict(unsettled.gone)
+            self._missing_of(topic).ask()
+            for node in unsettled.unanswered.peers():
+                self._compare(topic, node, REQUEST_TO_ALL)
         # Else some take longer for their answer than a round, and the others have spoken. Nobody is asked twice: over a
         # connection the answer comes or the peer is lost, and a network that is slow would get slower with each round.
-        self._look_what_is_lost(topic)
+        self._give_up_missing(topic)
 
-    def _not_answering(self, topic: Topic, peer: i64) -> None:
+    def _settle_answer(self, topic: Topic, peer: i64) -> None:
         """A peer has answered the question to all, or will not."""
-        unrest = self._restless.of(topic)
-        if unrest is not None and unrest.unanswered is not None and unrest.unanswered.settle(peer):
-            self._look_what_is_lost(topic)
+        unsettled = self._unsettled.of(topic)
+        if unsettled is not None and unsettled.unanswered is not None and unsettled.unanswered.settle(peer):
+            self._give_up_missing(topic)
 
-    def _look_what_is_lost(self, topic: Topic) -> None:
+    def _give_up_missing(self, topic: Topic) -> None:
         """If all have answered, what is still missing is nowhere within reach."""
-        unrest = self._restless.of(topic)
-        if unrest is None or unrest.unanswered is None or len(unrest.unanswered) > 0:
+        unsettled = self._unsettled.of(topic)
+        if unsettled is None or unsettled.unanswered is None or len(unsettled.unanswered) > 0:
             return
-        unrest.unanswered = None
-        self._lacks_of(topic).all_have_answered()
+        unsettled.unanswered = None
+        self._missing_of(topic).all_have_answered()
         if self._options.total:
             self._delivery.end_returning(topic)
             self._total_order.give_up_orphans(topic)
         order = mixed(topic)
         now = self._environment.now()
         for source, last in order.gaps():
-            since = unrest.missing_since.get(publication_key(source, order.past(source) + 1), now)
+            since = unsettled.missing_since.get(publication_key(source, order.past(source) + 1), now)
             if now - since >= self._faults.forget_ticks:
                 self._give_up(topic, source, last)
         if len(topic.away) == 0:
-            for source, last in sorted(unrest.gone_when_asked.items()):
+            for source, last in sorted(unsettled.gone_when_asked.items()):
                 self._give_up(topic, source, last)
-        unrest.gone = {
+        unsettled.gone = {
             source: last
-            for source, last in unrest.gone.items()
-            if last > unrest.gone_when_asked.get(source, 0) and order.past(source) < last
+            for source, last in unsettled.gone.items()
+            if last > unsettled.gone_when_asked.get(source, 0) and order.past(source) < last
         }
 
     def _give_up(self, topic: Topic, source: i64, last: i64) -> None:
@@ -441,30 +452,30 @@ class AntiEntropy(Follower):
                 self._environment.lost(topic.name, source, number)
             number += 1
         self._delivery.deliver_all(topic, order.pass_over(source, until))
-        self._restless.disturb(topic)
+        self._unsettled.disturb(topic)
 
     # Coming, and coming back.
 
-    def joined(self, topic: Topic, early: list[Message]) -> None:
+    def on_joined(self, topic: Topic, early: list[Message]) -> None:
         for peer in self._presence.end_asking(topic):
-            self.member_met(topic, peer)
+            self.on_member_found(topic, peer)
         topic.away = {node: counter for node, counter in topic.away.items() if topic.view.counter_of(node) < counter}
         for node in topic.away:
             if node in self._presence.present:
-                self._compare(topic, node, ASKS)
+                self._compare(topic, node, REQUEST)
         # Owners of locks may have been excluded while this node joined.
         if len(topic.away) > 0 or self._total_order.has_orphans(topic):
-            self._restless.disturb(topic)
+            self._unsettled.disturb(topic)
 
     def resume(self, topic: Topic) -> bool:
         past = self._environment.past(topic.name)
         if past is None:
             self._presence.begin_asking(topic)
             return False
-        self._go_on_from(topic, vec[i64](past))
+        self._resume_from(topic, vec[i64](past))
         return True
 
-    def _go_on_from(self, topic: Topic, past: vec[i64]) -> None:
+    def _resume_from(self, topic: Topic, past: vec[i64]) -> None:
         """Go on where an earlier life of this node ended; what it has missed it gets from those it meets."""
         topic.joined_counter = self._topics.next_counter()
         topic.view = View(self._nodes.cube.dimension)
@@ -476,21 +487,21 @@ class AntiEntropy(Follower):
         topic.state = MEMBER
         if self._options.total:
             self._delivery.begin_returning(topic)
-            self._total_order.tell_unlocked(topic)
+            self._total_order.send_unlocked(topic)
         self._environment.subscribed(topic.name)
         for peer in self._presence.present:
-            self._compare(topic, peer, ASKS)
-        self._restless.disturb(topic)
+            self._compare(topic, peer, REQUEST)
+        self._unsettled.disturb(topic)
         self._agenda.advance(topic)
 
     def text(self) -> str:
-        """Everything as text, for those who compare states."""
+        """The state as text, to compare states."""
         departed = [(name, sorted(nodes.items())) for name, nodes in sorted(self._departed.items())]
         forgotten = [(name, sorted(nodes.items())) for name, nodes in sorted(self._forgotten.items())]
-        lacks = [(name, one.text()) for name, one in sorted(self._lacks.items()) if not one.is_empty()]
-        return f"{departed} {forgotten} {lacks}"
+        missing = [(name, one.text()) for name, one in sorted(self._missing_by_topic.items()) if not one.is_empty()]
+        return f"{departed} {forgotten} {missing}"
 
 
-def member_entries(message: Compare) -> dict[i64, bool]:
+def member_entries(message: Digest) -> dict[i64, bool]:
     """The members that a node speaks of, and whether each is active for it or away."""
     return {entry >> (COUNTER_BITS + 1): entry & 1 == 1 for entry in message.members}

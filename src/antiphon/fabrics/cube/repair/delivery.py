@@ -1,10 +1,11 @@
-"""Delivery where nodes may fail: what is kept for others, what comes to one who returns, and what comes too late.
+"""Delivery where nodes may fail: copies kept for others, members that return, and publications that come too late.
 
-* **Places.** A total publication carries the place that the keeper gave it. Of two about a key nobody delivers that
-  with the lower place second: if it comes too late, because it was on the other side of a partition, its loss is told.
-  So whoever delivers two of them delivers them in the same order as all others who deliver both, whatever has failed.
-* **Returns.** A member that comes back from its log holds back what is not total until all within reach have said what
-  they have: it may belong behind a total publication of which nobody has told this node.
+* **Places.** A total publication carries the place that the lock manager gave it. No node delivers two publications
+  about a key with the lower place second. A publication that comes too late, because it was on the other side of a
+  partition, is reported as lost. So two nodes that deliver the same two total publications deliver them in the same
+  order, whatever has failed.
+* **Returns.** A member that comes back from its log holds back weaker publications until all nodes within reach have
+  said what they have: such a publication may belong behind a total one of which this node has not heard.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from antiphon.fabrics.cube.delivery import Delivery
 from antiphon.fabrics.cube.repair.presence import Presence
 from antiphon.fabrics.cube.repair.retransmission import Retransmission
 from antiphon.fabrics.cube.repair.retransmit_buffer import with_held
-from antiphon.fabrics.cube.repair.unrest import RestlessTopics
+from antiphon.fabrics.cube.repair.unsettled import UnsettledTopics
 from antiphon.fabrics.cube.topic import Topic, mixed, total
 from antiphon.kernel.message import TOTAL, Publication, publication_key
 from antiphon.kernel.process import Environment, LogReader
@@ -40,7 +41,7 @@ DISORDER: Final = 1024
 class Places:
     """The last total publication about each key that was delivered, of the keys that were used last.
 
-    What an earlier life of this node delivered is read from its log, but only if something comes that may be older.
+    The deliveries of an earlier incarnation are read from the log, but only if a publication comes that may be older.
     """
 
     def __init__(self, log: LogReader | None) -> None:
@@ -92,7 +93,7 @@ class Places:
             self._forgotten = max(self._forgotten, self._last.pop(oldest))
 
     def text(self) -> str:
-        """Everything as text, for those who compare states."""
+        """The state as text, to compare states."""
         return f"{sorted(self._last.items())} {self._forgotten} {self._pieces_read} {self._log is None}"
 
 
@@ -106,12 +107,12 @@ class RepairedDelivery(Delivery):
         agenda: Agenda,
         presence: Presence,
         retransmission: Retransmission,
-        restless: RestlessTopics,
+        unsettled_topics: UnsettledTopics,
     ) -> None:
         super().__init__(environment, agenda)
         self._presence: Final[Presence] = presence
         self._retransmission: Final[Retransmission] = retransmission
-        self._restless: Final[RestlessTopics] = restless
+        self._unsettled: Final[UnsettledTopics] = unsettled_topics
         self._places: dict[i64, Places] = {}
         # Topics in which this node is a member again and has not heard from all what it missed; what came meanwhile.
         self._returning: dict[i64, dict[i64, Publication]] = {}
@@ -137,9 +138,9 @@ class RepairedDelivery(Delivery):
             self.deliver_all(topic, topic.order.arrived(publication))
         if publication.source not in self._presence.present and publication.source != self._me:
             # Its publisher does not see to it any more that all get it.
-            self._restless.disturb(topic)
+            self._unsettled.disturb(topic)
         if topic.order.waiting() > 0:
-            self._restless.doubt(topic)
+            self._unsettled.doubt(topic)
 
     def deliver_one(self, topic: Topic, publication: Publication) -> None:
         if isinstance(publication, Placed) and not self._places_of(topic).take(publication):
@@ -172,7 +173,7 @@ class RepairedDelivery(Delivery):
     # Coming back.
 
     def begin_returning(self, topic: Topic) -> None:
-        """This node is a member again, from its log, and has not heard from all what it missed."""
+        """This node is a member again, from its log, and not all nodes have said what it missed."""
         self._returning[topic.name] = {}
         self._returned_alone.discard(topic.name)
         self._places[topic.name] = Places(self._environment.read_back(topic.name))
@@ -193,7 +194,7 @@ class RepairedDelivery(Delivery):
         return True
 
     def end_returning(self, topic: Topic) -> None:
-        """All within reach have said what they have: what was held back goes on."""
+        """All nodes within reach have said what they have: use the publications that were held back."""
         if self.is_returning(topic):
             if len(self._presence.present) == 0:
                 self._returned_alone.add(topic.name)
@@ -204,14 +205,14 @@ class RepairedDelivery(Delivery):
             self._agenda.advance_later(topic)
 
     def text(self) -> str:
-        """Everything as text, for those who compare states."""
+        """The state as text, to compare states."""
         returning = [(name, sorted(held)) for name, held in sorted(self._returning.items())]
         places = [(name, each.text()) for name, each in sorted(self._places.items())]
         return f"{places} {returning} {sorted(self._returned_alone)}"
 
 
 def lock_unannounced(topic: Topic, publication: Publication) -> None:
-    """What others publish after a total publication waits for it, also where the lock has not come."""
+    """Lock a total publication whose lock has not come, so that later publications of other nodes wait for it."""
     order = total(topic)
     if isinstance(publication, Placed) and not order.knows_lock(publication.source, publication.sequence):
         order.lock(publication.source, publication.sequence, keys_of(publication), publication.place)

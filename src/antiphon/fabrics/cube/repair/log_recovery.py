@@ -1,4 +1,4 @@
-"""Reading from a log, backwards, what somebody lacks that is not kept in memory any more."""
+"""Log recovery: reads back from the log the publications that a member lacks and memory holds no more."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.repair.retransmit_buffer import Possession
+from antiphon.fabrics.cube.repair.retransmit_buffer import Holdings
 from antiphon.kernel.message import SOURCE_MASK, Publication, publication_key
 from antiphon.kernel.process import Environment
 
 DISORDER: Final[i64] = 1024
-"""No publication was delivered before another one of its source that is so much older."""
+"""No publication was delivered before one of its source that is older by so many numbers."""
 
 
 @final
-class Recall:
-    """What the log holds of what one member lacks, in the order in which it was delivered."""
+class LogRecovery:
+    """The publications in the log that one member lacks, in the order of delivery."""
 
     def __init__(self, publications: list[Publication], bounds: dict[i64, tuple[i64, i64]], gone: set[i64]) -> None:
         self._publications: Final[list[Publication]] = publications
@@ -25,8 +25,8 @@ class Recall:
         self._gone: Final[set[i64]] = gone - {publication_key(each.source, each.sequence) for each in publications}
         self._position: i64 = 0
 
-    def unsent(self, theirs: Possession) -> list[Publication]:
-        """What the member still lacks. It has got, or will never need, what came before the first of that."""
+    def unsent(self, theirs: Holdings) -> list[Publication]:
+        """The publications that the member still lacks; it needs nothing that comes before the first of them."""
         publications = self._publications
         while self._position < len(publications):
             first = publications[self._position]
@@ -51,12 +51,12 @@ class Recall:
         return number - 1
 
     def text(self) -> str:
-        """Everything as text, for those who compare states."""
+        """The state as text, to compare states."""
         names = sorted(publication_key(each.source, each.sequence) for each in self._publications)
         return f"{self._position} {names} {sorted(self._gone)}"
 
 
-def recall(environment: Environment, topic: i64, wanted: list[tuple[i64, i64, i64]], theirs: Possession) -> Recall:
+def recover(environment: Environment, topic: i64, wanted: list[tuple[i64, i64, i64]], theirs: Holdings) -> LogRecovery:
     """Read back as far as it may help; ``wanted`` has for each source the first and the last number that is lacking."""
     reader = environment.read_back(topic)
     bounds = {source: (first, last) for source, first, last in wanted}
@@ -92,11 +92,11 @@ def recall(environment: Environment, topic: i64, wanted: list[tuple[i64, i64, i6
     found.reverse()
     if is_whole:
         # What is not in it has never been here.
-        return Recall(found, bounds, set())
+        return LogRecovery(found, bounds, set())
     gone = {
         publication_key(source, number)
         for source, first, last in wanted
         for number in range(first, last + 1)
         if is_cut or theirs.holds(source, number) or publication_key(source, number) in lacking
     }
-    return Recall(found, bounds, gone)
+    return LogRecovery(found, bounds, gone)

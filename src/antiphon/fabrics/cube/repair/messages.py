@@ -1,4 +1,4 @@
-"""What members of a topic say to each other when somebody was lost or found: who has what, and here it is."""
+"""The messages of anti-entropy: digests, and the publications that the other member lacks."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from typing import Any, Final
 from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.cube.messages import Several
+from antiphon.fabrics.cube.messages import PublicationList
 from antiphon.kernel.message import Message, Publication
 
-ANSWER: Final[i64] = 0
-ASKS: Final[i64] = 1
-ASKS_ALL: Final[i64] = 2
-ANSWERS_ALL: Final[i64] = 3
+RESPONSE: Final[i64] = 0
+REQUEST: Final[i64] = 1
+REQUEST_TO_ALL: Final[i64] = 2
+RESPONSE_TO_ALL: Final[i64] = 3
 
 
 @mypyc_attr(acyclic=True)
-class Compare(Message):
+class Digest(Message):
     """The source, a member of the topic, says what it has; ``sequence`` is the counter of its subscription.
 
-    ``members`` are those of whom it knows (:func:`antiphon.fabrics.cube.messages.member_entry`), ``have`` is a set of
-    publications. ``asks`` says whether it wants to hear of something new (``ASKS``), in any case (``ASKS_ALL``), or has
-    been asked itself (``ANSWER``, ``ANSWERS_ALL``): only after the latter has it given all that it had.
+    ``members`` are the members that it knows (:func:`antiphon.fabrics.cube.messages.member_entry`), ``have`` is a set
+    of publications. ``asks`` says which answer it expects: one if there is news (``REQUEST``), one in any case
+    (``REQUEST_TO_ALL``), or none because it answers itself (``RESPONSE``, ``RESPONSE_TO_ALL``). Before a
+    ``RESPONSE_TO_ALL`` the source has sent everything that the receiver lacks.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class Compare(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Filling(Several):
+class RepairBatch(PublicationList):
     """Publications of any sources that the receiver lacks; ``is_last`` if the sender has no more for it."""
 
     def __init__(self, publications: list[Publication], is_last: bool) -> None:
@@ -48,7 +49,7 @@ class Filling(Several):
 
 
 @mypyc_attr(acyclic=True)
-class Gone(Message):
+class Unavailable(Message):
     """The sender has delivered, and does not have any more, what the receiver lacks.
 
     ``entries`` are keys: up to this publication of its source all that the receiver lacks is gone.
@@ -62,5 +63,5 @@ class Gone(Message):
         return len(self.entries)
 
 
-NUMBERED: Final[dict[int, type[Any]]] = {73: Compare, 74: Filling, 75: Gone}
+NUMBERED: Final[dict[int, type[Any]]] = {73: Digest, 74: RepairBatch, 75: Unavailable}
 """The messages by their numbers on the wire (:class:`antiphon.fabrics.fabric.Implementation`)."""

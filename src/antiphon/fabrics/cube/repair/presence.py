@@ -1,7 +1,7 @@
-"""Whom a node of a cube can reach, where nodes may fail.
+"""The nodes that one node of a cube can reach, where nodes may fail.
 
-The host says who can be reached (``peer_found``) and who cannot any more (``peer_lost``). It may be wrong about
-crashes, but both ends of a link hear of it, and what was sent over it and has not arrived by then is gone.
+The host says which nodes can be reached (``peer_found``) and which cannot any more (``peer_lost``). It may be wrong
+about crashes, but both ends of a link hear of it, and messages that have not arrived over it by then are gone.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Presence:
         for node in self.present:
             self._environment.watch(node)
 
-    def found(self, peer: i64) -> None:
+    def on_found(self, peer: i64) -> None:
         """A node can be reached."""
         self.present[peer] = True
         self.lost_at.pop(peer, None)
         self._was_silent.pop(peer, None)
 
-    def lost(self, peer: i64) -> None:
+    def on_lost(self, peer: i64) -> None:
         """A node cannot be reached any more."""
         del self.present[peer]
         self.lost_at[peer] = self._environment.now()
@@ -62,23 +62,23 @@ class Presence:
     # Newcomers to a topic.
 
     def begin_asking(self, topic: Topic) -> None:
-        """This node begins to ask who the members of a topic are."""
+        """This node begins to ask for the members of a topic."""
         self._met.pop(topic.name, None)
 
     def meet(self, topic: Topic, peer: i64) -> None:
-        """A node is found while this one asks who the members of a topic are."""
+        """A node is found while this one asks for the members of a topic."""
         self._met.setdefault(topic.name, {})[peer] = True
 
     def met(self, topic: Topic) -> list[i64]:
-        """Who can be reached and was found since this node began to ask who the members of a topic are."""
+        """The reachable nodes that were found since this node began to ask for the members of a topic."""
         return [peer for peer in self._met.get(topic.name, {}) if peer in self.present]
 
     def end_asking(self, topic: Topic) -> list[i64]:
-        """This node is a member; the answer is whom it has met meanwhile."""
+        """This node is a member; return the nodes that it has found meanwhile."""
         met = self.met(topic)
         self._met.pop(topic.name, None)
         return met
 
     def text(self) -> str:
-        """Everything as text, for those who compare states."""
+        """The state as text, to compare states."""
         return f"{sorted(self.present)} {[(name, sorted(nodes)) for name, nodes in sorted(self._met.items())]}"

@@ -1,6 +1,7 @@
-"""What a member gives to those who lack something: from memory what it keeps, and from its log what is older.
+"""Retransmission: a member sends others the publications that they lack, from memory, and older ones from its log.
 
-Much comes in parts: who has got a part asks at once for the next, and one part at a time is on its way to each peer.
+Many publications go in parts. A receiver asks for the next part as soon as it has one, and one part at a time is on its
+way to each peer.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from librt.vecs import append, vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.messages import Bundle
-from antiphon.fabrics.cube.repair.log_recovery import Recall, recall
-from antiphon.fabrics.cube.repair.messages import ASKS_ALL, Compare, Filling, Gone
-from antiphon.fabrics.cube.repair.retransmit_buffer import Keeping, Possession
+from antiphon.fabrics.cube.repair.log_recovery import LogRecovery, recover
+from antiphon.fabrics.cube.repair.messages import REQUEST_TO_ALL, Digest, RepairBatch, Unavailable
+from antiphon.fabrics.cube.repair.retransmit_buffer import Holdings, RetransmitBuffer
 from antiphon.fabrics.cube.topic import FaultOptions, Topic
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, Message, Publication, publication_key
 from antiphon.kernel.process import Environment
@@ -51,21 +52,21 @@ class Retransmission:
         self._faults: Final[FaultOptions] = faults
         self._is_total: Final[bool] = is_total
         # By topic and peer, what was read from the log for it.
-        self._recalls: dict[tuple[i64, i64], Recall] = {}
+        self._recoveries: dict[tuple[i64, i64], LogRecovery] = {}
         # By topic and peer, the part that was sent to it last, if there is more for it.
         self._under_way: dict[tuple[i64, i64], Part] = {}
 
     # What is kept.
 
     def keep(self, topic: Topic, publication: Publication) -> None:
-        """Keep a publication for whoever lacks it."""
+        """Keep a publication for members that lack it."""
         self._kept(topic).add(publication)
 
     def keep_copy(self, topic: Topic, publication: Publication, past: i64) -> None:
         """Keep a copy of a publication that counts as past, as all do up to ``past``, unless it is too old.
 
         A newcomer counts as past what it never had. If it has acknowledged a copy, its publisher relies on it, and this
-        copy may be the only one that is left. What is older than the buffer would never leave it again.
+        copy may be the only one that is left. A publication older than the buffer would never leave it again.
         """
         if publication.sequence + self._faults.keep > past:
             self._kept(topic).add(publication)
@@ -79,25 +80,25 @@ class Retransmission:
             for publication in packet.publications:
                 kept.add(publication)
 
-    def _kept(self, topic: Topic) -> Keeping:
-        kept = topic.keeping
+    def _kept(self, topic: Topic) -> RetransmitBuffer:
+        kept = topic.retransmit_buffer
         if kept is None:
-            kept = Keeping(self._faults.keep, self._faults.keep_bytes)
-            topic.keeping = kept
+            kept = RetransmitBuffer(self._faults.keep, self._faults.keep_bytes)
+            topic.retransmit_buffer = kept
         return kept
 
     def forget(self, topic: Topic, peer: i64) -> None:
         """A peer is lost: nothing is on its way to it."""
-        self._recalls.pop((topic.name, peer), None)
+        self._recoveries.pop((topic.name, peer), None)
         self._under_way.pop((topic.name, peer), None)
 
     # Giving.
 
-    def give(self, topic: Topic, peer: i64, message: Compare, theirs: Possession, mine: Possession) -> i64:
+    def give(self, topic: Topic, peer: i64, message: Digest, theirs: Holdings, mine: Holdings) -> i64:
         """Send a part of what another one lacks; whether that was all."""
         counter = message.sequence
         # A question to all is asked once, and has to be answered: the part that is on its way may be lost.
-        if message.asks != ASKS_ALL and self._is_under_way(topic, peer, counter, theirs):
+        if message.asks != REQUEST_TO_ALL and self._is_under_way(topic, peer, counter, theirs):
             return GIVEN_PART
         found, is_all_here = self._lacking(topic, peer, theirs, mine)
         size: i64 = 0
@@ -106,14 +107,14 @@ class Retransmission:
             size += len(found[count].payload)
             count += 1
         if count > 0:
-            self._environment.send(peer, Filling(found[:count], count == len(found)))
+            self._environment.send(peer, RepairBatch(found[:count], count == len(found)))
         if count < len(found):
             last = publication_key(found[count - 1].source, found[count - 1].sequence)
             self._under_way[topic.name, peer] = Part(counter, last, self._environment.now())
             return GIVEN_PART
         return GIVEN_ALL if is_all_here else GIVEN_WHAT_IS_HERE
 
-    def _is_under_way(self, topic: Topic, peer: i64, counter: i64, theirs: Possession) -> bool:
+    def _is_under_way(self, topic: Topic, peer: i64, counter: i64, theirs: Holdings) -> bool:
         """Whether another one has asked before it got the part that was sent to it last; it asks again when it has.
 
         Members ask in every round. If each question were answered with the same part, each answer would lead to a
@@ -132,8 +133,8 @@ class Retransmission:
         del self._under_way[topic.name, peer]
         return False
 
-    def _lacking(self, topic: Topic, peer: i64, theirs: Possession, mine: Possession) -> tuple[list[Publication], bool]:
-        """What another one lacks and is here, and whether that is all that counts here."""
+    def _lacking(self, topic: Topic, peer: i64, theirs: Holdings, mine: Holdings) -> tuple[list[Publication], bool]:
+        """The publications that another member lacks and this node has, and whether these are all that count here."""
         found: list[Publication] = []
         is_all_here = True
         older: list[tuple[i64, i64, i64]] = []
@@ -145,9 +146,9 @@ class Retransmission:
                 older.append((source, reached + 1, number))
         found.reverse()
         if len(older) > 0:
-            found = self._recalled(topic, kept, peer, theirs, older) + found
+            found = self._recovered(topic, kept, peer, theirs, older) + found
         else:
-            self._recalls.pop((topic.name, peer), None)
+            self._recoveries.pop((topic.name, peer), None)
         if self._is_total:
             # What somebody published after a total publication must not come before it to who has no lock for it.
             found = [each for each in found if each.order == TOTAL] + [each for each in found if each.order != TOTAL]
@@ -156,12 +157,12 @@ class Retransmission:
     def _add_kept(
         self,
         topic: Topic,
-        kept: Keeping,
+        kept: RetransmitBuffer,
         source: i64,
         reached: i64,
         last: i64,
-        theirs: Possession,
-        mine: Possession,
+        theirs: Holdings,
+        mine: Holdings,
         found: list[Publication],
     ) -> tuple[i64, bool]:
         """Add to ``found`` what another one lacks of a source and is in memory, the last number first.
@@ -185,15 +186,15 @@ class Retransmission:
             number -= 1
         return logged, is_all_here
 
-    def _recalled(
-        self, topic: Topic, kept: Keeping, peer: i64, theirs: Possession, older: list[tuple[i64, i64, i64]]
+    def _recovered(
+        self, topic: Topic, kept: RetransmitBuffer, peer: i64, theirs: Holdings, older: list[tuple[i64, i64, i64]]
     ) -> list[Publication]:
-        """From the log what another one lacks and is not in memory; it is told what is not there either."""
+        """From the log what another member lacks and is not in memory; it is told which publications the log lost."""
         name = (topic.name, peer)
-        known = self._recalls.get(name)
+        known = self._recoveries.get(name)
         if known is None or not known.covers(older):
-            known = recall(self._environment, topic.name, older, theirs)
-            self._recalls[name] = known
+            known = recover(self._environment, topic.name, older, theirs)
+            self._recoveries[name] = known
         gone = vec[i64]()
         for source, first, last in older:
             last_gone = known.gone_before(source, first, last)
@@ -205,11 +206,11 @@ class Retransmission:
             if last_gone >= first:
                 gone = append(gone, publication_key(source, last_gone))
         if len(gone) > 0:
-            self._environment.send(peer, Gone(self._environment.identifier, topic.name, gone))
+            self._environment.send(peer, Unavailable(self._environment.identifier, topic.name, gone))
         return [each for each in known.unsent(theirs) if kept.get(publication_key(each.source, each.sequence)) is None]
 
     def text(self) -> str:
-        """Everything as text, for those who compare states."""
-        recalls = [(name, one.text()) for name, one in sorted(self._recalls.items())]
+        """The state as text, to compare states."""
+        recalls = [(name, one.text()) for name, one in sorted(self._recoveries.items())]
         parts = [(name, part.counter, part.last) for name, part in sorted(self._under_way.items())]
         return f"{recalls} {parts}"

@@ -18,7 +18,7 @@ from antiphon.orders.order import prefixes_of, singles_of, with_singles
 
 
 @final
-class Keeping:
+class RetransmitBuffer:
     """The last publications of each source on one topic, delivered or not: so many, and no more than so many bytes.
 
     The bound in bytes must be larger than what a source may have under way; its last publication is kept in any case.
@@ -59,13 +59,13 @@ class Keeping:
         return self._kept.get(key)
 
     def state(self) -> str:
-        """The names of what is kept, for those who compare states."""
+        """The names of what is kept, to compare states."""
         return str(sorted(self._kept))
 
 
 @final
-class Possession:
-    """A set of publications that somebody has, for questions about single ones."""
+class Holdings:
+    """The set of publications that a node has, for questions about single ones."""
 
     def __init__(self, keys: vec[i64]) -> None:
         self.counts: Final[dict[i64, i64]] = {key & SOURCE_MASK: key >> SOURCE_BITS for key in prefixes_of(keys)}
@@ -75,14 +75,14 @@ class Possession:
         """Whether a publication is in it."""
         return sequence <= self.counts.get(source, 0) or publication_key(source, sequence) in self.singles
 
-    def covers(self, other: Possession) -> bool:
+    def covers(self, other: Holdings) -> bool:
         """Whether everything in another is in this."""
         for source, last in other.counts.items():
             if self.counts.get(source, 0) < last:
                 return False
         return all(self.holds(key & SOURCE_MASK, key >> SOURCE_BITS) for key in other.singles)
 
-    def beyond(self, other: Possession) -> list[tuple[i64, i64, i64]]:
+    def beyond(self, other: Holdings) -> list[tuple[i64, i64, i64]]:
         """Where this has more than another: source, the last number up to which the other has all, and the last here.
 
         Not everything between the two need be here, or lacking there.

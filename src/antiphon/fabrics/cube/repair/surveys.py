@@ -1,6 +1,7 @@
 """Surveys where nodes may fail: a newcomer asks each node itself.
 
-It costs as many messages as a tree of questions and does not depend on anybody between. Who is lost is not waited for.
+It costs as many messages as a tree of questions and depends on no node between. The newcomer does not wait for lost
+nodes.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Final, final
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.messages import Answer, Question, Synchronise
+from antiphon.fabrics.cube.messages import SurveyRequest, SurveyResponse, Synchronise
 from antiphon.fabrics.cube.nodes import CubeNodes
 from antiphon.fabrics.cube.repair.presence import Presence
 from antiphon.fabrics.cube.surveys import Survey, Surveys, survey_key
@@ -34,7 +35,7 @@ class DirectSurveys(Surveys):
         super().__init__(environment, topics, nodes, total_order)
         self._presence: Final[Presence] = presence
 
-    def ask_everybody(self, question: Question) -> None:
+    def ask_all(self, question: SurveyRequest) -> None:
         present = list(self._presence.present)
         survey = Survey(question, NO_NODE, present)
         if len(present) == 0:
@@ -46,7 +47,7 @@ class DirectSurveys(Surveys):
         for node in present:
             self.environment.send(node, alone)
 
-    def receive_answer(self, sender: i64, answer: Answer) -> None:
+    def on_response(self, sender: i64, answer: SurveyResponse) -> None:
         survey = self.surveys.get(survey_key(answer))
         # A peer that was lost and found may still answer a question that does not wait for it any more.
         if (
@@ -54,9 +55,9 @@ class DirectSurveys(Surveys):
             and isinstance(survey.question, Synchronise) == answer.is_past
             and survey.pending.waits_for(sender)
         ):
-            super().receive_answer(sender, answer)
+            super().on_response(sender, answer)
 
-    def lost(self, peer: i64) -> None:
+    def on_peer_lost(self, peer: i64) -> None:
         """A node will not answer any more."""
         for key, survey in list(self.surveys.items()):
             self.settle(key, survey, peer)

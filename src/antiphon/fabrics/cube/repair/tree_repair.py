@@ -45,7 +45,7 @@ class RepairedDissemination(Dissemination):
 
     # What arrives.
 
-    def receive_packet(self, sender: i64, packet: Message) -> None:
+    def on_packet(self, sender: i64, packet: Message) -> None:
         topic = self._topics.find(packet.topic)
         if not topic.is_active():
             self._environment.unwanted(packet)
@@ -63,14 +63,14 @@ class RepairedDissemination(Dissemination):
         self._delivery.take(topic, packet)
         self._settle(topic, key, route)
 
-    def receive_acknowledgement(self, sender: i64, message: Acknowledgement) -> None:
+    def on_ack(self, sender: i64, message: Acknowledgement) -> None:
         topic = self._topics.find(message.topic)
         key = publication_key(message.source, message.sequence)
         route = topic.routes.get(key)
         if route is not None and route.answered(sender):
             self._settle(topic, key, route)
 
-    def receive_refusal(self, sender: i64, refusal: Refusal) -> None:
+    def on_refusal(self, sender: i64, refusal: Refusal) -> None:
         topic = self._topics.find(refusal.topic)
         key = publication_key(refusal.source, refusal.sequence)
         route = topic.routes.get(key)
@@ -81,7 +81,7 @@ class RepairedDissemination(Dissemination):
             self.hand_on(topic, route, cluster(self._me, sender))
         self._settle(topic, key, route)
 
-    def forget_member(self, topic: Topic, peer: i64) -> None:
+    def on_member_lost(self, topic: Topic, peer: i64) -> None:
         """A node is lost, member or not: its clusters are served by others, and nobody waits for its answer."""
         counter = topic.view.counter_of(peer)
         if counter >= 0:

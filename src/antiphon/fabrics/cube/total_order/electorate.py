@@ -1,4 +1,4 @@
-"""The voters of a cube whose nodes may fail, and what a node keeps of that for its next life.
+"""The voters of a cube whose nodes may fail, and the part of it that a node writes down for its next incarnation.
 
 The part of :mod:`antiphon.fabrics.cube.total_order.quorum` that knows the voters, which of them are within reach, and
 whether these are a majority. Voters have the identifiers of their first lives
@@ -14,18 +14,18 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube.repair.presence import Presence
 from antiphon.fabrics.cube.topology import Cube
-from antiphon.fabrics.cube.total_order.incarnations import Lives
-from antiphon.fabrics.cube.total_order.messages import KeeperIs, VoterIs
+from antiphon.fabrics.cube.total_order.incarnations import VoterIncarnations
+from antiphon.fabrics.cube.total_order.messages import LockManagerNotice, VoterNotice
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import NO_NODE, Environment
 
 EPOCH_BITS: Final[i64] = 32
-"""Versions of who counts begin with the epoch of the keeper that made them: what an earlier one says is older."""
+"""Versions of who counts begin with the epoch of the lock manager that made them: what an earlier one says is older."""
 
 
 @final
 class Electorate:
-    """Who counts for total order, through all lives of this node's voter."""
+    """The voters of total order, through all incarnations of this node's voter."""
 
     def __init__(self, environment: Environment, cube: Cube, presence: Presence, is_total: bool) -> None:
         self._environment: Final[Environment] = environment
@@ -33,15 +33,15 @@ class Electorate:
         self._presence: Final[Presence] = presence
         self.voters: dict[i64, bool] = dict.fromkeys(cube.members(), True)
         self.version: i64 = 1
-        self.lives: Lives = Lives(self._me, list(cube.members()))
+        self.incarnations: VoterIncarnations = VoterIncarnations(self._me, list(cube.members()))
         self.has_majority: bool = True
         # How often it was asked whether what is written down is on disk, and there was no answer yet.
         self.unsynced: i64 = 0
         records = environment.journal() if is_total else None
         self._is_kept: Final[bool] = records is not None
-        # Whether this node is a voter that had an earlier life, and what that one has written down of the keeper.
+        # Whether this node is a voter that had an earlier life, and what that one has written down of the lock manager.
         self.is_back: bool = False
-        self.past: KeeperIs | None = None
+        self.past: LockManagerNotice | None = None
         if records is not None:
             self._restore(records, list(cube.members()))
 
@@ -52,23 +52,23 @@ class Electorate:
         self.count()
 
     def sorted_voters(self) -> vec[i64]:
-        """Those of whom a majority is needed, ascending."""
+        """The voters, ascending: total order needs a majority of them."""
         return vec[i64](sorted(self.voters))
 
-    def voter_is(self) -> VoterIs:
-        """Which voter this node is."""
-        return VoterIs(self._me, self.lives.incarnation, self.lives.voter)
+    def voter_is(self) -> VoterNotice:
+        """The notice that says which voter this node is."""
+        return VoterNotice(self._me, self.incarnations.incarnation, self.incarnations.voter)
 
     # What outlives this process.
 
     def _restore(self, records: list[Message], nodes: list[int]) -> None:
         """Go on as the voter that has written this."""
-        past: KeeperIs | None = None
-        voter: VoterIs | None = None
+        past: LockManagerNotice | None = None
+        voter: VoterNotice | None = None
         for record in records:
-            if isinstance(record, KeeperIs):
+            if isinstance(record, LockManagerNotice):
                 past = record
-            elif isinstance(record, VoterIs):
+            elif isinstance(record, VoterNotice):
                 voter = record
         if past is None or voter is None:
             return
@@ -78,18 +78,18 @@ class Electorate:
             self.version = (past.sequence + 1) << EPOCH_BITS
             return
         self.is_back = True
-        self.lives = Lives(self._me, nodes, voter.origin, voter.sequence + 1)
+        self.incarnations = VoterIncarnations(self._me, nodes, voter.origin, voter.sequence + 1)
         self.version = past.version
         self.voters = {}
         for node in past.voters:
             self.voters[node] = True
         self.count()
 
-    def remember(self, keeper: KeeperIs) -> None:
-        """Write down who this node is, and what it knows of the keeper and of those who count."""
+    def remember(self, manager: LockManagerNotice) -> None:
+        """Write down who this node is, and what it knows of the lock manager and of those who count."""
         if not self._is_kept:
             return
-        self._environment.rewrite([self.voter_is(), keeper])
+        self._environment.rewrite([self.voter_is(), manager])
         if not self._environment.sync():
             self.unsynced += 1
 
@@ -97,10 +97,10 @@ class Electorate:
 
     def reached(self, lost: i64 = NO_NODE) -> dict[i64, bool]:
         """The voters within reach, this node among them, but for one node that is just lost."""
-        reached: dict[i64, bool] = {self.lives.voter: True}
+        reached: dict[i64, bool] = {self.incarnations.voter: True}
         for node in self._presence.present:
             if node != lost:
-                reached[self.lives.voter_of(node)] = True
+                reached[self.incarnations.voter_of(node)] = True
         return reached
 
     def missing(self) -> list[int]:
@@ -114,9 +114,9 @@ class Electorate:
 
     def hears_majority(self) -> bool:
         """Whether a majority is within reach and is not silent, so that it does not get lost in the next moment."""
-        heard: dict[i64, bool] = {self.lives.voter: True}
+        heard: dict[i64, bool] = {self.incarnations.voter: True}
         for node in self._presence.heard():
-            heard[self.lives.voter_of(node)] = True
+            heard[self.incarnations.voter_of(node)] = True
         return self._is_majority(heard)
 
     def _is_majority(self, among: dict[i64, bool]) -> bool:
@@ -135,7 +135,7 @@ class Electorate:
 
     def is_missed(self, node: i64) -> bool:
         """Whether a node is out of reach that still counts, and of which no later life is known."""
-        if node in self._presence.present or self.lives.is_over(node):
+        if node in self._presence.present or self.incarnations.is_over(node):
             return False
-        voter = self.lives.voter_of(node)
+        voter = self.incarnations.voter_of(node)
         return (node if voter == NO_NODE else voter) in self.voters

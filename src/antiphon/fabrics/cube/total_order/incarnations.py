@@ -1,7 +1,7 @@
 """Which voter each node is: a node that returns with its log has a new identifier, and the vote of its earlier lives.
 
 A **voter** is named by the identifier of its first life. Each of its lives is an *incarnation*. A node says which voter
-it is when it meets others (``VoterIs``), after that is on its disk. The voter has one data directory, and only one
+it is when it meets others (``VoterNotice``), after that is on its disk. The voter has one data directory, and only one
 process at a time can have that open: so once a later incarnation is known, every earlier one is over for good.
 
 A node without a data directory, or one that has lost it, is a voter of its own.
@@ -20,7 +20,7 @@ LIVES_AT_MOST: Final = 4096
 
 
 @final
-class Lives:
+class VoterIncarnations:
     """The voters that nodes are, as one node knows them."""
 
     def __init__(self, me: i64, nodes: list[int], voter: i64 = NO_NODE, incarnation: i64 = 0) -> None:
@@ -59,7 +59,7 @@ class Lives:
         voter = self._voters.get(node, (node, 0))[0]
         return self._latest.get(voter, node) != node
 
-    def lives_of(self, voter: i64) -> list[i64]:
+    def nodes_of(self, voter: i64) -> list[i64]:
         """The nodes that are or were a voter, as far as that is known."""
         found = [node for node, (one, _) in self._voters.items() if one == voter]
         return found if voter in found else [voter, *found]
@@ -73,5 +73,5 @@ class Lives:
                     return
 
     def text(self) -> str:
-        """Everything as text, for those who compare states."""
+        """The state as text, to compare states."""
         return f"{sorted(self._voters.items())} {sorted(self._latest.items())}"

@@ -14,8 +14,8 @@ from antiphon.kernel.message import Message
 
 
 @mypyc_attr(acyclic=True)
-class ToKeeper(Message):
-    """What a publisher says to the keeper; ``epoch`` counts keepers, and another one than is meant passes it over."""
+class LockManagerMessage(Message):
+    """A request of a publisher to the lock manager of an ``epoch``; any other lock manager ignores it."""
 
     def __init__(self, source: i64, sequence: i64, topic: i64, epoch: i64) -> None:
         super().__init__(source, sequence, topic)
@@ -23,7 +23,7 @@ class ToKeeper(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Claim(ToKeeper):
+class GrantRequest(LockManagerMessage):
     """The source wants to publish about some keys."""
 
     def __init__(self, source: i64, sequence: i64, topic: i64, epoch: i64, keys: vec[i64]) -> None:
@@ -35,13 +35,13 @@ class Claim(ToKeeper):
 
 
 @mypyc_attr(acyclic=True)
-class Release(ToKeeper):
+class GrantRelease(LockManagerMessage):
     """The publication has started."""
 
 
 @mypyc_attr(acyclic=True)
-class Granted(Message):
-    """From the keeper of an epoch: nobody else is about to; grants are counted by ``place``.
+class GrantResponse(Message):
+    """From the lock manager of an epoch: nobody else is about to; grants are counted by ``place``.
 
     It answers what the claimant has said in its ``attempt``, and does not count in a later one.
     """
@@ -54,7 +54,7 @@ class Granted(Message):
 
 
 @mypyc_attr(acyclic=True)
-class KeyLock(Message):
+class KeyLockRequest(Message):
     """Down the tree of the source: begin nothing more about these keys until the publication was delivered.
 
     ``attempt`` counts how often the source has taken back its locks.
@@ -71,7 +71,7 @@ class KeyLock(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Closed(Message):
+class KeyLockResponse(Message):
     """Back up: the whole subtree of the sender is closed; ``entries`` are the last publications of its members.
 
     ``place`` is that of the lock, which may have been given anew.
@@ -99,8 +99,8 @@ class Unlock(Message):
 
 
 @mypyc_attr(acyclic=True)
-class KeeperIs(Message):
-    """The keeper of the epoch ``sequence`` is ``origin``. Its predecessor tells it, and it tells everybody.
+class LockManagerNotice(Message):
+    """The lock manager of the epoch ``sequence`` is ``origin``. Its predecessor tells it, and it tells everybody.
 
     ``voters`` are those of whom a majority is needed, where nodes may fail; ``version`` counts how often they changed.
     """
@@ -116,8 +116,8 @@ class KeeperIs(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Voters(Message):
-    """From the keeper of the epoch ``sequence``: these count from now on, and those do not any more.
+class VoterChange(Message):
+    """From the lock manager of the epoch ``sequence``: these count from now on, and those do not any more.
 
     It changes the version ``before``, and is of no use to whoever has another one.
     """
@@ -136,7 +136,7 @@ class Voters(Message):
 
 
 @mypyc_attr(acyclic=True)
-class VoterIs(Message):
+class VoterNotice(Message):
     """The source is the voter ``origin``, in its incarnation ``sequence``; also what it writes down for its next life.
 
     A voter has the identifier of its first life; whatever was said by an earlier life does not count any more.
@@ -148,8 +148,8 @@ class VoterIs(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Standing(Message):
-    """To the keeper of the epoch ``sequence``: all that the source has claimed and not released.
+class OpenClaims(Message):
+    """To the lock manager of the epoch ``sequence``: all that the source has claimed and not released.
 
     ``entries`` holds for each the topic, number, place or 0, count of keys and keys. ``attempt`` counts how often the
     source has taken back its locks.
@@ -165,15 +165,15 @@ class Standing(Message):
 
 
 NUMBERED: Final[dict[int, type[Any]]] = {
-    66: Claim,
-    67: Granted,
-    68: Release,
-    69: KeyLock,
-    70: Closed,
-    71: KeeperIs,
-    72: Standing,
+    66: GrantRequest,
+    67: GrantResponse,
+    68: GrantRelease,
+    69: KeyLockRequest,
+    70: KeyLockResponse,
+    71: LockManagerNotice,
+    72: OpenClaims,
     76: Unlock,
-    77: Voters,
-    85: VoterIs,
+    77: VoterChange,
+    85: VoterNotice,
 }
 """The messages by their numbers on the wire (:class:`antiphon.fabrics.fabric.Implementation`)."""

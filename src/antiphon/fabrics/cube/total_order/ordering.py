@@ -1,12 +1,13 @@
-"""Total order on the cube: a keeper decides who is next about a key, and each publisher does the rest on its own tree.
+"""Total order on the cube: a lock manager grants keys to one publisher at a time, and each publisher uses its own tree.
 
-1. **Claim.** The publisher asks the keeper (:mod:`antiphon.fabrics.cube.total_order.lock_manager`) for the keys of its
-total
-   publication. The keeper (:mod:`antiphon.orders.claims`) grants claims to the same key one after the other.
-2. **Lock.** Who was granted sends a lock down its own tree of members. Who gets it begins nothing about these keys
-   any more. ``Closed`` comes back up the tree with the number of the last publication that each member had begun.
-3. **Publish.** When all are closed the publication starts, like any other, naming these numbers and all that its
-   publisher has seen; and the claim is released. Who has delivered it is open again.
+1. **Claim.** The publisher asks the lock manager (:mod:`antiphon.fabrics.cube.total_order.lock_manager`) for the keys
+   of its total publication. The lock manager grants claims to the same key one after the other
+   (:mod:`antiphon.orders.claims`).
+2. **Lock.** The publisher sends a lock down its own tree of members. A member that gets the lock is *closed*: it begins
+   nothing about these keys. ``KeyLockResponse`` comes back up the tree with the number of the last publication that
+   each member had begun.
+3. **Publish.** When all are closed, the publication starts like any other. It names these numbers and everything that
+   its publisher has seen. The publisher releases the claim. A member that has delivered the publication is open again.
 
 :mod:`antiphon.orders.total` says why this gives one order for each key, and why nobody waits for ever. It needs that
 every member has the lock before the publication starts, or counts the publication as past, and that nothing is
@@ -16,8 +17,8 @@ missing among the numbers. With members that come and go:
   newcomer as publications do. If not, it hears it later, and its answer lists the lock, if the publication has not
   started by then; and if it has, the answer waits until its publisher has delivered it, so that it is past for the
   newcomer, with all it names. (To answer with its number at once would be wrong: what it names would not be past.)
-* *Leavers.* Who leaves has delivered its own total publications, and all its publications are acknowledged. So every
-  publisher has seen them, and names them though nobody asks the leaver any more. That is why leaving waits for
+* *Leavers.* A node that leaves has delivered its own total publications, and all its publications are acknowledged. So
+  every publisher has seen them, and names them though no node asks the leaver any more. That is why leaving waits for
   acknowledgements.
 * *One line.* What a node publishes on a topic is one line. Something weaker begins when all total ones before it are
   delivered here. A total one is claimed when all before it have begun or are total ones that were granted. So whoever
@@ -39,7 +40,13 @@ from antiphon.fabrics.cube.nodes import CubeNodes
 from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, Options, OwnTotal, Pending, Topic, TopicTable, is_closed, total
 from antiphon.fabrics.cube.topology import cluster
 from antiphon.fabrics.cube.total_order.lock_manager import Claimant, LockManager, records_of
-from antiphon.fabrics.cube.total_order.messages import Claim, Closed, Granted, KeyLock, Release
+from antiphon.fabrics.cube.total_order.messages import (
+    GrantRelease,
+    GrantRequest,
+    GrantResponse,
+    KeyLockRequest,
+    KeyLockResponse,
+)
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, Message, Publication, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
@@ -77,20 +84,20 @@ class TotalOrder(Claimant):
 
     # What subclasses do.
 
-    def pass_lock_on(self, topic: Topic, lock: KeyLock, parent: i64, height: i64) -> None:
+    def pass_lock_on(self, topic: Topic, lock: KeyLockRequest, parent: i64, height: i64) -> None:
         """Close all in the clusters up to ``height``, and tell the parent."""
         raise NotImplementedError
 
-    def lock_refused(self, sender: i64, refusal: Refusal) -> None:
-        """Who was to serve a cluster is no member; somebody else must."""
+    def on_lock_refused(self, sender: i64, refusal: Refusal) -> None:
+        """The node that was to serve a cluster is not a member; another one must."""
         raise NotImplementedError
 
-    def receive_closed(self, sender: i64, message: Closed) -> None:
+    def on_lock_response(self, sender: i64, message: KeyLockResponse) -> None:
         """All below a child are closed."""
         raise NotImplementedError
 
     def what_has_begun(self, topic: Topic) -> vec[i64]:
-        """What a total publication for which this node closes is to name, as entries."""
+        """The entries that a total publication must name because this node closes for it."""
         raise NotImplementedError
 
     def new_total(self, topic: Topic, pending: Pending, payload: bytes, names: vec[i64], place: i64) -> Publication:
@@ -106,21 +113,21 @@ class TotalOrder(Claimant):
         raise NotImplementedError
 
     def text(self) -> str:
-        """Everything as text, for those who compare states."""
+        """The state as text, to compare states."""
         raise NotImplementedError
 
     def receive(self, sender: i64, message: Message) -> None:
-        """A grant has come from the keeper, or a lock down a tree, or an answer to one up."""
-        if isinstance(message, KeyLock):
-            self.receive_lock(sender, message)
-        elif isinstance(message, Closed):
-            self.receive_closed(sender, message)
-        elif isinstance(message, Granted):
-            self.granted(message)
-        elif isinstance(message, LeafCopy) and isinstance(message.packet, KeyLock):
-            self.receive_lock_copy(sender, message.packet)
+        """A grant has come from the lock manager, or a lock down a tree, or an answer to one up."""
+        if isinstance(message, KeyLockRequest):
+            self.on_lock(sender, message)
+        elif isinstance(message, KeyLockResponse):
+            self.on_lock_response(sender, message)
+        elif isinstance(message, GrantResponse):
+            self.on_grant(message)
+        elif isinstance(message, LeafCopy) and isinstance(message.packet, KeyLockRequest):
+            self.on_lock_copy(sender, message.packet)
         elif isinstance(message, Refusal):
-            self.lock_refused(sender, message)
+            self.on_lock_refused(sender, message)
 
     # The line of own publications.
 
@@ -145,7 +152,9 @@ class TotalOrder(Claimant):
             return
         keys = pending.keys if len(pending.keys) > 0 else ALL_SHARE
         topic.own_totals.append(OwnTotal(pending.sequence, keys))
-        self.lock_manager.tell(Claim(self.me, pending.sequence, topic.name, self.lock_manager.epoch, keys))
+        self.lock_manager.send_to_manager(
+            GrantRequest(self.me, pending.sequence, topic.name, self.lock_manager.epoch, keys)
+        )
 
     def may_start(self, topic: Topic) -> bool:
         """Whether the total publication at the head of the line is prepared: everybody is closed for it."""
@@ -165,7 +174,7 @@ class TotalOrder(Claimant):
         topic.undelivered_totals += 1
         topic.begun = pending.sequence
         count = self.dissemination.send_own(topic, publication)
-        self.lock_manager.tell(Release(self.me, pending.sequence, topic.name, self.lock_manager.epoch))
+        self.lock_manager.send_to_manager(GrantRelease(self.me, pending.sequence, topic.name, self.lock_manager.epoch))
         self.delivery.arrived(topic, publication)
         self.dissemination.started(publication, count)
 
@@ -180,15 +189,15 @@ class TotalOrder(Claimant):
         self.pass_lock_on(topic, lock, NO_NODE, self.nodes.cube.dimension)
         self.agenda.advance(topic)
 
-    def lock_of(self, topic: Topic, own: OwnTotal) -> KeyLock:
+    def lock_of(self, topic: Topic, own: OwnTotal) -> KeyLockRequest:
         """The lock for a publication that was granted."""
-        return KeyLock(self.me, own.sequence, topic.name, own.keys, own.place, self.attempt)
+        return KeyLockRequest(self.me, own.sequence, topic.name, own.keys, own.place, self.attempt)
 
-    def close(self, topic: Topic, lock: KeyLock) -> None:
+    def close(self, topic: Topic, lock: KeyLockRequest) -> None:
         """Begin nothing about the keys of a lock any more."""
         total(topic).lock(lock.source, lock.sequence, lock.keys, lock.place, lock.attempt)
 
-    def receive_lock(self, sender: i64, lock: KeyLock) -> None:
+    def on_lock(self, sender: i64, lock: KeyLockRequest) -> None:
         """A lock, with a cluster to serve."""
         topic = self.topics.find(lock.topic)
         if not topic.is_active():
@@ -197,7 +206,7 @@ class TotalOrder(Claimant):
         self.close(topic, lock)
         self.pass_lock_on(topic, lock, sender, cluster(self.me, sender) - 1)
 
-    def receive_lock_copy(self, sender: i64, lock: KeyLock) -> None:
+    def on_lock_copy(self, sender: i64, lock: KeyLockRequest) -> None:
         """A lock for this node alone."""
         topic = self.topics.find(lock.topic)
         if topic.state == OUTSIDE:
@@ -205,7 +214,7 @@ class TotalOrder(Claimant):
             return
         self.close(topic, lock)
         self.environment.send(
-            sender, Closed(lock.source, lock.sequence, lock.topic, lock.place, self.what_has_begun(topic))
+            sender, KeyLockResponse(lock.source, lock.sequence, lock.topic, lock.place, self.what_has_begun(topic))
         )
 
 
@@ -243,9 +252,9 @@ class WaveTotalOrder(TotalOrder):
             self.me, pending.sequence, pending.timestamp, payload, names, topic.name, TOTAL, pending.keys
         )
 
-    def granted(self, message: Granted) -> None:
+    def on_grant(self, message: GrantResponse) -> None:
         if message.epoch != self.lock_manager.epoch:
-            # The next keeper was told, or will be, that this is not granted.
+            # The next lock manager was told, or will be, that this is not granted.
             return
         topic = self.topics.find(message.topic)
         position: i64 = len(topic.own_totals) - 1
@@ -257,7 +266,7 @@ class WaveTotalOrder(TotalOrder):
         entries = vec[i64]()
         return append(entries, publication_key(self.me, topic.begun)) if topic.begun > 0 else entries
 
-    def pass_lock_on(self, topic: Topic, lock: KeyLock, parent: i64, height: i64) -> None:
+    def pass_lock_on(self, topic: Topic, lock: KeyLockRequest, parent: i64, height: i64) -> None:
         missing = self.dissemination.send_down(topic, lock, height)
         closing = Closing(lock.place, parent, missing, self.what_has_begun(topic))
         if closing.missing == 0:
@@ -266,7 +275,7 @@ class WaveTotalOrder(TotalOrder):
         topic.closing_count += 1
         self._closings.setdefault(topic.name, {})[publication_key(lock.source, lock.sequence)] = closing
 
-    def lock_refused(self, sender: i64, refusal: Refusal) -> None:
+    def on_lock_refused(self, sender: i64, refusal: Refusal) -> None:
         topic = self.topics.find(refusal.topic)
         topic.view.remove(sender, refusal.counter)
         closing = self._closing(topic, refusal)
@@ -275,7 +284,7 @@ class WaveTotalOrder(TotalOrder):
             closing.missing += self.dissemination.send_to_cluster(topic, packet, s)
         self._one_closed(topic, refusal, closing)
 
-    def receive_closed(self, sender: i64, message: Closed) -> None:
+    def on_lock_response(self, sender: i64, message: KeyLockResponse) -> None:
         topic = self.topics.find(message.topic)
         closing = self._closing(topic, message)
         closing.entries = merged_frontiers(closing.entries, message.entries)
@@ -299,7 +308,7 @@ class WaveTotalOrder(TotalOrder):
 
     def _all_closed(self, topic: Topic, about: Message, closing: Closing) -> None:
         if closing.parent != NO_NODE:
-            closed = Closed(about.source, about.sequence, about.topic, closing.place, closing.entries)
+            closed = KeyLockResponse(about.source, about.sequence, about.topic, closing.place, closing.entries)
             self.environment.send(closing.parent, closed)
             return
         for own in topic.own_totals:

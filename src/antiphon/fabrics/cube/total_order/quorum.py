@@ -1,25 +1,24 @@
-"""Who keeps the claims of a cube whose nodes may fail, and who counts: keepers that are replaced, and majorities.
+"""The lock manager of a cube whose nodes may fail: how it is replaced, and which voters count.
 
-Adds to :mod:`antiphon.fabrics.cube.total_order.lock_manager` a keeper that outlives its node.
+Adds to :mod:`antiphon.fabrics.cube.total_order.lock_manager` a lock manager that outlives its node.
 ``docs/proofs/cube-voters.md`` argues it.
 
-* **Voters.** The keeper says who counts: all that it has met while it reached a majority of those who counted before,
-  except for those who were out of reach for ``exclude_ticks``. (Of two halves that with the lowest voter counts as the
-  majority.) Total publications start where a majority is within reach, and no member is away that counts. Elsewhere
-  they wait, and new ones are refused.
-* **Keeper.** If the keeper is out of reach for so long, or nobody knows one, the lowest voter within reach begins the
-  next epoch, if a majority is within reach. It grants when all within reach have told it what stands. Nodes answer one
-  keeper in an epoch.
+* **Voters.** The lock manager decides which voters count. It adds nodes that it meets while it reaches a majority of
+  the voters, and removes voters that were out of reach for ``exclude_ticks``, or were silent for so long that they are
+  lost. (Of two halves the one with the lowest voter counts as the majority.) Total publications start where a majority
+  is within reach and no member that counts is away. Elsewhere they wait, and new ones are refused.
+* **Election.** If the lock manager is out of reach for so long, or nobody knows one, the lowest voter within reach
+  begins the next epoch, if a majority is within reach. It grants when all nodes within reach have sent their open
+  claims. A node answers one lock manager per epoch.
 * **Returns.** A node that returns with its log is the voter that it was
-(:mod:`antiphon.fabrics.cube.total_order.incarnations`). It
-  knows what that voter knew: the epoch, its keeper, and who counts. This is on disk before the node answers a keeper of
-  that epoch, or grants as one. So a voter that returns is like one that was cut off, and answers one keeper in an epoch
-  through all its lives.
-* **Grants** are bound to the connection with the keeper. Who loses it, or hears of another keeper, takes back its locks
-  and claims anew.
+  (:mod:`antiphon.fabrics.cube.total_order.incarnations`). It knows the epoch, the lock manager and the voters that its
+  earlier incarnation knew. These are on disk before the node answers a lock manager of that epoch, or grants as one. So
+  a voter that returns is like one that was cut off: it answers one lock manager per epoch through all its incarnations.
+* **Grants** are bound to the connection with the lock manager. A publisher that loses it, or hears of another lock
+  manager, takes back its locks and claims again.
 
-Two keepers at a time are unlikely, and do no harm to the order, since what they grant is delivered by its place
-(:mod:`antiphon.fabrics.cube.repair.delivery`).
+Two lock managers at a time are unlikely, and do no harm to the order, because publications are delivered by their
+places (:mod:`antiphon.fabrics.cube.repair.delivery`).
 """
 
 from __future__ import annotations
@@ -35,7 +34,15 @@ from antiphon.fabrics.cube.repair.presence import Presence
 from antiphon.fabrics.cube.topic import FaultOptions, TopicTable
 from antiphon.fabrics.cube.total_order.electorate import EPOCH_BITS, Electorate
 from antiphon.fabrics.cube.total_order.lock_manager import LockManager
-from antiphon.fabrics.cube.total_order.messages import Claim, KeeperIs, Release, Standing, ToKeeper, VoterIs, Voters
+from antiphon.fabrics.cube.total_order.messages import (
+    GrantRelease,
+    GrantRequest,
+    LockManagerMessage,
+    LockManagerNotice,
+    OpenClaims,
+    VoterChange,
+    VoterNotice,
+)
 from antiphon.kernel.message import TOTAL, UNSPECIFIED, Message
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.orders.lock_queue import LockRequest
@@ -46,7 +53,7 @@ EXCLUDING: Final[i64] = 2
 
 @final
 class QuorumLockManager(LockManager):
-    """Agrees with others on a keeper, and on who counts."""
+    """Agrees with other nodes on a lock manager and on the voters."""
 
     def __init__(
         self,
@@ -68,38 +75,38 @@ class QuorumLockManager(LockManager):
             self.epoch = past.sequence + 1
         elif past is not None:
             self.epoch = past.sequence
-            # Where it was the keeper it begins another epoch: nothing is granted twice in one.
-            self.keeper = NO_NODE if past.origin == self.me else past.origin
-        # Whether this node is the keeper, and all whom it reaches have told it what stands.
-        self._is_active: bool = self.keeper == self.me
-        # As the keeper, in which attempt each has said last what it claims.
+            # Where it was the lock manager it begins another epoch: nothing is granted twice in one.
+            self.manager = NO_NODE if past.origin == self.me else past.origin
+        # Whether this node is the lock manager, and all whom it reaches have told it what stands.
+        self._is_active: bool = self.manager == self.me
+        # As the lock manager, in which attempt each has said last what it claims.
         self._attempts: dict[i64, i64] = {}
-        self._is_looking: bool = False
-        self._look_at: i64 = 0
+        self._is_checking: bool = False
+        self._check_at: i64 = 0
         self._found_at: i64 = -faults.exclude_ticks
         # What waits until all that was written down is on disk.
-        self._owes_standing: bool = False
+        self._owes_claims: bool = False
         self._owes_introductions: bool = False
 
-    def who_keeps(self) -> KeeperIs:
+    def notice(self) -> LockManagerNotice:
         voters = self._electorate.sorted_voters()
-        return KeeperIs(self.me, self.epoch, self.keeper, self._electorate.version, voters)
+        return LockManagerNotice(self.me, self.epoch, self.manager, self._electorate.version, voters)
 
     def start(self) -> None:
-        """The node is up: say which voter it is, and look for a keeper if it knows none."""
+        """The node is up: say which voter it is, and look for a lock manager if it knows none."""
         if not self.topics.options.total:
             return
-        self._electorate.remember(self.who_keeps())
-        if self.keeper == NO_NODE or self._electorate.is_back:
+        self._electorate.remember(self.notice())
+        if self.manager == NO_NODE or self._electorate.is_back:
             for node in self._presence.present:
                 self._introduce(node)
-        if self.keeper == self.me or self.keeper in self._presence.present:
+        if self.manager == self.me or self.manager in self._presence.present:
             return
         if self._electorate.is_back and len(self._electorate.missing()) == 0:
-            # Nobody else could know of another keeper.
-            self._look_for_keeper()
+            # Nobody else could know of another lock manager.
+            self._elect()
         else:
-            self._look_later()
+            self._check_later()
 
     def synced(self) -> None:
         """All is on disk that was written when it was first asked without an answer."""
@@ -110,9 +117,9 @@ class QuorumLockManager(LockManager):
             self._owes_introductions = False
             for node in self._presence.present:
                 self._introduce(node)
-        if self._owes_standing:
-            self._tell_standing()
-        self.take_standing()
+        if self._owes_claims:
+            self._send_claims()
+        self.take_claims()
         self._agenda.advance_opened()
 
     def _introduce(self, node: i64) -> None:
@@ -122,23 +129,23 @@ class QuorumLockManager(LockManager):
         else:
             self.environment.send(node, self._electorate.voter_is())
 
-    def _receive_voter(self, sender: i64, message: VoterIs) -> None:
+    def _on_voter_notice(self, sender: i64, message: VoterNotice) -> None:
         """Another node says which voter it is."""
         if message.source != sender:
             return
-        for node in self._electorate.lives.introduce(message.source, message.origin, message.sequence):
-            self.claimant.voter_removed(node)
+        for node in self._electorate.incarnations.introduce(message.source, message.origin, message.sequence):
+            self.claimant.on_voter_removed(node)
             self._drop_claims(node)
         self._electorate.count()
         self._admit()
-        self._go_on_with_majority()
+        self._advance_with_majority()
         self._agenda.advance_opened()
 
-    def _tell_standing(self) -> None:
-        """Answer the keeper; a later life of this node must not answer another one of the same epoch."""
-        self._owes_standing = self._electorate.unsynced > 0
-        if not self._owes_standing and self.keeper in self._presence.present:
-            self.environment.send(self.keeper, self.own_standing())
+    def _send_claims(self) -> None:
+        """Answer the lock manager; a later life of this node must not answer another one of the same epoch."""
+        self._owes_claims = self._electorate.unsynced > 0
+        if not self._owes_claims and self.manager in self._presence.present:
+            self.environment.send(self.manager, self.own_claims())
 
     # Who counts.
 
@@ -148,56 +155,56 @@ class QuorumLockManager(LockManager):
             super().begin_as_newcomer()
             self._electorate.begin_as_newcomer()
 
-    def voter_lost(self, peer: i64) -> None:
+    def on_voter_lost(self, peer: i64) -> None:
         """A node is out of reach."""
-        if peer == self.keeper:
+        if peer == self.manager:
             self.claimant.take_back_locks()
-        self._look_later()
+        self._check_later()
         if self._presence.was_silent(peer) and self._electorate.hears_majority():
             # Its silence has lasted long enough, and nobody else is about to be lost whom a majority needs.
-            self._go_on_without(peer)
+            self._advance_without(peer)
         self._agenda.advance_opened()
 
-    def _go_on_without(self, peer: i64) -> None:
-        """Do at once what is done when somebody is out of reach for long: exclude it, or look for another keeper."""
+    def _advance_without(self, peer: i64) -> None:
+        """A voter has been silent for long: exclude it at once, or begin an election if it was the lock manager."""
         if self._is_active:
-            self._exclude([self._electorate.lives.voter_of(peer)])
-        elif peer == self.keeper:
-            self._look_for_keeper()
+            self._exclude([self._electorate.incarnations.voter_of(peer)])
+        elif peer == self.manager:
+            self._elect()
 
     def _exclude(self, voters: list[i64]) -> None:
-        """As the keeper, let those count no more who have been out of reach for long."""
+        """As the lock manager, remove voters that have been out of reach for long."""
         self._change_voters([], [voter for voter in self._electorate.missing() if voter in voters])
 
-    def voter_left(self, node: i64) -> None:
+    def on_voter_left(self, node: i64) -> None:
         """A node has left in an orderly way."""
         if self._is_active and self._electorate.has_majority:
-            self._change_voters([], [self._electorate.lives.voter_of(node)])
+            self._change_voters([], [self._electorate.incarnations.voter_of(node)])
             self._agenda.advance_opened()
 
-    def voter_found(self, peer: i64) -> None:
+    def on_voter_found(self, peer: i64) -> None:
         """A node is within reach."""
         self._introduce(peer)
         self._electorate.count()
-        self.claimant.meet_again(peer)
+        self.claimant.on_node_found(peer)
         # Others may be about to be found too: nobody is excluded at once.
         self._found_at = self.environment.now()
-        self._look_later()
-        if peer == self.keeper:
+        self._check_later()
+        if peer == self.manager:
             # It may have come back and know nothing of it; or it waits to hear what stands.
-            self.environment.send(peer, self.who_keeps())
-            self._tell_standing()
-        elif self.keeper not in (self.me, NO_NODE) and self.keeper not in self._presence.present:
-            # The keeper cannot say it to newcomers.
-            self.environment.send(peer, self.who_keeps())
+            self.environment.send(peer, self.notice())
+            self._send_claims()
+        elif self.manager not in (self.me, NO_NODE) and self.manager not in self._presence.present:
+            # The lock manager cannot say it to newcomers.
+            self.environment.send(peer, self.notice())
         self._admit()
-        self._go_on_with_majority()
+        self._advance_with_majority()
         self._agenda.advance_opened()
 
     def _admit(self) -> None:
-        """Whoever is met where there is a majority, and has said which voter it is, counts from now on."""
+        """Where there is a majority, let nodes count that this one has met and that have said which voters they are."""
         if self._is_active and self._electorate.has_majority:
-            met = [self._electorate.lives.voter_of(node) for node in self._presence.present]
+            met = [self._electorate.incarnations.voter_of(node) for node in self._presence.present]
             self._change_voters(
                 [voter for voter in met if voter != NO_NODE and voter not in self._electorate.voters], []
             )
@@ -210,43 +217,43 @@ class QuorumLockManager(LockManager):
         self._electorate.version = max(self._electorate.version + 1, self.epoch << EPOCH_BITS)
         self._apply(vec[i64](), vec[i64](gone))
         for node in self._presence.present:
-            self.environment.send(node, self.who_keeps())
-        self._look_later()
+            self.environment.send(node, self.notice())
+        self._check_later()
         self._agenda.advance_opened()
 
     def _change_voters(self, added: list[i64], removed: list[i64]) -> None:
-        """As the keeper, decide who counts, and tell all."""
+        """As the lock manager, change the voters, and tell all nodes."""
         removed = [node for node in removed if node in self._electorate.voters]
         if len(added) + len(removed) == 0:
             return
         before = self._electorate.version
         self._electorate.version = max(before + 1, self.epoch << EPOCH_BITS)
-        change = Voters(self.me, self.epoch, before, self._electorate.version, vec[i64](added), vec[i64](removed))
-        newcomers = [node for node in self._presence.present if self._electorate.lives.voter_of(node) in added]
+        change = VoterChange(self.me, self.epoch, before, self._electorate.version, vec[i64](added), vec[i64](removed))
+        newcomers = [node for node in self._presence.present if self._electorate.incarnations.voter_of(node) in added]
         for node in self._presence.present:
             if node not in newcomers:
                 self.environment.send(node, change)
         self._apply(change.added, change.removed)
         for node in newcomers:
             # Who is new knows nobody.
-            self.environment.send(node, self.who_keeps())
+            self.environment.send(node, self.notice())
 
     def _apply(self, added: vec[i64], removed: vec[i64]) -> None:
         for voter in added:
             self._electorate.voters[voter] = True
         for voter in removed:
             self._electorate.voters.pop(voter, False)
-            for node in self._electorate.lives.lives_of(voter):
-                self.claimant.voter_removed(node)
+            for node in self._electorate.incarnations.nodes_of(voter):
+                self.claimant.on_voter_removed(node)
                 self._drop_claims(node)
-        self._electorate.remember(self.who_keeps())
+        self._electorate.remember(self.notice())
         self._electorate.count()
-        self._go_on_with_majority()
+        self._advance_with_majority()
 
     def expire(self) -> None:
-        """Nothing has changed for a while, perhaps: exclude who is lost, or look for another keeper."""
-        self._is_looking = False
-        if self.environment.now() < self._look_at:
+        """If nothing has changed for a while, exclude lost voters, or begin an election."""
+        self._is_checking = False
+        if self.environment.now() < self._check_at:
             self._set_timer()
         elif self._electorate.has_majority and self._is_active:
             until = self.environment.now() - self._faults.exclude_ticks
@@ -254,97 +261,97 @@ class QuorumLockManager(LockManager):
                 [
                     voter
                     for voter in self._electorate.voters
-                    if self._presence.lost_at.get(self._electorate.lives.latest(voter), 0) <= until
+                    if self._presence.lost_at.get(self._electorate.incarnations.latest(voter), 0) <= until
                 ]
             )
-        elif self._electorate.has_majority and self.keeper == self.me:
-            self.take_standing()
-        elif self._electorate.has_majority and self.keeper not in self._presence.present:
-            self._look_for_keeper()
-        self._go_on_with_majority()
+        elif self._electorate.has_majority and self.manager == self.me:
+            self.take_claims()
+        elif self._electorate.has_majority and self.manager not in self._presence.present:
+            self._elect()
+        self._advance_with_majority()
         self._agenda.advance_opened()
 
     def is_calm_since(self, time: i64) -> bool:
-        """Whether nobody was lost or found for a while, all of which is after some time; it is looked at again."""
+        """Whether no node was lost or found for a while, all of it after some time; if not, check again later."""
         now = self.environment.now()
-        if now >= max(time + self._faults.exclude_ticks, self._look_at):
+        if now >= max(time + self._faults.exclude_ticks, self._check_at):
             return True
-        if not self._is_looking:
-            self._look_later()
+        if not self._is_checking:
+            self._check_later()
         return False
 
-    def _look_later(self) -> None:
-        """When nothing has changed for a while somebody may be excluded, or there is to be another keeper."""
-        self._look_at = self.environment.now() + self._faults.exclude_ticks
-        if not self._is_looking:
+    def _check_later(self) -> None:
+        """Check again, when nothing has changed for a while, whether to exclude voters or to begin an election."""
+        self._check_at = self.environment.now() + self._faults.exclude_ticks
+        if not self._is_checking:
             self._set_timer()
 
     def _set_timer(self) -> None:
-        self._is_looking = True
-        self.environment.set_timer(max(1, self._look_at - self.environment.now()), EXCLUDING)
+        self._is_checking = True
+        self.environment.set_timer(max(1, self._check_at - self.environment.now()), EXCLUDING)
 
-    def _go_on_with_majority(self) -> None:
-        self.take_standing()
+    def _advance_with_majority(self) -> None:
+        self.take_claims()
         for topic in self.topics.all():
             self._agenda.advance_later(topic)
 
-    def _look_for_keeper(self) -> None:
+    def _elect(self) -> None:
         reached = self._electorate.reached()
-        lowest = self._electorate.lives.latest(
+        lowest = self._electorate.incarnations.latest(
             min([voter for voter in self._electorate.voters if voter in reached], default=NO_NODE)
         )
         if lowest != self.me:
             # It may have come back and know nothing of it.
-            self.environment.send(lowest, self.who_keeps())
+            self.environment.send(lowest, self.notice())
         elif not self.nodes.is_leaving:
             self.enter_epoch(self.epoch + 1, self.me)
-            self.begin_keeping()
+            self.begin_epoch()
 
-    # The keeper.
+    # The lock manager.
 
     def attempt_of(self, claimant: i64) -> i64:
         return self._attempts.get(claimant, 0)
 
-    def enter_epoch(self, epoch: i64, keeper: i64) -> None:
-        super().enter_epoch(epoch, keeper)
-        self._electorate.remember(self.who_keeps())
+    def enter_epoch(self, epoch: i64, manager: i64) -> None:
+        super().enter_epoch(epoch, manager)
+        self._electorate.remember(self.notice())
         self._attempts.clear()
         self._is_active = False
         self.claimant.take_back_locks()
 
-    def receive_keeper(self, sender: i64, message: KeeperIs) -> None:
+    def on_notice(self, sender: i64, message: LockManagerNotice) -> None:
         is_same = message.sequence == self.epoch
-        if is_same and message.origin == self.me and self.keeper == self.me:
+        if is_same and message.origin == self.me and self.manager == self.me:
             # Who has answered may know better who counts; and an operator may have said it elsewhere.
-            self._hear_of_voters(message)
+            self._adopt_voters(message)
             if not self._is_active:
-                self.take_standing()
+                self.take_claims()
             elif message.version < self._electorate.version:
-                self.environment.send(sender, self.who_keeps())
+                self.environment.send(sender, self.notice())
             return
-        if message.sequence > self.epoch or (is_same and message.origin == self.keeper):
-            self._hear_of_keeper(sender, message, is_same)
-        elif is_same and message.origin == self.me and self.keeper == NO_NODE:
-            # It was the keeper in an earlier life.
-            self._hear_of_keeper(sender, message, False)
-        elif is_same and self.keeper == self.me:
+        if message.sequence > self.epoch or (is_same and message.origin == self.manager):
+            self._on_newer_notice(sender, message, is_same)
+        elif is_same and message.origin == self.me and self.manager == NO_NODE:
+            # It was the lock manager in an earlier life.
+            self._on_newer_notice(sender, message, False)
+        elif is_same and self.manager == self.me:
             # Two have begun the same epoch, and whoever has answered one does not answer the other. The lower begins
             # the next, unless it is gone.
             if self.me < message.origin or (
                 self._electorate.has_majority and message.origin not in self._presence.present
             ):
                 self.enter_epoch(self.epoch + 1, self.me)
-                self.begin_keeping()
+                self.begin_epoch()
             elif not self._is_active:
-                self._hear_of_keeper(sender, message, False)
-        elif self.keeper != NO_NODE and (sender == message.origin or message.sequence < self.epoch):
-            self.environment.send(sender, self.who_keeps())
+                self._on_newer_notice(sender, message, False)
+        elif self.manager != NO_NODE and (sender == message.origin or message.sequence < self.epoch):
+            self.environment.send(sender, self.notice())
 
-    def _hear_of_keeper(self, sender: i64, message: KeeperIs, is_known: bool) -> None:
+    def _on_newer_notice(self, sender: i64, message: LockManagerNotice, is_known: bool) -> None:
         if is_known and message.version < self._electorate.version:
-            # It has not heard who counts now, and the keeper may be out of its reach.
-            self.environment.send(sender, self.who_keeps())
-        self._hear_of_voters(message)
+            # It has not heard who counts now, and the lock manager may be out of its reach.
+            self.environment.send(sender, self.notice())
+        self._adopt_voters(message)
         if is_known:
             # It was out of reach for a while: what it was told then may not have come.
             self.claimant.take_back_locks()
@@ -353,53 +360,53 @@ class QuorumLockManager(LockManager):
         else:
             # Or it was one in an earlier life; nothing is granted twice in one epoch.
             self.enter_epoch(message.sequence + 1, self.me)
-        if self.keeper == self.me:
+        if self.manager == self.me:
             self._begin_or_resign()
-        elif self.keeper in self._presence.present:
-            self._tell_standing()
-        elif not is_known or not self._is_looking:
-            # What others say of a keeper that is lost here too puts nothing off.
-            self._look_later()
+        elif self.manager in self._presence.present:
+            self._send_claims()
+        elif not is_known or not self._is_checking:
+            # What others say of a lock manager that is lost here too puts nothing off.
+            self._check_later()
 
-    def _hear_of_voters(self, message: KeeperIs) -> None:
+    def _adopt_voters(self, message: LockManagerNotice) -> None:
         if message.version > self._electorate.version:
             self._electorate.version = message.version
             before = self._electorate.voters
             self._electorate.voters = {}
             for node in message.voters:
                 self._electorate.voters[node] = True
-            self._electorate.remember(self.who_keeps())
+            self._electorate.remember(self.notice())
             self._electorate.count()
             for voter in before:
                 if voter not in self._electorate.voters:
-                    for node in self._electorate.lives.lives_of(voter):
-                        self.claimant.voter_removed(node)
+                    for node in self._electorate.incarnations.nodes_of(voter):
+                        self.claimant.on_voter_removed(node)
 
     def _begin_or_resign(self) -> None:
         if self.nodes.is_leaving:
             self.resign()
         elif not self._is_active:
-            self.begin_keeping()
+            self.begin_epoch()
 
-    def receive_standing(self, message: Standing) -> None:
-        if message.sequence != self.epoch or self.keeper != self.me:
+    def on_open_claims(self, message: OpenClaims) -> None:
+        if message.sequence != self.epoch or self.manager != self.me:
             return
-        if self._electorate.lives.is_over(message.source):
+        if self._electorate.incarnations.is_over(message.source):
             return
         # Nothing else stands than what somebody says now, who may have been out of reach for a while.
         self._attempts[message.source] = message.attempt
         self._drop_claims(message.source)
-        super().receive_standing(message)
+        super().on_open_claims(message)
 
     def _drop_claims(self, claimant: i64) -> None:
         """Nothing stands of what a claimant has said so far, also of what waits for a majority or for others."""
         self.early = [each for each in self.early if each.source != claimant]
-        self.standing = [each for each in self.standing if each.source != claimant]
+        self.open_claims = [each for each in self.open_claims if each.source != claimant]
         for name, claims in list(self.claims.items()):
             self.grant(name, claims.drop(claimant))
 
-    def take_standing(self) -> None:
-        if self.keeper != self.me or not self._electorate.has_majority or len(self.awaited) > 0:
+    def take_claims(self) -> None:
+        if self.manager != self.me or not self._electorate.has_majority or len(self.awaited) > 0:
             return
         if not self._is_active:
             if self._electorate.unsynced > 0:
@@ -408,32 +415,36 @@ class QuorumLockManager(LockManager):
             self._is_active = True
             self._admit()
             self._exclude_lost()
-        super().take_standing()
+        super().take_claims()
 
     def _exclude_lost(self) -> None:
-        """As a new keeper, exclude those who have been out of reach for long, and later those for whom it may be short.
+        """As a new lock manager, remove voters that have been out of reach for long, and check the others later.
 
-        If somebody was found a moment ago others may follow, and nobody is excluded at once.
+        If a node was found a moment ago others may follow, and no voter is removed at once.
         """
         if self.environment.now() - self._found_at >= self._faults.exclude_ticks:
-            lives, ticks = self._electorate.lives, self._faults.exclude_ticks
+            incarnations, ticks = self._electorate.incarnations, self._faults.exclude_ticks
             self._exclude(
-                [voter for voter in self._electorate.voters if self._presence.is_lost_for(lives.latest(voter), ticks)]
+                [
+                    voter
+                    for voter in self._electorate.voters
+                    if self._presence.is_lost_for(incarnations.latest(voter), ticks)
+                ]
             )
-        self._look_later()
+        self._check_later()
 
-    def keep(self, message: ToKeeper) -> None:
-        if message.epoch != self.epoch or self.keeper != self.me:
-            if message.epoch < self.epoch and isinstance(message, Claim) and self.keeper != NO_NODE:
+    def on_request(self, message: LockManagerMessage) -> None:
+        if message.epoch != self.epoch or self.manager != self.me:
+            if message.epoch < self.epoch and isinstance(message, GrantRequest) and self.manager != NO_NODE:
                 # It would wait for ever for one who does not keep any more.
-                self.environment.send(message.source, self.who_keeps())
+                self.environment.send(message.source, self.notice())
             return
-        if self._electorate.lives.is_over(message.source):
+        if self._electorate.incarnations.is_over(message.source):
             # What a dead node said on its last connection may be read after its next life has spoken on another one.
             return
         if len(self.awaited) > 0 or not self._electorate.has_majority:
             self.early.append(message)
-        elif not isinstance(message, Release) or self.claims_of(message.topic).is_granted(
+        elif not isinstance(message, GrantRelease) or self.claims_of(message.topic).is_granted(
             message.source, message.sequence
         ):
             self.decide(message)
@@ -445,20 +456,20 @@ class QuorumLockManager(LockManager):
         )
 
     def receive(self, sender: i64, message: Message) -> None:
-        if isinstance(message, Voters):
-            self._receive_voters(sender, message)
-        elif isinstance(message, VoterIs):
-            self._receive_voter(sender, message)
+        if isinstance(message, VoterChange):
+            self._on_voter_change(sender, message)
+        elif isinstance(message, VoterNotice):
+            self._on_voter_notice(sender, message)
         else:
             super().receive(sender, message)
 
-    def _receive_voters(self, sender: i64, message: Voters) -> None:
-        """The keeper says who counts from now on."""
-        if message.sequence != self.epoch or sender != self.keeper or message.version <= self._electorate.version:
+    def _on_voter_change(self, sender: i64, message: VoterChange) -> None:
+        """The lock manager has changed the voters."""
+        if message.sequence != self.epoch or sender != self.manager or message.version <= self._electorate.version:
             return
         if message.before != self._electorate.version:
-            # Something was missed; the keeper answers with all of them.
-            self.environment.send(sender, self.who_keeps())
+            # Something was missed; the lock manager answers with all of them.
+            self.environment.send(sender, self.notice())
             return
         self._electorate.version = message.version
         self._apply(message.added, message.removed)
@@ -468,7 +479,7 @@ class QuorumLockManager(LockManager):
         """Why a publication in some order cannot be accepted now; nothing if it can."""
         options = self.topics.options
         chosen = options.strength if order == UNSPECIFIED else order
-        if chosen != TOTAL or not options.total or self._electorate.has_majority or self.keeper == NO_NODE:
+        if chosen != TOTAL or not options.total or self._electorate.has_majority or self.manager == NO_NODE:
             return None
         lost = ", ".join(str(voter) for voter in self._electorate.missing())
         return (
@@ -480,5 +491,5 @@ class QuorumLockManager(LockManager):
         electorate = self._electorate
         return (
             f"{super().text()} {electorate.version} {sorted(electorate.voters)} {self._is_active} "
-            f"{electorate.lives.text()}"
+            f"{electorate.incarnations.text()}"
         )

@@ -1,16 +1,17 @@
 """Total order on the cube through crashes and partitions: locks that lead around the lost.
 
-What :mod:`antiphon.fabrics.cube.total_order.ordering` needs where nodes may fail, beside keepers that are replaced
-(:mod:`antiphon.fabrics.cube.total_order.quorum`). ``docs/proofs/cube-voters.md`` argues it.
+Extends :mod:`antiphon.fabrics.cube.total_order.ordering` to nodes that may fail; lock managers are replaced by
+:mod:`antiphon.fabrics.cube.total_order.quorum`. ``docs/proofs/cube-voters.md`` argues it.
 
-* **Closing.** Who closes says all that it has seen, not only its own last number: a source that has failed cannot say
-  it. Locks take routes as packets do, around the lost. Who comes back into a view is locked before anything starts.
-* **Taking back.** Who loses its grant says so (``Unlock``). Locks are counted by attempts, so that what comes late over
-  a longer way does not lock anew.
-* **Orphans.** A lock whose owner does not count any more is given up when all within reach have been asked and nobody
-  has its publication.
-* **Places.** A total publication carries the place that the keeper gave it, which decides whether it comes too late
-  (:mod:`antiphon.fabrics.cube.repair.delivery`).
+* **Closing.** A member that closes lists everything that it has seen, not only its own last number: a source that has
+  failed cannot do so. Locks take routes as packets do, around lost nodes. A member that comes back into a view is
+  locked before anything starts.
+* **Taking back.** A publisher that loses its grant says so (``Unlock``). Locks are counted by attempts, so that a lock
+  that comes late over a longer way does not lock again.
+* **Orphans.** A lock whose owner does not count any more is given up when all nodes within reach have been asked and
+  none has its publication.
+* **Places.** A total publication carries the place that the lock manager gave it. The place decides whether it comes
+  too late (:mod:`antiphon.fabrics.cube.repair.delivery`).
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from antiphon.fabrics.cube.nodes import CubeNodes
 from antiphon.fabrics.cube.repair.delivery import RepairedDelivery
 from antiphon.fabrics.cube.repair.presence import Presence
 from antiphon.fabrics.cube.repair.tree_repair import RepairedDissemination
-from antiphon.fabrics.cube.repair.unrest import RestlessTopics
+from antiphon.fabrics.cube.repair.unsettled import UnsettledTopics
 from antiphon.fabrics.cube.route import Route
 from antiphon.fabrics.cube.topic import MEMBER, Pending, Topic, TopicTable, total
 from antiphon.fabrics.cube.topology import cluster
 from antiphon.fabrics.cube.total_order.electorate import Electorate
 from antiphon.fabrics.cube.total_order.lock_manager import records_of
-from antiphon.fabrics.cube.total_order.messages import Closed, Granted, KeyLock, Unlock
+from antiphon.fabrics.cube.total_order.messages import GrantResponse, KeyLockRequest, KeyLockResponse, Unlock
 from antiphon.fabrics.cube.total_order.ordering import TotalOrder
 from antiphon.fabrics.cube.total_order.quorum import QuorumLockManager
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, Message, Publication, publication_key
@@ -45,8 +46,8 @@ from antiphon.orders.total import Lock
 class LockRoute:
     """A lock on its way through this node, and what those below have said."""
 
-    def __init__(self, lock: KeyLock, entries: vec[i64]) -> None:
-        self.lock: Final[KeyLock] = lock
+    def __init__(self, lock: KeyLockRequest, entries: vec[i64]) -> None:
+        self.lock: Final[KeyLockRequest] = lock
         self.route: Final[Route] = Route(lock)
         self.entries: vec[i64] = entries
 
@@ -66,7 +67,7 @@ class RepairedTotalOrder(TotalOrder):
         lock_manager: QuorumLockManager,
         presence: Presence,
         electorate: Electorate,
-        restless: RestlessTopics,
+        unsettled_topics: UnsettledTopics,
     ) -> None:
         super().__init__(environment, topics, nodes, agenda, dissemination, delivery, lock_manager)
         self._trees: Final[RepairedDissemination] = dissemination
@@ -74,7 +75,7 @@ class RepairedTotalOrder(TotalOrder):
         self._quorum: Final[QuorumLockManager] = lock_manager
         self._presence: Final[Presence] = presence
         self._electorate: Final[Electorate] = electorate
-        self._restless: Final[RestlessTopics] = restless
+        self._unsettled: Final[UnsettledTopics] = unsettled_topics
         # By topic and publication.
         self._lock_routes: dict[i64, dict[i64, LockRoute]] = {}
         # By topic and owner, before which attempt its locks do not count.
@@ -82,18 +83,18 @@ class RepairedTotalOrder(TotalOrder):
 
     # Grants.
 
-    def meet_again(self, node: i64) -> None:
+    def on_node_found(self, node: i64) -> None:
         for topic in self.topics.all():
             if len(topic.own_totals) > 0:
                 self.environment.send(node, self._unlock_message(topic))
 
-    def voter_removed(self, node: i64) -> None:
+    def on_voter_removed(self, node: i64) -> None:
         for topic in self.topics.all():
             self._taken_back.pop((topic.name, node), 0)
             if self.has_orphans(topic):
-                self._restless.disturb(topic)
+                self._unsettled.disturb(topic)
 
-    def granted(self, message: Granted) -> None:
+    def on_grant(self, message: GrantResponse) -> None:
         topic = self.topics.find(message.topic)
         if message.epoch != self.lock_manager.epoch or message.attempt != self.attempt or topic.state != MEMBER:
             return
@@ -119,7 +120,7 @@ class RepairedTotalOrder(TotalOrder):
         return Unlock(self.me, self.attempt, topic.name, topic.begun)
 
     def _unlock(self, topic: Topic, owner: i64, attempt: i64, begun: i64) -> None:
-        """What an owner has locked in an earlier attempt, and has not begun to publish, is open."""
+        """Open the locks of an owner from earlier attempts whose publications have not begun."""
         routes = self._lock_routes.get(topic.name, {})
         for key, one in list(routes.items()):
             if key & SOURCE_MASK == owner and one.lock.attempt < attempt:
@@ -138,15 +139,15 @@ class RepairedTotalOrder(TotalOrder):
         entries = vec[i64]([publication_key(self.me, topic.begun)]) if topic.begun > 0 else vec[i64]()
         return merged_frontiers(total(topic).everything_before(vec[i64]()), entries)
 
-    def receive_lock(self, sender: i64, lock: KeyLock) -> None:
+    def on_lock(self, sender: i64, lock: KeyLockRequest) -> None:
         if not self._is_stale(lock):
-            super().receive_lock(sender, lock)
+            super().on_lock(sender, lock)
 
-    def receive_lock_copy(self, sender: i64, lock: KeyLock) -> None:
+    def on_lock_copy(self, sender: i64, lock: KeyLockRequest) -> None:
         if not self._is_stale(lock):
-            super().receive_lock_copy(sender, lock)
+            super().on_lock_copy(sender, lock)
 
-    def _is_stale(self, lock: KeyLock) -> bool:
+    def _is_stale(self, lock: KeyLockRequest) -> bool:
         """Whether its owner has taken it back, and said so over a shorter way, or has locked anew since."""
         name = (lock.topic, lock.source)
         latest = self._taken_back.get(name, 0)
@@ -154,7 +155,7 @@ class RepairedTotalOrder(TotalOrder):
             self._taken_back[name] = lock.attempt
         return lock.attempt < latest
 
-    def pass_lock_on(self, topic: Topic, lock: KeyLock, parent: i64, height: i64) -> None:
+    def pass_lock_on(self, topic: Topic, lock: KeyLockRequest, parent: i64, height: i64) -> None:
         key = publication_key(lock.source, lock.sequence)
         routes = self._lock_routes.setdefault(topic.name, {})
         one = routes.get(key)
@@ -170,14 +171,14 @@ class RepairedTotalOrder(TotalOrder):
     def _lock_met(self, topic: Topic, one: LockRoute, height: i64) -> None:
         """Lock those too of whom this newcomer does not know whether they are members, found since it began to ask.
 
-        The owner of the lock relies on it for its clusters. Who is no member refuses.
+        The owner of the lock relies on it for its clusters. A node that is not a member refuses.
         """
         for peer in self._presence.met(topic):
             if peer != one.lock.source and cluster(self.me, peer) <= height and not topic.view.contains(peer):
                 one.route.sent(peer, False)
                 self.environment.send(peer, LeafCopy(one.lock))
 
-    def receive_closed(self, sender: i64, message: Closed) -> None:
+    def on_lock_response(self, sender: i64, message: KeyLockResponse) -> None:
         topic = self.topics.find(message.topic)
         key = publication_key(message.source, message.sequence)
         one = self._lock_routes.get(topic.name, {}).get(key)
@@ -186,7 +187,7 @@ class RepairedTotalOrder(TotalOrder):
         one.entries = merged_frontiers(one.entries, message.entries)
         self._settle_lock(topic, key, one)
 
-    def lock_refused(self, sender: i64, refusal: Refusal) -> None:
+    def on_lock_refused(self, sender: i64, refusal: Refusal) -> None:
         topic = self.topics.find(refusal.topic)
         topic.view.remove(sender, refusal.counter)
         key = publication_key(refusal.source, refusal.sequence)
@@ -201,7 +202,7 @@ class RepairedTotalOrder(TotalOrder):
         lock = one.lock
         for parent in one.route.served(self.me):
             if parent != NO_NODE:
-                closed = Closed(lock.source, lock.sequence, lock.topic, lock.place, one.entries)
+                closed = KeyLockResponse(lock.source, lock.sequence, lock.topic, lock.place, one.entries)
                 self.environment.send(parent, closed)
                 continue
             for own in topic.own_totals:
@@ -216,13 +217,13 @@ class RepairedTotalOrder(TotalOrder):
             topic.closing_count -= 1
             self.agenda.close_if_outside(topic)
 
-    def forget_member(self, topic: Topic, node: i64) -> None:
+    def on_member_lost(self, topic: Topic, node: i64) -> None:
         """A node is lost, member or not: locks are led around it."""
         for key, one in list(self._lock_routes.get(topic.name, {}).items()):
             if self._trees.lead_around(topic, one.route, node):
                 self._settle_lock(topic, key, one)
 
-    def member_back(self, topic: Topic, peer: i64) -> None:
+    def on_member_back(self, topic: Topic, peer: i64) -> None:
         """A member has been given all that is here: it has to know the locks of this node, and no others of it."""
         self.environment.send(peer, self._unlock_message(topic))
         routes = self._lock_routes.setdefault(topic.name, {})
@@ -262,11 +263,11 @@ class RepairedTotalOrder(TotalOrder):
 
     def receive(self, sender: i64, message: Message) -> None:
         if isinstance(message, Unlock):
-            self._receive_unlock(message)
+            self._on_unlock(message)
         else:
             super().receive(sender, message)
 
-    def _receive_unlock(self, message: Unlock) -> None:
+    def _on_unlock(self, message: Unlock) -> None:
         """The owner of locks has taken them back."""
         topic = self.topics.find(message.topic)
         name = (topic.name, message.source)
@@ -324,13 +325,13 @@ class RepairedTotalOrder(TotalOrder):
     def adopt(self, topic: Topic, announced: vec[i64]) -> None:
         for (name, place, attempt), keys in records_of(self.me, announced, 3):
             owner = name & SOURCE_MASK
-            lock = KeyLock(owner, name >> SOURCE_BITS, topic.name, keys, max(place, -place), attempt)
+            lock = KeyLockRequest(owner, name >> SOURCE_BITS, topic.name, keys, max(place, -place), attempt)
             if (place > 0 or owner not in self._presence.present) and not self._is_stale(lock):
                 self.close(topic, lock)
         if self.has_orphans(topic):
-            self._restless.disturb(topic)
+            self._unsettled.disturb(topic)
 
-    def tell_unlocked(self, topic: Topic) -> None:
+    def send_unlocked(self, topic: Topic) -> None:
         """This node is a member again, and has no locks of an earlier life."""
         for peer in self._presence.present:
             self.environment.send(peer, self._unlock_message(topic))

@@ -13,11 +13,11 @@ clocks, the network or the ages do. This needs the whole key in both places: whe
 accepted. The published algorithm compares stamps alone, and in line 9 the wrong way around
 (:mod:`antiphon.fabrics.gossip.epto.published`).
 
-**Holes.** What is refused will never be delivered here. Numbers of one source have ascending keys, so when one leaves
-and an earlier number of its source has not left, that one never will: it is reported as lost at that moment, in the
-place where it would have come. What is refused after all that is known of its source is reported at once. Where only
-some numbers of a source are events (``is_alone`` is false) nothing follows from numbers: what is refused is reported,
-perhaps several times, and whoever hears it knows what was delivered.
+**Holes.** A refused event is never delivered here. Numbers of one source have ascending keys. So when one leaves and an
+earlier number of its source has not left, the earlier one never will: it is reported as lost at that moment, in the
+place where it would have come. An event is reported at once if it is refused after everything known of its source.
+Where only some numbers of a source are events (``is_alone`` is false) nothing follows from numbers: a refused event is
+reported, perhaps several times, and the caller knows which events were delivered.
 """
 
 from __future__ import annotations

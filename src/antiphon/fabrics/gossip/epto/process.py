@@ -6,10 +6,10 @@ and bins after Koldehofe, 2002). Each relay makes an event older. After ``ttl`` 
 high probability: it is stable, and may be delivered in the order of keys (Algorithm 5,
 :mod:`antiphon.fabrics.gossip.epto.order`). Nobody waits for anybody, nobody leads, and nothing is acknowledged.
 
-What is promised (section 5.2.2). Whatever happens: each event is delivered at most once and only if it was published;
-a publisher that stays up delivers its own events; any two nodes deliver what both deliver in the same order. With a
-probability that the options decide (:mod:`antiphon.fabrics.gossip.epto.analysis`): everybody delivers
-everything. What a node cannot deliver any more is a hole, and is reported as lost where it would have come.
+Promises (section 5.2.2). Always: each event is delivered at most once and only if it was published; a publisher that
+stays up delivers its own events; any two nodes deliver their common events in the same order. With a probability that
+the options decide (:mod:`antiphon.fabrics.gossip.epto.analysis`): all nodes deliver everything. An event that a node
+cannot deliver any more is a hole; the node reports it as lost in its place.
 
 Where this departs from the thesis:
 
@@ -40,7 +40,7 @@ from antiphon.fabrics.gossip.epto.messages import Ball, Greeting, Newcomer, Payl
 from antiphon.fabrics.gossip.epto.options import EptoOptions
 from antiphon.fabrics.gossip.epto.order import Clock
 from antiphon.fabrics.gossip.epto.payloads import PayloadStore
-from antiphon.fabrics.gossip.epto.rounds import Outlook, Rounds
+from antiphon.fabrics.gossip.epto.rounds import Rounds, Tentative
 from antiphon.fabrics.gossip.sampling.service import PeerSampling, SamplingMessage
 from antiphon.kernel.message import TOTAL, UNSPECIFIED, Message
 from antiphon.kernel.process import Environment, Process
@@ -109,9 +109,9 @@ class Epto(Process):
         self.wake()
         return event.sequence
 
-    def outlook(self) -> list[Outlook]:
+    def tentative(self) -> list[Tentative]:
         """The waiting events, in order, with probabilities by which an application may go ahead."""
-        return self.rounds.outlook()
+        return self.rounds.tentative()
 
     def _broadcast(self, asked: Stamped) -> None:
         """An event begins: it gets its stamp, and is in the next ball."""

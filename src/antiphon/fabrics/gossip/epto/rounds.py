@@ -1,9 +1,9 @@
 """The rounds of EpTO at one node: when they are, what is measured in them, and what follows from it.
 
-A node to which nothing happens for a while stops its rounds, until something does. Period, fanout and ttl are those of
-the options, or follow from measured delays and an estimated size
-(:mod:`antiphon.fabrics.gossip.epto.adaptation`). What was measured also says how far what waits has spread, and
-how likely nothing comes before it (:mod:`antiphon.fabrics.gossip.epto.analysis`).
+A node without events for a while stops its rounds until there is one. Period, fanout and ttl are those of the options,
+or follow from measured delays and an estimated size (:mod:`antiphon.fabrics.gossip.epto.adaptation`). The measurements
+also show how far a waiting event has spread, and how likely it is that no other event comes before it
+(:mod:`antiphon.fabrics.gossip.epto.analysis`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SMOOTHING: Final = 8.0
 
 
 @final
-class Outlook:
+class Tentative:
     """An event that is known and not delivered: how likely everybody knows it, and nothing can come before it."""
 
     def __init__(self, publication: Stamped, age: i64, stable: float, deliverable: float) -> None:
@@ -118,12 +118,12 @@ class Rounds:
             balls.fanout = published_fanout(nodes)
             balls.ttl = self._options.ttl_for(nodes, balls.fanout)
 
-    def outlook(self) -> list[Outlook]:
+    def tentative(self) -> list[Tentative]:
         """The waiting events, in order, with probabilities by which an application may go ahead.
 
         An application that uses an event early takes it back, or lives with it, if another comes before it.
         """
-        found: list[Outlook] = []
+        found: list[Tentative] = []
         pace = float(self.period) / float(self.period + self.delay.median)
         spread = self._options.spread
         for event in self._balls.ordering.waiting():
@@ -134,5 +134,5 @@ class Rounds:
                 rounds = float(age) * pace
                 begun = self.heard_per_round / pace
                 deliverable = spread.deliverable(rounds, begun, self._options.is_logical)
-                found.append(Outlook(publication, age, spread.stable(rounds), deliverable))
+                found.append(Tentative(publication, age, spread.stable(rounds), deliverable))
         return found

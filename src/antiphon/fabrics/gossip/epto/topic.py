@@ -7,9 +7,9 @@ stable leaves in the order of its key. So agreement has two chances: a publicati
 come through a structure before its turn, and the other way round.
 
 **Between total and weaker orders.** A total publication names what its publisher had delivered, as a causal one does,
-and waits for it and for its publisher's earlier ones; those that follow in total order wait with it. What its publisher
-publishes after it, in whatever order, leaves the publisher when the total one has been delivered there. So all that is
-promised for causal publications is promised for total ones. A fifo or causal one that follows a total one is delivered
+and waits for it and for its publisher's earlier ones; those that follow in total order wait with it. Later
+publications of its publisher, in any order, leave the publisher when the total one has been delivered there. So all
+promises for causal publications hold for total ones. A fifo or causal one that follows a total one is delivered
 after it, or after the hole; one without order waits for nothing where it arrives. Weaker ones of different publishers
 are in no relation to total ones, unless one follows the other causally.
 
@@ -38,8 +38,8 @@ from antiphon.fabrics.gossip.epto.messages import Ball, Probe, Stamped
 from antiphon.fabrics.gossip.epto.options import EptoOptions
 from antiphon.fabrics.gossip.epto.order import Clock, HostClock, KeyOrdering, KnownEvent, LogicalClock
 from antiphon.fabrics.gossip.epto.payloads import Missing, PayloadStore
-from antiphon.fabrics.gossip.epto.rounds import Outlook, Rounds
-from antiphon.fabrics.gossip.messages import Fetch
+from antiphon.fabrics.gossip.epto.rounds import Rounds, Tentative
+from antiphon.fabrics.gossip.messages import FetchRequest
 from antiphon.fabrics.gossip.sampling.service import PeerSampling, draw_some
 from antiphon.fabrics.gossip.stream import Asked, Stream
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Message, Publication, publication_key
@@ -157,7 +157,7 @@ class CarriedPayloads(PayloadStore):
     def ask_again(self, missing: Missing, sampling: PeerSampling) -> None:
         wanted = append(vec[i64](), missing.name >> SOURCE_BITS)
         for peer in [missing.named_by] if missing.questions % 2 == 0 else sampling.sample(1):
-            self._environment.send(peer, Fetch(missing.name & SOURCE_MASK, self._topic, wanted))
+            self._environment.send(peer, FetchRequest(missing.name & SOURCE_MASK, self._topic, wanted))
 
 
 @final
@@ -287,6 +287,6 @@ class TopicTotals:
         """How many publications wait."""
         return self._ordering.count() + len(self._relayed.released)
 
-    def outlook(self) -> list[Outlook]:
+    def tentative(self) -> list[Tentative]:
         """The waiting publications, and how likely each is to be stable."""
-        return self.rounds.outlook()
+        return self.rounds.tentative()

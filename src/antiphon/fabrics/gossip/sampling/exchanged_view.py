@@ -1,4 +1,4 @@
-"""What Cyclon and Newscast share: a view of entries with a number each, which nodes send each other all the time."""
+"""The common part of Cyclon and Newscast: a view of numbered entries, which nodes exchange all the time."""
 
 from __future__ import annotations
 

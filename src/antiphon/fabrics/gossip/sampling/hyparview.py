@@ -140,7 +140,7 @@ class Parted(SamplingMessage):
 
 
 @mypyc_attr(acyclic=True)
-class Request(SamplingMessage):
+class NeighbourRequest(SamplingMessage):
     """The sender wants to be a neighbour; it is ``urgent`` if it has no other."""
 
     def __init__(self, source: i64, topic: i64, is_urgent: bool) -> None:
@@ -149,7 +149,7 @@ class Request(SamplingMessage):
 
 
 @mypyc_attr(acyclic=True)
-class Refusal(SamplingMessage):
+class NeighbourRefusal(SamplingMessage):
     """The sender has neighbours enough."""
 
 
@@ -231,7 +231,7 @@ class HyParView(PeerSampling):
 
     def wanted(self, peer: i64) -> None:
         if peer not in self._active:
-            self.environment.send(peer, Request(self.me, self.topic, True))
+            self.environment.send(peer, NeighbourRequest(self.me, self.topic, True))
 
     # The periodic part.
 
@@ -274,9 +274,9 @@ class HyParView(PeerSampling):
             self._let_go_by(sender)
         elif isinstance(message, Parted):
             self._parting.pop(sender, None)
-        elif isinstance(message, Request):
+        elif isinstance(message, NeighbourRequest):
             self._requested(sender, message)
-        elif isinstance(message, Refusal) and sender == self._asked:
+        elif isinstance(message, NeighbourRefusal) and sender == self._asked:
             self._stop_asking()
             self._replace()
 
@@ -316,12 +316,12 @@ class HyParView(PeerSampling):
             self._remember(newcomer)
         self.environment.send(following, ForwardJoin(newcomer, self.topic, message.hops - 1))
 
-    def _requested(self, sender: i64, message: Request) -> None:
+    def _requested(self, sender: i64, message: NeighbourRequest) -> None:
         if message.is_urgent or len(self._active) < self._options.capacity or sender in self._active:
             self._add(sender)
             self.environment.send(sender, Connected(self.me, self.topic))
         else:
-            self.environment.send(sender, Refusal(self.me, self.topic))
+            self.environment.send(sender, NeighbourRefusal(self.me, self.topic))
 
     def _shuffled_by(self, sender: i64, message: Shuffle) -> None:
         """A shuffle goes on, or ends here and is answered."""
@@ -408,7 +408,7 @@ class HyParView(PeerSampling):
         self._asked_periods = 0
         # Opening the connection is what finds out whether it is still there.
         self.connections.hold(peer)
-        self.environment.send(peer, Request(self.me, self.topic, len(self._active) == 0))
+        self.environment.send(peer, NeighbourRequest(self.me, self.topic, len(self._active) == 0))
 
     # The passive view.
 
@@ -439,8 +439,8 @@ NUMBERED: Final[dict[int, type[Any]]] = {
     54: ForwardJoin,
     55: Connected,
     56: Disconnect,
-    57: Request,
-    58: Refusal,
+    57: NeighbourRequest,
+    58: NeighbourRefusal,
     59: Shuffle,
     60: ShuffleReply,
     61: Parted,

@@ -1,4 +1,4 @@
-"""What other members count as past and this member lacks, though nobody has given it.
+"""The publications that other members count as past and this member lacks.
 
 A newcomer counts as past what was delivered before it joined, and has none of it to give. A member that compares itself
 only with newcomers therefore learns that it lacks something, and does not get it. When a whole round has not brought it
@@ -11,7 +11,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.repair.retransmit_buffer import Possession
+from antiphon.fabrics.cube.repair.retransmit_buffer import Holdings
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, publication_key
 
 FRESH: Final[i64] = 0
@@ -28,13 +28,13 @@ ASKED: Final[i64] = 4
 
 
 @final
-class Lacks:
+class MissingPublications:
     """The first publication that one member lacks of each source, on one topic."""
 
     def __init__(self) -> None:
         self._stages: dict[i64, i64] = {}
 
-    def note(self, theirs: Possession, mine: Possession) -> None:
+    def note(self, theirs: Holdings, mine: Holdings) -> None:
         """Another member has all that is in ``theirs``."""
         for source, reached, last in theirs.beyond(mine):
             number = reached + 1
@@ -43,7 +43,7 @@ class Lacks:
             if number <= last:
                 self._stages.setdefault(publication_key(source, number), FRESH)
 
-    def next_round(self, mine: Possession) -> None:
+    def next_round(self, mine: Holdings) -> None:
         """Forget what has come since the last round."""
         self._stages = {
             key: stage + 1 if stage < LASTING else stage
@@ -77,5 +77,5 @@ class Lacks:
                 self._stages[key] = after
 
     def text(self) -> str:
-        """Everything as text, for those who compare states."""
+        """The state as text, to compare states."""
         return str(sorted(self._stages.items()))

@@ -1,4 +1,4 @@
-"""Topics in which something is wrong, or was a while ago: their members compare what they have, round by round."""
+"""Unsettled topics: something is wrong in them, or was a while ago, and their members compare digests in rounds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COMPARING: Final[i64] = 1
 
 
 @final
-class Unrest:
+class Unsettled:
     """A topic in which something is wrong, or was a while ago."""
 
     def __init__(self) -> None:
@@ -34,70 +34,70 @@ class Unrest:
 
 
 @final
-class RestlessTopics:
+class UnsettledTopics:
     """The restless topics of one node, and the timer of their rounds."""
 
     def __init__(self, environment: Environment, compare_ticks: i64) -> None:
         self._environment: Final[Environment] = environment
         self._compare_ticks: Final[i64] = compare_ticks
-        self._restless: dict[i64, Unrest] = {}
+        self._unsettled: dict[i64, Unsettled] = {}
         self._is_timer_set: bool = False
 
-    def of(self, topic: Topic) -> Unrest | None:
-        """What is wrong with a topic, if anything is."""
-        return self._restless.get(topic.name)
+    def of(self, topic: Topic) -> Unsettled | None:
+        """The state of a topic that is unsettled; None if it is settled."""
+        return self._unsettled.get(topic.name)
 
-    def disturb(self, topic: Topic) -> Unrest:
+    def disturb(self, topic: Topic) -> Unsettled:
         """Something has changed that others may not know."""
-        unrest = self._restless.get(topic.name)
-        if unrest is None:
-            unrest = self._look_after(topic)
-        unrest.quiet_rounds = 0
-        unrest.pause = 0
-        unrest.is_doubt = False
-        return unrest
+        unsettled = self._unsettled.get(topic.name)
+        if unsettled is None:
+            unsettled = self._begin(topic)
+        unsettled.quiet_rounds = 0
+        unsettled.pause = 0
+        unsettled.is_doubt = False
+        return unsettled
 
     def doubt(self, topic: Topic) -> None:
         """Something waits or is lacking, which may be on its way."""
-        if topic.name not in self._restless:
-            self._look_after(topic).is_doubt = True
+        if topic.name not in self._unsettled:
+            self._begin(topic).is_doubt = True
 
     def rest(self, topic: Topic) -> None:
         """Nothing is wrong any more."""
-        del self._restless[topic.name]
+        del self._unsettled[topic.name]
 
-    def _look_after(self, topic: Topic) -> Unrest:
-        unrest = Unrest()
-        self._restless[topic.name] = unrest
+    def _begin(self, topic: Topic) -> Unsettled:
+        unsettled = Unsettled()
+        self._unsettled[topic.name] = unsettled
         if not self._is_timer_set:
             self._set_timer()
-        return unrest
+        return unsettled
 
     def _set_timer(self) -> None:
         self._is_timer_set = True
         self._environment.set_timer(self._compare_ticks, COMPARING)
 
-    def begin_round(self) -> list[tuple[i64, Unrest]]:
+    def begin_round(self) -> list[tuple[i64, Unsettled]]:
         """The timer has run out; the answer is which topics are restless."""
         self._is_timer_set = False
-        return list(self._restless.items())
+        return list(self._unsettled.items())
 
     def end_round(self) -> None:
         """If topics are still restless there is another round."""
-        if len(self._restless) > 0:
+        if len(self._unsettled) > 0:
             self._set_timer()
 
     def text(self) -> str:
-        """Everything as text, for those who compare states."""
-        restless = [
+        """The state as text, to compare states."""
+        unsettled_topics = [
             (
                 name,
-                unrest.quiet_rounds,
-                unrest.pause,
-                unrest.is_doubt,
-                sorted(unrest.missing_since),
-                sorted(unrest.gone.items()),
+                unsettled.quiet_rounds,
+                unsettled.pause,
+                unsettled.is_doubt,
+                sorted(unsettled.missing_since),
+                sorted(unsettled.gone.items()),
             )
-            for name, unrest in sorted(self._restless.items())
+            for name, unsettled in sorted(self._unsettled.items())
         ]
-        return str(restless)
+        return str(unsettled_topics)

@@ -23,12 +23,6 @@ CLIENTS = (
         "deque(reversed(list(kept.values()))) for topic, kept in self._of_topic.items()}",
     ),
     client(
-        "new batches overtake those that are handed in again",
-        "client_end",
-        "        return 0 if self.unacked.has_to_repeat(topic) else self.unacked.room()\n",
-        "        return self.unacked.room()\n",
-    ),
-    client(
         "a node does not catch up with what a client has seen",
         "node_end",
         "            yield from self._catch_up(topic, message.past, was_member)\n",

@@ -21,6 +21,9 @@ QUICK = {
     "a returned broker keeps its old incarnation": (55, "stuck"),
     "a node that has left still delivers": (3, "membership"),
     "events with equal stamps have no order": (4, "total"),
+    "a client does not hand in again what is not safe": (11, "stuck"),
+    "a resumed subscription begins now": (11, "lost"),
+    "a node replays the last batch first": (20, "fifo"),
 }
 """Bugs of all fabrics, with a seed that finds each and how it shows."""
 
@@ -37,7 +40,8 @@ def test_each_mutant_has_its_place(mutant: Mutant) -> None:
 
 def test_mutants_are_many_and_everywhere() -> None:
     assert len(MUTANTS) >= 25
-    assert {mutant.fabric for mutant in MUTANTS} == {"cube", "cube-faults", "tree", "gossip", "epto"}
+    fabrics = {"cube", "cube-faults", "tree", "gossip", "epto", "membership", "clients"}
+    assert {mutant.fabric for mutant in MUTANTS} == fabrics
     assert len({(mutant.name, mutant.fabric) for mutant in (*MUTANTS, *HARMLESS)}) == len(MUTANTS) + len(HARMLESS)
 
 
@@ -49,7 +53,7 @@ def test_a_campaign_finds_a_mutant(name: str) -> None:
     assert kind in catch.kinds, catch.example
 
 
-@pytest.mark.parametrize("fabric", ["cube", "cube-faults", "tree", "gossip", "epto"])
+@pytest.mark.parametrize("fabric", ["cube", "cube-faults", "tree", "gossip", "epto", "membership", "clients"])
 def test_without_a_mutant_the_same_seeds_find_nothing(fabric: str) -> None:
     catch = hunt(None, 1, 4, fabric=fabric)
     assert (catch.seeds, catch.failing) == (4, ()), catch.example

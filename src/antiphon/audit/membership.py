@@ -80,6 +80,14 @@ class MembershipJudge:
         """How many violations there are of each kind."""
         return {kind: n for kind in KINDS if (n := sum(found == kind for found, _ in self.violations))}
 
+    def messages(self) -> int:
+        """How many messages processes have sent."""
+        return sum(life.sent for life in self._lives.values())
+
+    def deliveries(self) -> int:
+        """How many publications nodes have delivered."""
+        return sum(len(life.delivered) for life in self._lives.values())
+
     # Identity.
 
     def began(self, life: int, lineage: int) -> None:

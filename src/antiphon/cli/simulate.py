@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
@@ -49,9 +49,13 @@ def simulate(
 
     Example: [bold]antiphon simulate examples/scenarios/crash.toml --trace crash.parquet --level everything[/]
     """
+    from antiphon.simulator.cluster.file import is_cluster_file
     from antiphon.simulator.scenario.file import load_scenario
     from antiphon.simulator.scenario.run import run_scenario
 
+    if is_cluster_file(scenario):
+        simulate_cluster(scenario, seed, json)
+        return
     wanted = with_level(load_scenario(scenario, seed, nodes), level, trace)
     output.warn_if_not_compiled()
     with watching(wanted.name) as watch:
@@ -62,6 +66,41 @@ def simulate(
         show(wanted, result)
     if result.violations is not None and any(result.violations.values()):
         raise typer.Exit(1)
+
+
+def simulate_cluster(path: Path, seed: int | None, as_json: bool) -> None:
+    """Run the schedule of a cluster of whole nodes, and print what the judge of membership says."""
+    import msgspec
+
+    from antiphon.simulator.cluster.file import load_schedule
+    from antiphon.simulator.cluster.world import ClusterWorld
+
+    schedule = load_schedule(path)
+    world = ClusterWorld(schedule if seed is None else msgspec.structs.replace(schedule, seed=seed))
+    judge = world.run()
+    found = {
+        "fabric": schedule.fabric,
+        "nodes": schedule.nodes,
+        "seed": world.schedule.seed,
+        "simulated_seconds": world.clock.now_us / 1_000_000,
+        "events": world.clock.events,
+        "messages": judge.messages(),
+        "deliveries": judge.deliveries(),
+        "violations": [f"{kind}: {text}" for kind, text in judge.violations],
+    }
+    output.end_with(found, as_json, show_cluster, bool(judge.violations))
+
+
+def show_cluster(found: dict[str, Any]) -> None:
+    """Print the result of a cluster for people."""
+    table = Table(show_header=False, box=None)
+    table.add_column(style="bold")
+    table.add_column()
+    table.add_row("cluster", f"{found['nodes']} nodes, {found['fabric']}, seed {found['seed']}")
+    table.add_row("events", f"{found['events']:,} in {found['simulated_seconds']:.1f} simulated seconds")
+    table.add_row("messages", f"{found['messages']:,} sent, {found['deliveries']:,} publications delivered")
+    table.add_row("violations", escape("\n".join(found["violations"][:10])) or "none")
+    output.console.print(table)
 
 
 def with_level(

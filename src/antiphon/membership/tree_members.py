@@ -178,7 +178,12 @@ class Brokers(FullMesh):
             raise ProtocolError(f"the place of the broker at {hello.address} is that of {named!r}")
         known = self.roster.peer(place)
         has_joined = hello.identifier not in (NOBODY, place)
-        if known is None and not has_joined and not (self._has_quorum and self._is_in):
+        is_founding = not has_joined and not (self._has_quorum and self._is_in)
+        if is_founding and (known is None or self._has_quorum):
+            if known is not None:
+                # It has begun anew before the tree began; a broker that is in its tree would send it away.
+                self._lose(place)
+                self.roster.forget(place)
             self.roster.learn([Peer(hello.instance, hello.address, place)])
             return place
         self._founder_is_gone(hello)
@@ -194,7 +199,8 @@ class Brokers(FullMesh):
     def _founder_is_gone(self, hello: Hello) -> None:
         """Whichever broker lives at the address of a founder now, the one that is known does not."""
         place = self._table.addresses.index(hello.address)
-        if not self._contacts and self.roster.peer(place) is not None:
+        if not self._contacts and (self._is_in or self.roster.peer(place) is not None):
+            # A broker that has returned may know it by its address alone.
             self._lose(place)
             self._never_again(place)
 

@@ -18,11 +18,12 @@ from antiphon.kernel.errors import ScenarioError, UsageError
 from antiphon.kernel.message import ORDER_NAMES
 from antiphon.simulator.scenario.run import run_scenario
 from antiphon.simulator.scenario.scenario import Scenario
+from antiphon.torture.clusters import draw_cluster, draws_cluster, run_cluster
 from antiphon.torture.results import CampaignJournal, Failed, SeedPlan, append, now
 from antiphon.torture.schedules.every_fabric import ALL, SCHEDULES
 from antiphon.torture.schedules.families import FAMILIES, family_name, orders_of
 from antiphon.torture.schedules.operations import MIXED
-from antiphon.torture.tally import ENDLESS, ERROR, UNJUDGED, Outcome, Tally
+from antiphon.torture.tally import ENDLESS, ERROR, MEMBERSHIP, UNJUDGED, Outcome, Tally
 
 SEEDS_PER_TASK = 50
 
@@ -86,6 +87,11 @@ def run_seed(tally: Tally, seed: int, order: str | None, fabric: str) -> Outcome
     """Run the schedule of one seed and count it. A schedule that cannot be drawn or run is a finding; it does not end
     the campaign.
     """
+    if draws_cluster(seed, order, fabric):
+        cluster = draw_cluster(seed)
+        outcome = run_cluster(cluster)
+        tally.count_cluster([step.kind for step in cluster.steps], outcome)
+        return outcome
     try:
         scenario = SCHEDULES[fabric](seed, order)
         outcome = run_schedule(scenario)
@@ -154,8 +160,12 @@ def run_schedule(scenario: Scenario) -> Outcome:
 
 def check_campaign(fabric: str, order: str | None) -> None:
     """Refuse a fabric or an order that no campaign has."""
+    if fabric == MEMBERSHIP:
+        if order is not None:
+            raise UsageError("schedules of membership have no order; leave out --order")
+        return
     if fabric not in SCHEDULES:
-        raise UsageError(f"there is no fabric {fabric!r}; choose from {', '.join(SCHEDULES)}")
+        raise UsageError(f"there is no fabric {fabric!r}; choose from {', '.join((*SCHEDULES, MEMBERSHIP))}")
     fabrics = list(FAMILIES) if fabric == ALL else [fabric]
     orders = [name for name in (*ORDER_NAMES, MIXED) if any(name in orders_of(one) for one in fabrics)]
     if order is not None and order not in orders:

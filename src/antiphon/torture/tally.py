@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import msgspec
 
+from antiphon.audit.membership import IDENTITY, JOINING, KNOWLEDGE, TOGETHERNESS
 from antiphon.simulator.scenario.last_words import LAST_WORDS
 from antiphon.simulator.scenario.scenario import DiskFault, Fault, PartitionFault, ResumeFault, Scenario
 from antiphon.torture.rates import failure_rate, wilson
@@ -26,8 +27,15 @@ ENDLESS = "endless"
 UNJUDGED = "unjudged"
 """Failures without a verdict: an exception was raised, the run did not end, or no judge applies."""
 
+MEMBERSHIP = "membership"
+"""Schedules of whole nodes are counted under this name, beside the families."""
+
 KINDS = (
     ERROR,
+    IDENTITY,
+    TOGETHERNESS,
+    JOINING,
+    KNOWLEDGE,
     "duplicates",
     "validity",
     "membership",
@@ -170,11 +178,25 @@ class Tally(msgspec.Struct, kw_only=True):
             if kind is not None:
                 met[kind] = met.get(kind, 0) + 1
         add_up(self.faults, {**changes, **met})
-        self._count_fabric(scenario, outcome, sum(met.values()) + sum(changes.values()))
+        self._count_family(family_name(scenario), outcome, sum(met.values()) + sum(changes.values()))
         add_up(self.networks, dict.fromkeys(network_kinds(scenario), 1))
         add_up(self.orders, {MIXED if scenario.mixes_orders() else scenario.order: 1})
         add_up(self.violations, outcome.violations)
         self._count_agreement(scenario, outcome)
+        if outcome.violations:
+            self.failing.append(outcome)
+
+    def count_cluster(self, steps: list[str], outcome: Outcome) -> None:
+        """Add a schedule of whole nodes, to which these steps happen."""
+        faults = [step for step in steps if step not in ("start", "publish")]
+        add_up(self.faults, {kind: faults.count(kind) for kind in dict.fromkeys(faults)})
+        self.seeds += 1
+        self.ticks += outcome.ticks
+        self.publications += outcome.publications
+        self.messages += outcome.messages
+        self.deliveries += outcome.deliveries
+        add_up(self.violations, outcome.violations)
+        self._count_family(outcome.fabric, outcome, len(faults))
         if outcome.violations:
             self.failing.append(outcome)
 
@@ -186,7 +208,7 @@ class Tally(msgspec.Struct, kw_only=True):
         if outcome.fabric in FAMILIES:
             self.fabrics.setdefault(outcome.fabric, FabricCount()).add(FabricCount(seeds=1, violations=1, failed=1))
 
-    def _count_fabric(self, scenario: Scenario, outcome: Outcome, faults: int) -> None:
+    def _count_family(self, name: str, outcome: Outcome, faults: int) -> None:
         count = FabricCount(
             seeds=1,
             ticks=outcome.ticks,
@@ -197,7 +219,7 @@ class Tally(msgspec.Struct, kw_only=True):
             violations=sum(outcome.violations.values()),
             failed=1 if outcome.violations else 0,
         )
-        self.fabrics.setdefault(family_name(scenario), FabricCount()).add(count)
+        self.fabrics.setdefault(name, FabricCount()).add(count)
 
     def _count_agreement(self, scenario: Scenario, outcome: Outcome) -> None:
         theory = agreement_of(scenario)
@@ -230,7 +252,7 @@ class Tally(msgspec.Struct, kw_only=True):
             "seeds": self.seeds,
             "simulated_seconds": self.ticks / TICKS_PER_SECOND,
             "faults": self.faults,
-            "fabrics": {name: self.fabrics[name].as_json() for name in FAMILIES if name in self.fabrics},
+            "fabrics": {name: self.fabrics[name].as_json() for name in (*FAMILIES, MEMBERSHIP) if name in self.fabrics},
             "networks": dict(sorted(self.networks.items())),
             "orders": dict(sorted(self.orders.items())),
             "publications": self.publications,

@@ -177,9 +177,17 @@ def make_small(course: CampaignProgress, plan: SeedPlan, directory: Path) -> lis
 
 def write_one(outcome: Outcome, kind: str, plan: SeedPlan, directory: Path, has_time: bool) -> Path:
     """Write one failure as a scenario, as small as possible."""
+    from antiphon.torture.clusters import ClusterShrinker, draw_cluster, draws_cluster, write_cluster_failure
     from antiphon.torture.schedules import SCHEDULES
     from antiphon.torture.shrinking import Shrinker, write_failure
 
+    if draws_cluster(outcome.seed, plan.order, plan.fabric):
+        schedule = draw_cluster(outcome.seed)
+        if not has_time:
+            return write_cluster_failure(outcome, kind, schedule, directory, "as it was drawn, which failed by")
+        output.errors.print(f"torture: shrinking seed {outcome.seed}, which failed by {kind}", highlight=False)
+        small = ClusterShrinker(schedule, kind).shrink()
+        return write_cluster_failure(outcome, kind, small, directory, "shrunk while it failed by")
     scenario = SCHEDULES[plan.fabric](outcome.seed, plan.order)
     state = "as it was drawn, which failed by"
     if has_time:

@@ -100,7 +100,7 @@ class ClusterWorld:
         self._lineages = list(range(schedule.nodes))
         self._last_lineage = schedule.nodes
         self._lives = 0
-        self._published = 0
+        self.published = 0
         self.has_ended = False
 
     def run(self) -> MembershipJudge:
@@ -143,8 +143,8 @@ class ClusterWorld:
                 node.pause()
                 self.clock.post(step.lasts_us, node.resume)
         elif step.kind == "publish":
-            self._published += 1
-            node.publish(b"%d" % self._published)
+            self.published += 1
+            node.publish(b"%d" % self.published)
         else:
             self._end(node, step)
 

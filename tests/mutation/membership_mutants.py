@@ -1,0 +1,109 @@
+"""Bugs in joining and returning, one for each rule, that campaigns over whole nodes must find."""
+
+from __future__ import annotations
+
+from tests.mutation.mutant import Mutant
+
+
+def membership(name: str, module: str, old: str, new: str) -> Mutant:
+    return Mutant(name, "membership", f"membership/{module}.py", old, new)
+
+
+MEMBERSHIP: tuple[Mutant, ...] = (
+    membership(
+        "an identifier is given before it is on disk",
+        "joining",
+        "        if not self._host.facts.is_kept or identifier in self._on_disk:\n",
+        "        if True:\n",
+    ),
+    membership(
+        "a founder has its identifier before that is on disk",
+        "founding",
+        "        self._host.when_safe(FOUND)\n",
+        "        self._host.set_timer(FOUND, 0)\n",
+    ),
+    membership(
+        "a founder that returns does not look for its cluster",
+        "founding",
+        "        contacts = list(join) or self._earlier()\n",
+        "        contacts = list(join)\n",
+    ),
+    membership(
+        "a giver of places keeps the part that it gave",
+        "address_book",
+        "        self._first, self._end = identifier + 1, self._end - part\n",
+        "        self._first = identifier + 1\n",
+    ),
+    membership(
+        "a newcomer that asks again is given another place",
+        "address_book",
+        "        if given is not None:\n            return given\n        if self._first",
+        "        if self._first",
+    ),
+    membership(
+        "a block of identifiers is taken although others refuse",
+        "id_allocation",
+        "        if block is not None and all(self._answers.values()) and len(self._answers) >= self._needed():\n",
+        "        if block is not None:\n",
+    ),
+    membership(
+        "a place that a newcomer did not take stays known",
+        "address_book",
+        "        self._appointments.pop(known, None)\n        self.forget(known)\n",
+        "",
+    ),
+    membership(
+        "a connection counts before the other end has said who it is",
+        "full_mesh",
+        "        if identifier is not None and identifier >= self._founders:\n",
+        "        if False:\n",
+    ),
+    membership(
+        "a missed loss is not handled first",
+        "full_mesh",
+        "        if self._heard_on.get(identifier) not in (None, connection):\n",
+        "        if False:\n",
+    ),
+    membership(
+        "the connection of a lost node stays open",
+        "full_mesh",
+        "            if self._has_quorum:\n                connection.close()\n",
+        "            if self._has_quorum:\n                pass\n",
+    ),
+    membership(
+        "a node that was away does not hear of newcomers",
+        "full_mesh",
+        "        if missed:\n            self.tell(identifier, PeerAddresses(missed))\n",
+        "",
+    ),
+    membership(
+        "a lost node is not looked for",
+        "full_mesh",
+        "            self._host.set_timer(Timer(RETRY, identifier), wait)\n",
+        "            pass\n",
+    ),
+    membership(
+        "a broker says its incarnation before that is on disk",
+        "tree_members",
+        "        self._host.when_safe(RETURN)\n",
+        "        self._host.set_timer(RETURN, 0)\n",
+    ),
+    membership(
+        "a founder without its disk is taken for its earlier life",
+        "tree_members",
+        "        is_founding = not has_joined and not (self._has_quorum and self._is_in)\n",
+        "        is_founding = not has_joined\n",
+    ),
+    membership(
+        "in gossip a place is named before it is taken",
+        "partial_view",
+        " if peer is not None and not self.roster.is_unclaimed(peer.instance)]\n",
+        " if peer is not None]\n",
+    ),
+    membership(
+        "in gossip lost contacts are not tried again",
+        "partial_view",
+        "        self._retries += 1\n        self._set_retry()\n",
+        "        self._retries += 1\n",
+    ),
+)

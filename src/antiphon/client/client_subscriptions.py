@@ -1,6 +1,6 @@
 """The subscriptions of a client, which continue when the client changes its node.
 
-What a subscription has seen, and where it resumes, :mod:`antiphon.sessions.client_end` decides. Here are the
+The client's end (:mod:`antiphon.sessions.client_end`) remembers what they have seen and where they resume. Here are the
 applications' subscriptions, and how much of them the node is told to be taken.
 """
 

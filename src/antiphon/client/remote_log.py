@@ -1,4 +1,4 @@
-"""What a client asks the node that it is connected to about its durable log (:mod:`antiphon.storage.log_server`)."""
+"""The requests of a client about the durable log of its node (:mod:`antiphon.storage.log_server`)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RemoteLog:
         self._client = client
 
     async def topics(self, names: Sequence[str] | None = None, times_us: Sequence[int] = ()) -> LogsResponse:
-        """What the log holds of these topics, or of all that the client may read."""
+        """The content of the log: of these topics, or of all that the client may read."""
         wanted = None if names is None else list(names)
         found: LogsResponse = await self._client.request(lambda number: LogsRequest(number, wanted, tuple(times_us)))
         self._raise(found.error, found.is_denied)

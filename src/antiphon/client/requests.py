@@ -1,4 +1,4 @@
-"""What a client has asked and waits for: each request has a number, which its answer repeats."""
+"""The open requests of a client: each has a number, which its answer repeats."""
 
 from __future__ import annotations
 

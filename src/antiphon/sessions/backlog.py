@@ -1,4 +1,4 @@
-"""What clients have handed in and the node has not taken yet: bounded for each client, and for all of them together.
+"""Batches that clients have handed in and the node has not taken: bounded for each client and for all together.
 
 At a bound nothing more is read from a client, so it waits. That must not make a node wait for itself: a client also
 says over its connection what its subscriptions have taken, and publishers may wait for that. So a client from which a

@@ -57,20 +57,20 @@ NODE: Final = 0
 
 
 class Introduction(NamedTuple):
-    """What a node says about itself and the others when a client connects."""
+    """A node's words about itself and the others when a client connects."""
 
     address: str
     author: int
     """The number under which it publishes what the client hands in."""
     peers: list[str]
     clock_us: int
-    """What its clock shows when that of the client shows nothing; no later than that."""
+    """The reading of its clock when that of the client shows 0; no later than that."""
     lost_seconds: float | None
     """After how long somebody is lost; earlier versions know no heartbeats and do not say."""
 
 
 class ClientHost(Timers, Protocol):
-    """What the client's end may do to the world."""
+    """The actions that the client's end asks of its host."""
 
     def draw(self, below: int) -> int:
         """A random number from 0 to below another one."""
@@ -153,7 +153,7 @@ class ClientSubscription:
         self._limit = limit
         self._ready_at_us: int | None = None
         self.seen: dict[str, SeenOfAll] = {}
-        # What was dropped at this node and at earlier ones: each node counts for itself.
+        # Messages dropped at this node and at earlier ones: each node counts for itself.
         self.dropped = 0
         self._dropped_before = 0
 
@@ -177,7 +177,7 @@ class ClientSubscription:
         return self.seen_on(topic).add(author, number, is_written)
 
     def seen_on(self, topic: str) -> SeenOfAll:
-        """What it has seen of a topic."""
+        """The batches that it has seen on a topic."""
         seen = self.seen.get(topic)
         if seen is None:
             seen = self.seen[topic] = SeenOfAll()
@@ -188,14 +188,14 @@ class ClientSubscription:
         self.dropped = self._dropped_before + count
 
     def request(self) -> SubscribeRequest:
-        """What its first node is asked for."""
+        """The request to its first node."""
         return self._request(None)
 
     def request_again(self, node_clock_us: int) -> SubscribeRequest:
-        """What the next node is asked for: to continue, if it was effective."""
+        """The request to the next node: to continue, if it was effective."""
         self._dropped_before = self.dropped
         if self._ready_at_us is None or self._is_time or self._start == "earliest":
-            # What comes from the log of another node is all of it, and what was seen is dropped here.
+            # The log of another node sends all of it, and batches that were seen are dropped here.
             return self._request(None)
         seen = {topic: seen.ranges() for topic, seen in self.seen.items()}
         return self._request(Resume(self._ready_at_us + node_clock_us, seen))
@@ -399,7 +399,7 @@ class ClientEnd:
         if topic not in self._following:
             self._following.add(topic)
             past = self.past_of(topic)
-            # What it has published itself comes first too, though it may not have been shown to it.
+            # Its own publications come first too, though they may not have been shown to it.
             past[self.author] = max(past.get(self.author, 0), self.unacked.done_up_to(topic))
             self._host.send(FollowRequest(self.next_number(), topic, past))
 

@@ -1,4 +1,4 @@
-"""What clients and nodes say to each other, after the client's ``Hello``."""
+"""The messages between clients and nodes, after the client's ``Hello``."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ class LogsRequest(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL):
 
 
 class LogRange(msgspec.Struct, frozen=True, array_like=True):
-    """What a log holds of a topic, as far as it is on disk: from the first offset to below the end.
+    """The part of a topic that a log holds, as far as it is on disk: from the first offset to below the end.
 
     ``at_times`` are the first offsets at the times that were asked for, or the end.
     """
@@ -337,7 +337,7 @@ class ProducerRequest(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CO
 
 
 class NodeProducerState(msgspec.Struct, frozen=True, array_like=True):
-    """What one node says, after everything that it has delivered is on its disk, if it has one."""
+    """The answer of one node, after everything that it has delivered is on its disk, if it has one."""
 
     standings: list[LaneState]
     member_of: list[Name]

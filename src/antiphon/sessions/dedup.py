@@ -1,4 +1,4 @@
-"""What has come already, by author and number, in bounded memory: so that nothing comes twice.
+"""Deduplicates batches by author and number, in bounded memory.
 
 A batch has an *author*: the client that published it, or the node, if its own application did. Authors number their
 batches of a topic from 1, without gaps. A client that changes its node hands in again what it does not know to be
@@ -47,7 +47,7 @@ def ranges_of(numbers: IntervalSet) -> Ranges:
 
 
 class SeenOfAll:
-    """What has come of all authors on one topic."""
+    """The batches of all authors that have come on one topic."""
 
     def __init__(self, known: dict[int, Ranges] | None = None) -> None:
         self._of = {author: numbers_from(ranges) for author, ranges in (known or {}).items()}
@@ -87,12 +87,12 @@ class SeenOfAll:
         return 0 if seen is None else seen.highest()
 
     def ranges_of(self, author: int) -> Ranges:
-        """What has come of one author, to be sent."""
+        """The numbers of one author that have come, to be sent."""
         seen = self._of.get(author)
         return [0] if seen is None else ranges_of(seen)
 
     def ranges(self, authors_at_most: int = AUTHORS_AT_MOST) -> dict[int, Ranges]:
-        """What has come of everybody, or of those who were heard last, to be sent."""
+        """The numbers of all authors, or of those heard last, to be sent."""
         heard_last = islice(reversed(self._of.items()), authors_at_most)
         # The last of them stands last, as here.
         return {author: ranges_of(seen) for author, seen in reversed(list(heard_last))}

@@ -18,7 +18,7 @@ B = TypeVar("B", bound=ShownBatch)
 
 
 class SessionTopic(Protocol[B]):
-    """What a node knows about one topic."""
+    """One topic at one node."""
 
     @property
     def name(self) -> str:
@@ -30,7 +30,7 @@ class SessionTopic(Protocol[B]):
 
     @property
     def seen(self) -> SeenOfAll:
-        """What the node has delivered, by author and number."""
+        """The delivered batches, by author and number."""
 
     @property
     def recent(self) -> Recent[B]:
@@ -54,7 +54,7 @@ class ConnectedClient(Protocol):
 
 
 class NodeHost(Timers, Others, Protocol[B]):
-    """What the node's end of sessions may do to the world."""
+    """The actions that the node's end of sessions asks of its host."""
 
     @property
     def identifier(self) -> int:
@@ -88,7 +88,7 @@ class NodeHost(Timers, Others, Protocol[B]):
         """The first publication of this node on a topic that not all members are known to have."""
 
     def counted(self, topic: int) -> list[int]:
-        """What counts as past on a topic, elsewhere than on a tree."""
+        """The publications that count as past on a topic, elsewhere than on a tree."""
 
     def until_shown(self) -> Promise[None]:
         """Kept when subscribers may see what was delivered so far."""

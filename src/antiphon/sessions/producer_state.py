@@ -13,7 +13,7 @@ from antiphon.sessions.writers import Writers
 
 
 class StandingsHost(Timers, Others, Protocol):
-    """What producer state needs of its node."""
+    """The node, as producer state needs it."""
 
     @property
     def has_log(self) -> bool:
@@ -35,7 +35,7 @@ class Standings:
         self._questions: Questions[Control] = Questions(host, host)
 
     def ask(self, writer: int, lane: int | None, topics: list[str]) -> Steps[list[NodeProducerState]]:
-        """What this node and all others say; a node that is gone says nothing."""
+        """The state at this node and at all others; a node that is gone says nothing."""
         own = yield from self._here(writer, lane, topics)
         answers = yield from self._questions.ask(lambda number: PeerProducerRequest(number, writer, lane, topics))
         others = [
@@ -46,7 +46,7 @@ class Standings:
         return [own, *others]
 
     def _here(self, writer: int, lane: int | None, topics: list[str]) -> Steps[NodeProducerState]:
-        """What this node has on its disk."""
+        """The state on the disk of this node."""
         standings = [
             LaneState(each.topic, each.lane, each.number, each.digest) for each in self._writers.standings(writer, lane)
         ]

@@ -147,7 +147,7 @@ class Recent(Generic[B]):
             _, self._forgotten_until_us = self._dropped.pop(next(iter(self._dropped)))
 
     def unseen(self, seen: SeenOfAll, since_us: int) -> list[B]:
-        """What was shown since then and has not been seen, and was not passed over at the former node.
+        """The batches that were shown since then, were not seen, and were not passed over at the former node.
 
         Nodes may have missed something, and not the same everywhere. If something was seen that waits for a batch, as
         all that is in order waits for what its author published before, or that is after it in total order, the batch
@@ -187,7 +187,7 @@ class Recent(Generic[B]):
 
 
 class Passed:
-    """What a client has seen of what was shown here after some place."""
+    """The batches that a client has seen among those shown here after some place."""
 
     def __init__(self, total_order: TotalOrder) -> None:
         self._total_order = total_order
@@ -198,7 +198,7 @@ class Passed:
 
     def add(self, batch: ShownBatch) -> None:
         """It has seen this one."""
-        # What has no order may be shown before what its author published earlier, and has not waited for it.
+        # A batch without order may be shown before earlier ones of its author, and has not waited for them.
         if batch.order == "none":
             return
         self._ordered[batch.author] = max(batch.number, self._ordered.get(batch.author, 0))
@@ -225,11 +225,11 @@ class Resumption(Generic[B]):
         self.client = client
         self.since_us = since_us
         self._seen = seen
-        # What another node has shown and was not seen, where this one has not kept enough.
+        # By topic, unseen batches of another node, where this one has not kept enough.
         self.fetched: dict[str, list[B]] = {}
 
     def seen_on(self, topic: str) -> SeenOfAll:
-        """What was seen of a topic."""
+        """The batches that were seen on a topic."""
         return SeenOfAll(self._seen.get(topic))
 
     def replay(self, topic: str, recent: Recent[B]) -> tuple[bool, list[B]]:

@@ -1,4 +1,4 @@
-"""What a client publishes at a node, also one that comes from another node: its batches stay in order, and come once.
+"""The publications of a client at a node, also of one from another node: they stay in order, and come once.
 
 A client hands in again what it does not know to be safe (:mod:`antiphon.sessions.unacked`). Some of that has been
 delivered already: here, or at other nodes, which were asked when the client came (:meth:`NodeEnd.follow`).
@@ -43,7 +43,7 @@ class CatchingUp(Protocol[B]):
 
 
 class Crossing(Generic[B]):
-    """What a client from elsewhere publishes here on one topic: its batches stay in one order, and come once.
+    """The publications on one topic of a client from elsewhere: they stay in one order, and come once.
 
     ``known`` is what others had delivered of its batches when it came. The node waits for these (``is_waited_for``), so
     that they are in its log when it accepts them, and so that what follows is published after them. A broker of a tree

@@ -1,4 +1,4 @@
-"""What a client has handed in and does not know to be safe: it is handed in again at the next node.
+"""Batches that a client has handed in and does not know to be safe: it hands them in again at the next node.
 
 A batch is kept until the node has said that it is safe, or has refused it. How much is kept is bounded; publishers
 wait at the bound. Answers are about the connection over which a batch was sent last.
@@ -50,7 +50,7 @@ class KeptBatches:
         # By number, how many bytes each batch has that is on its way.
         self._in_flight: dict[int, int] = {}
         self._bytes_in_flight = 0
-        # What is still to be handed in again, by topic.
+        # Batches that must still be handed in again, by topic.
         self._again: dict[str, deque[Kept]] = {}
         # Up to which serial number the node has said that batches are safe, by topic.
         self._safe: dict[str, int] = {}
@@ -84,7 +84,7 @@ class KeptBatches:
         self._sent(kept)
 
     def unaccepted(self) -> list[Any]:
-        """What publishers wait for."""
+        """The receipts that publishers wait for."""
         return [kept.receipt for kept in self._by_number.values() if not kept.is_accepted]
 
     def answered(self, number: int) -> Kept | None:

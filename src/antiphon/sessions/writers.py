@@ -84,10 +84,10 @@ class WriterLog(Protocol):
 
 
 class Facts(Protocol):
-    """What an earlier life of the node has stored."""
+    """The facts that an earlier life of the node has stored."""
 
     def get(self, name: str) -> bytes | None:
-        """What was stored under a name."""
+        """The fact with a name."""
 
 
 def number_of(series: int, place: int) -> int:

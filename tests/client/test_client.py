@@ -283,3 +283,21 @@ def test_a_callback_gets_more_than_may_be_ahead_of_it() -> None:
             assert heard == [b"%d" % number for number in range(count)]
 
     running(test)
+
+
+def test_a_session_that_is_in_use_is_not_given_to_another_connection() -> None:
+    """The claimant is told what to do, and the client that has the session loses nothing."""
+
+    async def test() -> None:
+        async with cluster(1) as (node,), antiphon.connect(node.address) as client:
+            heard = await client.subscribe("room").ready()
+            claimant = Client(node.address)
+            claimant._instance = client._instance
+            with pytest.raises(PeerError, match=r"this session is in use.*connect as a new client"):
+                await claimant.start()
+            await claimant.abandon()
+            await asyncio.sleep(1.5)
+            await client.publish("room", b"still here")
+            assert await take_values(heard, 1) == [b"still here"] and client.reconnects == 0
+
+    running(test)

@@ -7,6 +7,7 @@ no harm, and one that removes it is noticed: the bug can then be planted no more
 
 from __future__ import annotations
 
+from tests.mutation.client_mutants import CLIENTS
 from tests.mutation.fault_mutants import FAULTS, HARMLESS_FAULTS
 from tests.mutation.membership_mutants import MEMBERSHIP
 from tests.mutation.mutant import Mutant
@@ -461,7 +462,7 @@ RETURNS = (
     ),
 )
 
-MUTANTS: tuple[Mutant, ...] = (*CUBE, *FAULTS, *ORDERS, *TREE, *RETURNS, *GOSSIP, *EPTO, *MEMBERSHIP)
+MUTANTS: tuple[Mutant, ...] = (*CUBE, *FAULTS, *ORDERS, *TREE, *RETURNS, *GOSSIP, *EPTO, *MEMBERSHIP, *CLIENTS)
 """Those that campaigns find."""
 
 HARMLESS: tuple[Mutant, ...] = (

@@ -23,6 +23,9 @@ QUICK = {
     "events with equal stamps have no order": (4, "total"),
     "a newcomer that asks again is given another place": (2, "togetherness"),
     "a founder that returns does not look for its cluster": (3, "knowledge"),
+    "a client does not hand in again what is not safe": (11, "stuck"),
+    "a resumed subscription begins now": (11, "lost"),
+    "a node replays the last batch first": (20, "fifo"),
 }
 """Bugs of all fabrics, with a seed that finds each and how it shows."""
 
@@ -39,7 +42,8 @@ def test_each_mutant_has_its_place(mutant: Mutant) -> None:
 
 def test_mutants_are_many_and_everywhere() -> None:
     assert len(MUTANTS) >= 25
-    assert {mutant.fabric for mutant in MUTANTS} == {"cube", "cube-faults", "tree", "gossip", "epto", "membership"}
+    fabrics = {"cube", "cube-faults", "tree", "gossip", "epto", "membership", "clients"}
+    assert {mutant.fabric for mutant in MUTANTS} == fabrics
     assert len({(mutant.name, mutant.fabric) for mutant in (*MUTANTS, *HARMLESS)}) == len(MUTANTS) + len(HARMLESS)
 
 
@@ -51,7 +55,7 @@ def test_a_campaign_finds_a_mutant(name: str) -> None:
     assert kind in catch.kinds, catch.example
 
 
-@pytest.mark.parametrize("fabric", ["cube", "cube-faults", "tree", "gossip", "epto", "membership"])
+@pytest.mark.parametrize("fabric", ["cube", "cube-faults", "tree", "gossip", "epto", "membership", "clients"])
 def test_without_a_mutant_the_same_seeds_find_nothing(fabric: str) -> None:
     catch = hunt(None, 1, 4, fabric=fabric)
     assert (catch.seeds, catch.failing) == (4, ()), catch.example

@@ -8,14 +8,20 @@ import sys
 import msgspec
 
 import antiphon
+from antiphon.audit.clients import LOST, TOTAL
 from antiphon.simulator.scenario.scenario import LimitsTable
 from antiphon.torture.campaign import run_schedule, tidy_collector
+from antiphon.torture.clients.campaign import ClientTally, run_one
+from antiphon.torture.clients.schedules import draw_client_schedule
 from antiphon.torture.clusters import draw_cluster, run_cluster
 from antiphon.torture.schedules import SCHEDULES
 from antiphon.torture.tally import KINDS, MEMBERSHIP, Outcome
 
 EVENTS_AT_MOST = {"cube": 100_000, "cube-faults": 200_000, "tree": 100_000, "gossip": 100_000, "epto": 1_000_000}
 """By fabric, many more than the first schedules need that are survived; who goes on for ever is stopped sooner here."""
+
+CLIENT_KINDS = (LOST, TOTAL)
+"""What the judge of clients finds beside the other kinds."""
 
 
 def main(asked: dict[str, object]) -> None:
@@ -24,21 +30,15 @@ def main(asked: dict[str, object]) -> None:
     seeds = 0
     first = int(str(asked["first_seed"]))
     fabric = str(asked["fabric"])
-    limits = LimitsTable(events=EVENTS_AT_MOST.get(fabric, LimitsTable().events))
     with tidy_collector():
         for seed in range(first, first + int(str(asked["seeds"]))):
-            order = asked["order"]
-            if fabric == MEMBERSHIP:
-                outcome = run_cluster(draw_cluster(seed))
-            else:
-                scenario = SCHEDULES[fabric](seed, None if order is None else str(order))
-                outcome = run_schedule(msgspec.structs.replace(scenario, limits=limits))
+            outcome = run(fabric, seed, asked["order"])
             seeds += 1
             if outcome.violations:
                 failed.append(outcome)
                 if asked["stops"]:
                     break
-    kinds = [kind for kind in KINDS if any(kind in outcome.violations for outcome in failed)]
+    kinds = [kind for kind in (*KINDS, *CLIENT_KINDS) if any(kind in outcome.violations for outcome in failed)]
     found = {
         "from": antiphon.__file__,
         "seeds": seeds,
@@ -47,6 +47,19 @@ def main(asked: dict[str, object]) -> None:
         "example": failed[0].about if failed else "",
     }
     print(json.dumps(found))
+
+
+def run(fabric: str, seed: int, order: object) -> Outcome:
+    """Run the schedule of one seed."""
+    drawn = None if order is None else str(order)
+    if fabric == "clients":
+        tally = ClientTally()
+        violations = run_one(draw_client_schedule(seed, drawn), tally)
+        return Outcome(seed=seed, fabric=fabric, violations=violations, about="; ".join(tally.examples))
+    if fabric == MEMBERSHIP:
+        return run_cluster(draw_cluster(seed))
+    limits = LimitsTable(events=EVENTS_AT_MOST[fabric])
+    return run_schedule(msgspec.structs.replace(SCHEDULES[fabric](seed, drawn), limits=limits))
 
 
 main(json.loads(sys.argv[1]))

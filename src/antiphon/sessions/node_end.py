@@ -78,6 +78,8 @@ class NodeEnd(Generic[B]):
         # By topic: kept when something was delivered there, and when the node knows whose batches others had seen.
         self._changes: dict[SessionTopic[B], Promise[None]] = {}
         self._learned: dict[SessionTopic[B], Promise[None]] = {}
+        # The topics of which no node could say it.
+        self._unlearned: dict[SessionTopic[B], None] = {}
 
     # Clients that come and go.
 
@@ -91,6 +93,10 @@ class NodeEnd(Generic[B]):
             del self._clients[client.client]
         if not self._clients:
             self._last_left.resolve(None)
+
+    def client(self, number: int) -> ConnectedClient | None:
+        """The client with this number, if it is connected."""
+        return self._clients.get(number)
 
     def tell_nodes(self, is_leaving: bool = False) -> None:
         """Tell all clients where the other nodes are."""
@@ -202,6 +208,9 @@ class NodeEnd(Generic[B]):
             yield from self._barrier(topic)
             return
         if self.traits.counts_past:
+            if topic in self._unlearned:
+                del self._unlearned[topic]
+                self._learned[topic] = start(self._learn(topic))
             learned = self._learned.get(topic)
             if learned is not None:
                 yield from wait(learned)
@@ -271,7 +280,10 @@ class NodeEnd(Generic[B]):
                 until_us = self.host.now_us() + PAST_US
                 if (yield from self.until(topic, partial(self._is_past, topic, answer.past), until_us)):
                     topic.seen.merge(answer.seen)
-                return
+                    self.topics_changed()
+                    return
+        # The only node that knows may be lost for a while; it is asked again when a client needs it.
+        self._unlearned[topic] = None
 
     def _tell_past(self, sender: int, message: FrontierRequest) -> Steps[None]:
         """Answer another node that has become a member, when what is past there is past here."""

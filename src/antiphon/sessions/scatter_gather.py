@@ -86,14 +86,16 @@ class Questions(Generic[Answer]):
             del self._open[number]
         return question.answers
 
-    def answered(self, sender: int, number: int, answer: Answer) -> None:
-        """Another node has answered."""
+    def answered(self, sender: int, number: int, answer: Answer) -> bool:
+        """Another node has answered; whether its answer was awaited."""
         question = self._open.get(number)
-        if question is not None and question.pending.waits_for(sender):
-            question.answers[sender] = answer
-            if question.is_enough is not None and question.is_enough(answer):
-                question.pending.clear()
-            self._heard(question, sender)
+        if question is None or not question.pending.waits_for(sender):
+            return False
+        question.answers[sender] = answer
+        if question.is_enough is not None and question.is_enough(answer):
+            question.pending.clear()
+        self._heard(question, sender)
+        return True
 
     def peer_gone(self, identifier: int) -> None:
         """Do not wait for the answer of a node that is gone."""

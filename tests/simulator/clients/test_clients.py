@@ -38,6 +38,15 @@ def test_the_older_member_shows_what_a_younger_one_lacks() -> None:
     assert run_one(schedule) == {}
 
 
+def test_a_node_learns_from_the_only_one_that_knows_when_that_one_is_back() -> None:
+    """A node became a member while the only other member stood still; its clients must not wait for what is past."""
+    steps = [
+        ClientStep(at_us=3_137_086, kind="publish", client=2),
+        ClientStep(at_us=5_644_556, kind="pause", lasts_us=1_250_000),
+    ]
+    assert run_one(ClientSchedule(seed=66, fabric="gossip", nodes=3, homes=[2, 1, 1], steps=steps)) == {}
+
+
 @pytest.mark.parametrize("kind", [DUPLICATES, FIFO, CAUSAL, TOTAL, LOST, STUCK])
 def test_the_judge_finds(kind: str) -> None:
     judge = ClientJudge()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from antiphon.api.batch import Batch
 from antiphon.api.batch_codec import NO_AUTHOR, Author, Columns, decode_columns
@@ -58,6 +58,9 @@ from antiphon.transport.incoming import FrameClient, IncomingConnection
 from antiphon.transport.links import FrameWriter
 from antiphon.transport.schema import BATCH_BYTES_AT_MOST, SINCE, may_send
 from antiphon.transport.tls import instance_of
+
+PROOF_SECONDS: Final = 1.0
+"""How long a client has to answer whose session another connection claims."""
 
 log = logger("gateway")
 
@@ -214,6 +217,18 @@ class ClientSession:
         """Send a heartbeat to a client that knows them, and not behind so much that it would only make that more."""
         if self._has_heartbeats and self.may_write.is_set():
             self.send(heartbeat)
+
+    def prove_life(self) -> None:
+        """Another connection claims this session: end this one, unless its client answers."""
+        heard = self._connection.bytes_received
+        self.request_heartbeat()
+        self._sender.settle()
+
+        def look() -> None:
+            if self._connection.bytes_received == heard:
+                self.give_up()
+
+        asyncio.get_running_loop().call_later(PROOF_SECONDS if self._has_heartbeats else 0.0, look)
 
     def give_up(self) -> None:
         """The client stands still and holds others up."""

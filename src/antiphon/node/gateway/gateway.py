@@ -42,7 +42,16 @@ class Gateway:
         holder = self._rights.holder(identity, hello.token, self._has_tls)
         # Nobody hands in batches under the number of another client.
         instance = instance_of(holder.name, hello.instance) if holder.name else hello.instance
-        return ClientSession(self._services, writer, client_number(instance), holder, connection)
+        number = client_number(instance)
+        former = self._services.sessions.client(number)
+        if isinstance(former, ClientSession):
+            # Perhaps its connection has ended and the node has not noticed: a process that runs answers.
+            former.prove_life()
+            raise ProtocolError(
+                "this session is in use by another connection; if it was yours, connect again in some seconds, "
+                "otherwise connect as a new client"
+            )
+        return ClientSession(self._services, writer, number, holder, connection)
 
     def poll_rights(self) -> None:
         """See from time to time whether the rights have changed."""

@@ -18,6 +18,9 @@ from antiphon.simulator.engine.node import PAUSED, SimulatedNode
 from antiphon.simulator.network.network import Cut, NetworkModel
 from antiphon.trace.recorder import DROPPED_PARTITION, DROPPED_RECEIVER_DOWN, DROPPED_SENDER_DOWN
 
+SILENCE_AT_LEAST: Final[i64] = 1000
+"""Detection that takes fewer ticks is not by silence, which takes several round trips."""
+
 
 @final
 class Reachability:
@@ -124,8 +127,11 @@ class Reachability:
     def is_silent(self, watcher: i64, peer: i64) -> bool:
         """Whether a node has heard nothing of a peer for half of the time that detection takes, and no link broke.
 
-        Hosts ask silent peers for signs of life: a peer that is only quiet is heard in time.
+        Hosts ask silent peers for signs of life: a peer that is only quiet is heard in time. A host that is told sooner
+        than it could have asked hears of broken links, not of silence.
         """
+        if self._network.detection < SILENCE_AT_LEAST:
+            return False
         node, since = self._nodes[peer], self._calendar.now - self._network.detection // 2
         if self._network.notices_pauses and node.state == PAUSED and node.paused_at <= since:
             return True

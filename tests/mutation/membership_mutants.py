@@ -59,46 +59,16 @@ MEMBERSHIP: tuple[Mutant, ...] = (
         "        if False:\n",
     ),
     membership(
-        "a missed loss is not handled first",
-        "full_mesh",
-        "        if self._heard_on.get(identifier) not in (None, connection):\n",
-        "        if False:\n",
-    ),
-    membership(
-        "the connection of a lost node stays open",
-        "full_mesh",
-        "            if self._has_quorum:\n                connection.close()\n",
-        "            if self._has_quorum:\n                pass\n",
-    ),
-    membership(
-        "a node that was away does not hear of newcomers",
-        "full_mesh",
-        "        if missed:\n            self.tell(identifier, PeerAddresses(missed))\n",
-        "",
-    ),
-    membership(
         "a lost node is not looked for",
         "full_mesh",
         "            self._host.set_timer(Timer(RETRY, identifier), wait)\n",
         "            pass\n",
     ),
     membership(
-        "a broker says its incarnation before that is on disk",
-        "tree_members",
-        "        self._host.when_safe(RETURN)\n",
-        "        self._host.set_timer(RETURN, 0)\n",
-    ),
-    membership(
         "a founder without its disk is taken for its earlier life",
         "tree_members",
         "        is_founding = not has_joined and not (self._has_quorum and self._is_in)\n",
         "        is_founding = not has_joined\n",
-    ),
-    membership(
-        "in gossip a place is named before it is taken",
-        "partial_view",
-        " if peer is not None and not self.roster.is_unclaimed(peer.instance)]\n",
-        " if peer is not None]\n",
     ),
     membership(
         "in gossip lost contacts are not tried again",

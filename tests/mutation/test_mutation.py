@@ -21,6 +21,8 @@ QUICK = {
     "a returned broker keeps its old incarnation": (55, "stuck"),
     "a node that has left still delivers": (3, "membership"),
     "events with equal stamps have no order": (4, "total"),
+    "a newcomer that asks again is given another place": (2, "togetherness"),
+    "a founder that returns does not look for its cluster": (3, "knowledge"),
     "a client does not hand in again what is not safe": (11, "stuck"),
     "a resumed subscription begins now": (11, "lost"),
     "a node replays the last batch first": (20, "fifo"),

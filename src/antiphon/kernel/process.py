@@ -145,12 +145,13 @@ class Environment:
         A link counts as up until it is said to be lost. A host in which nothing can break need not do anything.
         """
 
-    def is_silent(self, peer: i64) -> bool:
-        """Whether a watched peer has given no sign of life for long, though nothing else says that it is gone.
+    def silence_ticks(self, peer: i64) -> i64:
+        """For how long a watched peer has given no sign of life, though nothing else says that it is gone.
 
-        It stays so when the peer is lost for that reason. A host that only hears of broken links never says so.
+        It is 0 until that is half of the time after which the peer is lost, and stays what it was when the peer is lost
+        for that reason. A host that only hears of broken links always answers 0.
         """
-        return False
+        return 0
 
     def unwatch(self, peer: i64) -> None:
         """The link to a peer does not matter any more; nothing is said about it until it is watched again."""

@@ -44,9 +44,10 @@ class Vigil:
         self._silent_seconds: dict[int, float] = {}
         self._unasked_seconds: dict[int, float] = {}
 
-    def is_silent(self, node: int) -> bool:
-        """Whether a node has been silent for so long that it would have answered a question, if it could."""
-        return 2 * self._silent_seconds.get(node, 0.0) >= self._lost_seconds
+    def silence_seconds(self, node: int) -> float:
+        """For how long a node has been silent; 0 unless it would have answered a question meanwhile, if it could."""
+        silent = self._silent_seconds.get(node, 0.0)
+        return silent if 2 * silent >= self._lost_seconds else 0.0
 
     def poll(self, now: float, heard: Mapping[int, int]) -> Silent:
         """``heard`` says how much has come from each of those to whom connections are kept."""

@@ -193,9 +193,9 @@ class Membership:
             self.silent(identifier)
         self._host.set_timer(LOOK_OUT, microseconds(self._vigil.look_seconds))
 
-    def is_silent(self, identifier: int) -> bool:
-        """Whether a peer has given no sign of life for long, up to the moment when it is lost for that reason."""
-        return self._vigil.is_silent(identifier)
+    def silence_us(self, identifier: int) -> int:
+        """For how long a peer has given no sign of life, also when it is lost for that reason; 0 if not for long."""
+        return microseconds(self._vigil.silence_seconds(identifier))
 
     def _now_seconds(self) -> float:
         return self._host.now() / SECOND_US

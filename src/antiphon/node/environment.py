@@ -93,8 +93,8 @@ class LiveEnvironment(Environment):
     def watch(self, peer: int) -> None:
         self._cluster.watch(peer)
 
-    def is_silent(self, peer: int) -> bool:
-        return self._cluster.is_silent(peer)
+    def silence_ticks(self, peer: int) -> int:
+        return self._cluster.silence_us(peer)
 
     def unwatch(self, peer: int) -> None:
         self._cluster.unwatch(peer)

@@ -448,8 +448,8 @@ class LifeEnvironment(Environment):
         self._life.membership.watch(int(peer))
         self._life.judge.watched(self._life.number, int(peer))
 
-    def is_silent(self, peer: int) -> bool:
-        return self._life.membership.is_silent(int(peer))
+    def silence_ticks(self, peer: int) -> int:
+        return self._life.membership.silence_us(int(peer))
 
     def unwatch(self, peer: int) -> None:
         self._life.membership.unwatch(int(peer))

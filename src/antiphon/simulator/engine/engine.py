@@ -321,8 +321,8 @@ class Engine(NodeHost):
         if self.can_fail:
             self._reachability.watch(node, peer)
 
-    def is_silent(self, node: i64, peer: i64) -> bool:
-        return self.can_fail and self._reachability.is_silent(node, peer)
+    def silence_ticks(self, node: i64, peer: i64) -> i64:
+        return self._reachability.silence_ticks(node, peer) if self.can_fail else 0
 
     def watch_delivery(self, node: i64, publication: Publication, latency: i64) -> None:
         self.record(DELIVER, node, NO_NODE, publication, latency)

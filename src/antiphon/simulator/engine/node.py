@@ -68,8 +68,8 @@ class NodeHost:
         """Let a node watch a peer."""
         raise NotImplementedError
 
-    def is_silent(self, node: i64, peer: i64) -> bool:
-        """Whether a node hears nothing of a peer; as ``Environment.is_silent``."""
+    def silence_ticks(self, node: i64, peer: i64) -> i64:
+        """For how long a node has heard nothing of a peer; as ``Environment.silence_ticks``."""
         raise NotImplementedError
 
     def watch_delivery(self, node: i64, publication: Publication, latency: i64) -> None:
@@ -266,8 +266,8 @@ class SimulatedNode(Environment):
     def watch(self, peer: i64) -> None:
         self._engine.watch(self, peer)
 
-    def is_silent(self, peer: i64) -> bool:
-        return self._engine.is_silent(self.identifier, peer)
+    def silence_ticks(self, peer: i64) -> i64:
+        return self._engine.silence_ticks(self.identifier, peer)
 
     def unwatch(self, peer: i64) -> None:
         self._engine.links.remove(self.identifier, peer, self.incarnation)

@@ -18,9 +18,6 @@ from antiphon.simulator.engine.node import PAUSED, SimulatedNode
 from antiphon.simulator.network.network import Cut, NetworkModel
 from antiphon.trace.recorder import DROPPED_PARTITION, DROPPED_RECEIVER_DOWN, DROPPED_SENDER_DOWN
 
-SILENCE_AT_LEAST: Final[i64] = 1000
-"""Detection that takes fewer ticks is not by silence, which takes several round trips."""
-
 
 @final
 class Reachability:
@@ -124,21 +121,20 @@ class Reachability:
         for cut in self._cuts:
             self._look_around(watch, cut, self._reconnects)
 
-    def is_silent(self, watcher: i64, peer: i64) -> bool:
-        """Whether a node has heard nothing of a peer for half of the time that detection takes, and no link broke.
+    def silence_ticks(self, watcher: i64, peer: i64) -> i64:
+        """For how long a node has heard nothing of a peer though no link broke; 0 below half of the detection time.
 
-        Hosts ask silent peers for signs of life: a peer that is only quiet is heard in time. A host that is told sooner
-        than it could have asked hears of broken links, not of silence.
+        Hosts ask silent peers for signs of life: a peer that is only quiet is heard in time.
         """
-        if self._network.detection < SILENCE_AT_LEAST:
-            return False
-        node, since = self._nodes[peer], self._calendar.now - self._network.detection // 2
-        if self._network.notices_pauses and node.state == PAUSED and node.paused_at <= since:
-            return True
-        return any(
-            cut.start <= since and self._breaks(cut) and cut.is_between(watcher, peer, self._calendar.now)
-            for cut in self._cuts
-        )
+        now, node = self._calendar.now, self._nodes[peer]
+        since = now
+        if self._network.notices_pauses and node.state == PAUSED:
+            since = node.paused_at
+        for cut in self._cuts:
+            if cut.start < since and self._breaks(cut) and cut.is_between(watcher, peer, now):
+                since = cut.start
+        silent = now - since
+        return silent if 2 * silent >= self._network.detection else 0
 
     def introduce(self, node: SimulatedNode) -> None:
         """Let a node and all others that do not know each other find each other, when they are connected."""

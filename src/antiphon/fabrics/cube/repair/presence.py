@@ -23,8 +23,8 @@ class Presence:
         self._environment: Final[Environment] = environment
         self.present: Final[dict[i64, bool]] = {node: True for node in cube.members() if node != environment.identifier}
         self.lost_at: Final[dict[i64, i64]] = {}
-        # Which of these were lost because they gave no sign of life: that alone took long.
-        self._was_silent: Final[dict[i64, bool]] = {}
+        # For how long they had given no sign of life before; 0 if a connection broke.
+        self._silent_before: Final[dict[i64, i64]] = {}
         # By topic that this node is about to join, who was found since it began to ask.
         self._met: Final[dict[i64, dict[i64, bool]]] = {}
 
@@ -37,27 +37,22 @@ class Presence:
         """A node can be reached."""
         self.present[peer] = True
         self.lost_at.pop(peer, None)
-        self._was_silent.pop(peer, None)
+        self._silent_before.pop(peer, None)
 
     def on_lost(self, peer: i64) -> None:
         """A node cannot be reached any more."""
         del self.present[peer]
         self.lost_at[peer] = self._environment.now()
-        if self._environment.is_silent(peer):
-            self._was_silent[peer] = True
-
-    def was_silent(self, peer: i64) -> bool:
-        """Whether a node is lost because it gave no sign of life, and not because a connection broke."""
-        return peer in self._was_silent
+        self._silent_before[peer] = self._environment.silence_ticks(peer)
 
     def is_lost_for(self, peer: i64, ticks: i64) -> bool:
-        """Whether a node has been lost for so long, or was silent for longer before it was lost."""
+        """Whether a node has been lost for so long, its silence before that included."""
         since = self.lost_at.get(peer, NO_NODE)
-        return since != NO_NODE and (peer in self._was_silent or self._environment.now() - since >= ticks)
+        return since != NO_NODE and self._environment.now() - since + self._silent_before.get(peer, 0) >= ticks
 
     def heard(self) -> list[i64]:
         """The nodes within reach that are not silent: those that would be lost soon are not among them."""
-        return [peer for peer in self.present if not self._environment.is_silent(peer)]
+        return [peer for peer in self.present if self._environment.silence_ticks(peer) == 0]
 
     # Newcomers to a topic.
 

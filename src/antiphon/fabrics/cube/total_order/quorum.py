@@ -160,7 +160,7 @@ class QuorumLockManager(LockManager):
         if peer == self.manager:
             self.claimant.take_back_locks()
         self._check_later()
-        if self._presence.was_silent(peer) and self._electorate.hears_majority():
+        if self._presence.is_lost_for(peer, self._faults.exclude_ticks) and self._electorate.hears_majority():
             # Its silence has lasted long enough, and nobody else is about to be lost whom a majority needs.
             self._advance_without(peer)
         self._agenda.advance_opened()

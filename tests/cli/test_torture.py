@@ -97,7 +97,7 @@ def test_the_order_can_be_chosen(antiphon: Antiphon) -> None:
 def test_a_person_reads_a_table(antiphon: Antiphon) -> None:
     code, said, _ = antiphon("torture", "--seeds", 5, "--jobs", 1)
     assert code == 0
-    for words in ("5 in ", " per hour", "hours at 1 ms per tick", "none; checked: error, duplicates", "nothing"):
+    for words in ("5 in ", " per hour", "hours at 1 ms per tick", "none; checked: error, identity", "nothing"):
         assert words in said
 
 
@@ -137,7 +137,7 @@ def test_a_failure_becomes_a_file_that_simulate_replays(
     [
         (
             ["--fabric", "ring"],
-            "antiphon: there is no fabric 'ring'; choose from all, cube, cube-faults, tree, gossip, epto\n",
+            "antiphon: there is no fabric 'ring'; choose from all, cube, cube-faults, tree, gossip, epto, membership\n",
         ),
         (
             ["--order", "best"],

@@ -39,7 +39,7 @@ def test_every_schedule_is_survived(order: str | None) -> None:
 
 
 def test_there_is_no_campaign_for_what_does_not_exist() -> None:
-    with pytest.raises(UsageError, match="choose from all, cube, cube-faults, gossip"):
+    with pytest.raises(UsageError, match="choose from all, cube, cube-faults, tree, gossip"):
         check_campaign("string", None)
 
 

@@ -197,9 +197,9 @@ def test_long_frames_take_no_more_memory_than_has_come_and_together_no_more_than
 
     async def test() -> None:
         async with attacked() as node, attacking(node) as first, attacking(node) as second:
-            head = frames(CLIENT) + (30 << 20).to_bytes(4, "little")
-            for attacker in (first, second):
-                attacker.send(head)
+            for attacker, name in ((first, "first"), (second, "second")):
+                client = msgspec.structs.replace(CLIENT, instance=name)
+                attacker.send(frames(client) + (30 << 20).to_bytes(4, "little"))
             await until(lambda: len(node.clients) == 3)
             assert all(len(each._view) <= 256 << 10 for each in node.host.incoming())
             for attacker in (first, second):

@@ -56,7 +56,7 @@ class ClientSchedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """One cluster with clients, and all that happens to it. ``keeps`` are the nodes that are members by themselves."""
 
     seed: int
-    fabric: Literal["cube", "tree", "gossip"]
+    fabric: str
     nodes: int
     homes: list[int]
     """The first node of each client."""
@@ -168,7 +168,7 @@ class ClientWorld:
         join = [] if is_first or self.places[number] in founders else self._contacts(number)
         settings = NodeSettings(schedule.fabric, join, founders, lost_seconds=schedule.lost_seconds)
         random = RandomStream(schedule.seed, NODE_STREAM, self._lives)
-        disk = SimulatedDisk(self.clock, False, schedule.fabric != "gossip", 0)
+        disk = SimulatedDisk(self.clock, False, FABRICS[schedule.fabric].membership.is_full, 0)
         life = ServingLife(
             self.places[number], self._lives, settings, self.clock, self.network, disk, self._members, random
         )

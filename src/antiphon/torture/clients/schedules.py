@@ -7,8 +7,9 @@ become members when a client comes, and lack what was shown before.
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final
 
+from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.randomness import RandomStream
 from antiphon.membership.host import SECOND_US
 from antiphon.simulator.clients.world import ClientKind, ClientSchedule, ClientStep
@@ -17,8 +18,6 @@ from antiphon.torture.schedules.operations import pick
 CLIENTS_STREAM: Final = 53
 """Names the stream of random numbers."""
 
-ClientFabric = Literal["cube", "tree", "gossip"]
-FABRICS: Final[tuple[ClientFabric, ...]] = ("cube", "tree", "gossip")
 SPAN_US: Final = 12 * SECOND_US
 """How long something happens."""
 
@@ -34,7 +33,7 @@ class Draw:
     def __init__(self, seed: int, order: str | None) -> None:
         self._random = random = RandomStream(seed, CLIENTS_STREAM)
         self._seed = seed
-        self._fabric: ClientFabric = pick(random, FABRICS)
+        self._fabric: str = pick(random, tuple(FABRICS))
         self._nodes = int(random.between(3, 5))
         self._clients = int(random.between(2, 4))
         self._lost_seconds = pick(random, (0.5, 1.0, 2.0))
@@ -73,11 +72,11 @@ class Draw:
         On cubes and trees most of the nodes stay, as those that return without a disk have no vote. On a cube a batch
         is safe when all members within reach have it, so a node that is cut off and then crashes may take it along.
         """
-        if self._fabric == "gossip" or step.kind not in ("crash", "leave"):
+        if not FABRICS[self._fabric].membership.is_full or step.kind not in ("crash", "leave"):
             return True
         ends = [other for other in self._steps if other.kind in ("crash", "leave")]
         is_cut = any(other.kind in ("cut", "pause") for other in self._steps)
-        return ends.index(step) < (self._nodes - 1) // 2 and not (self._fabric == "cube" and is_cut)
+        return ends.index(step) < (self._nodes - 1) // 2 and (FABRICS[self._fabric].has_barriers or not is_cut)
 
     def _when_us(self) -> int:
         """About one of the moments at which things happen, or at any time."""

@@ -78,7 +78,9 @@ class SessionHost:
 
     def after(self, delay_us: int, call: Callable[[], None]) -> None:
         """Call something after a while, unless the node has ended by then."""
-        self._loop.call_later(delay_us / 1_000_000, self._call, call)
+        # What still waits when a node has ended is thrown away later, perhaps after its event loop.
+        if not self._loop.is_closed():
+            self._loop.call_later(delay_us / 1_000_000, self._call, call)
 
     def _call(self, call: Callable[[], None]) -> None:
         if self._core.process is None or self._lifecycle.is_shut:

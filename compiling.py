@@ -15,6 +15,7 @@ import gc
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -48,14 +49,39 @@ PRODUCT = (
     "simulator/engine/transmission.py",
     "simulator/network/*.py",
     "api/batch.py",
+    "api/batch_codec.py",
     "api/outbox.py",
     "api/publisher.py",
     "api/receipts.py",
+    "api/subscription.py",
+    "api/topic_names.py",
+    "api/waiting.py",
+    "api/topic_state.py",
+    "api/topic_trie.py",
+    "runtime/clocks.py",
+    "sessions/dedup.py",
+    "sessions/replay_buffer.py",
+    "transport/codec.py",
+    "transport/framing.py",
+    "transport/incoming.py",
+    "transport/links.py",
+    "client/connection.py",
+    "client/client_subscriptions.py",
+    "node/gateway/client_relay.py",
+    "node/gateway/client_session.py",
+    "node/environment.py",
+    "node/loop.py",
+    "node/topic_registry.py",
+    "node/open_receipts.py",
+    "node/write_scheduler.py",
 )
 DESCRIPTIONS = "assembly"
 """The folder of a fabric that describes it to hosts. It runs once, and its classes are structs of msgspec."""
 
 LABORATORY = ("protocols/*/*.py",)
+DOCUMENTED = ("antiphon.api.batch", "antiphon.api.publisher")
+"""Compiled modules with classes that applications hold: ``help`` shows their docstrings, which mypyc leaves out."""
+
 GROUPS = {"antiphon": (Path("src/antiphon"), PRODUCT), "antiphon_lab": (Path("research/antiphon_lab"), LABORATORY)}
 """For each group its package, from the root of the repository, and what is compiled of it."""
 
@@ -141,6 +167,9 @@ def generate(digest: str) -> None:
     built = mypycify(
         arguments, opt_level="3", debug_level="0", multi_file=True, separate=groups, target_dir=str(GENERATED)
     )
+    for module in DOCUMENTED:
+        (source,) = files_of(module)
+        add_docstrings(source, GENERATED / f"__native_{module.replace('.', '___')}.c")
     # What mypyc has in memory need not be looked through once more.
     gc.freeze()
     described = {group: [] for _, group in groups}
@@ -157,6 +186,26 @@ def generate(digest: str) -> None:
             "extra_compile_args": each.extra_compile_args,
         })  # fmt: skip
     write_if_changed(EXTENSIONS, json.dumps({"digest": digest, "extensions": described}))
+
+
+def add_docstrings(source: Path, generated: Path) -> None:
+    """Write the docstrings of the classes of a module into the tables of its C file."""
+    text = generated.read_text()
+    prefix = generated.stem.removeprefix("__native_")
+    for kind in ast.parse(source.read_bytes()).body:
+        if not isinstance(kind, ast.ClassDef):
+            continue
+        documented = {each.name: ast.get_docstring(each) for each in kind.body if isinstance(each, ast.FunctionDef)}
+        places = {rf'(tp_doc = PyDoc_STR\("{kind.name}\([^"]*--\\n\\n)(?=")': ast.get_docstring(kind)}
+        for name, words in documented.items():
+            places[rf'(CPyPy_{prefix}___{kind.name}___{name},\s[^"}}]*PyDoc_STR\("[^"]*--\\n\\n)(?=")'] = words
+            places[rf"(\(getter\){prefix}___{kind.name}_get_{name},\s+NULL, )NULL(?=, NULL)"] = words
+        for place, words in places.items():
+            if words is not None:
+                literal = json.dumps(words)
+                is_inside = place.endswith('(?=")')
+                text = re.sub(place, lambda at, put=literal[1:-1] if is_inside else literal: at[1] + put, text)
+    generated.write_text(text)
 
 
 def stubs_cache() -> Path:

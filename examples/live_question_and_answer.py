@@ -5,6 +5,7 @@ Run it: .venv/bin/python examples/live_question_and_answer.py
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 
@@ -40,14 +41,14 @@ async def listen() -> list[str]:
         answering = role("answer", node.address)
         assert answering.stdout is not None
         # A node that joins needs this one to answer, so nothing here may block the loop.
-        await node.loop.run_in_executor(None, answering.stdout.readline)
+        await asyncio.get_running_loop().run_in_executor(None, answering.stdout.readline)
         asking = role("ask", node.address)
         async for message in room:
             heard.append(message.value.decode())
             if len(heard) == 2 * EXCHANGES:
                 break
         for process in (asking, answering):
-            await node.loop.run_in_executor(None, process.communicate)
+            await asyncio.get_running_loop().run_in_executor(None, process.communicate)
     return heard
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from antiphon.fabrics.cube import Cube, full_or_partial
 from antiphon.fabrics.cube.broadcast import TreeBroadcast
-from antiphon.kernel import Environment, Message, Process, Publication, RandomStream
+from antiphon.kernel import Environment, Process, ProtocolMessage, Publication, RandomStream
 from antiphon.orders import Order
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import ConstantDelay
@@ -63,13 +63,13 @@ class Notebook(Environment):
     def __init__(self, identifier: int, time: int = 0) -> None:
         super().__init__(identifier)
         self.time = time
-        self.sent: list[tuple[int, Message]] = []
+        self.sent: list[tuple[int, ProtocolMessage]] = []
         self.delivered: list[Publication] = []
 
     def now(self) -> int:
         return self.time
 
-    def send(self, destination: int, message: Message) -> None:
+    def send(self, destination: int, message: ProtocolMessage) -> None:
         self.sent.append((destination, message))
 
     def deliver(self, publication: Publication) -> None:

@@ -6,6 +6,8 @@ compiler. Tests import the installed one, so here the plain one has its turn, in
 
 from __future__ import annotations
 
+import ast
+import importlib
 import json
 import os
 import subprocess
@@ -162,3 +164,22 @@ def test_a_compiled_laboratory_refuses_a_plain_product(record_property: Note) ->
     )
     assert done.returncode == 1
     assert "antiphon-lab is compiled and the antiphon that was found is not" in done.stderr
+
+
+def test_a_name_for_caught_errors_has_one_type_in_each_compiled_function() -> None:
+    """A compiled function has one variable for the name, and raises a TypeError for an error of another type."""
+    sys.path.insert(0, str(ROOT))
+    try:
+        modules = importlib.import_module("compiling").modules()
+    finally:
+        sys.path.remove(str(ROOT))
+    found = []
+    for path in (ROOT / file for files in modules.values() for file in files):
+        for function in ast.walk(ast.parse(path.read_text())):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                caught: dict[str, set[str]] = {}
+                for each in ast.walk(function):
+                    if isinstance(each, ast.ExceptHandler) and each.name and each.type is not None:
+                        caught.setdefault(each.name, set()).add(ast.unparse(each.type))
+                found += [f"{path.name}: {function.name}: {name}" for name, kinds in caught.items() if len(kinds) > 1]
+    assert found == []

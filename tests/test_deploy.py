@@ -20,9 +20,10 @@ import typer.main
 import yaml
 
 import antiphon
-from antiphon.cli.main import app
+from antiphon.cli.main import app_for
 from antiphon.node.settings import settings_from
 from antiphon.node.status import NODE_METRICS, TOPIC_METRICS
+from tests.test_packaging import SOURCES
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 START_SECONDS = 60.0
@@ -33,7 +34,7 @@ def documents(name: str) -> list[dict[str, Any]]:
 
 
 def flags_of_a_node() -> set[str]:
-    commands = typer.main.get_command(app)
+    commands = typer.main.get_command(app_for("node"))
     node = commands.get_command(commands.make_context("antiphon", ["node", "--help"], resilient_parsing=True), "node")  # type: ignore[attr-defined]
     return {flag for parameter in node.params for flag in parameter.opts}
 
@@ -77,6 +78,15 @@ def test_alerts_and_dashboard_ask_for_metrics_that_exist() -> None:
     asked += [rule["expr"] for group in documents("alerts.yaml")[0]["groups"] for rule in group["rules"]]
     used = {name.removesuffix("_total") for expression in asked for name in re.findall(r"antiphon_\w+", expression)}
     assert used and used <= exist
+
+
+def test_the_image_is_built_from_everything_that_a_distribution_has() -> None:
+    lines = (DEPLOY / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    copied = {
+        word for line in lines if line.startswith("COPY ") and "--from" not in line for word in line.split()[1:-1]
+    }
+    assert set(SOURCES) <= copied
+    assert all((DEPLOY.parent / name).exists() for name in copied)
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")

@@ -42,7 +42,7 @@ def inside(*packages: str) -> frozenset[str]:
     return frozenset(packages)
 
 
-PROTOCOLS = ("kernel", "orders", "fabrics", "membership", "sessions")
+PROTOCOLS = ("kernel", "orders", "fabrics", "membership", "sessions", "streams")
 """Pure: state machines and what they are made of."""
 
 HOST = (*PROTOCOLS, "runtime", "transport", "api", "storage")
@@ -64,6 +64,7 @@ RULES = {
     # Its messages are data descriptions, which hosts encode and check.
     "membership": Rule(inside("kernel", "orders", "fabrics", "membership"), only=PURE | {"msgspec"}),
     "sessions": Rule(inside(*PROTOCOLS), only=PURE | {"msgspec"}),
+    "streams": Rule(inside("kernel", "streams"), only=PURE | {"msgspec"}),
     "trace": Rule(
         inside("kernel", "trace"), only=PURE | {"contextlib", "json", "numpy", "os", "pathlib", "pyarrow", "types"}
     ),
@@ -87,13 +88,16 @@ RULES = {
     "runtime": Rule(inside("kernel", "runtime"), never=NO_SPARK),
     "transport": Rule(inside(*PROTOCOLS, "runtime", "transport"), never=NO_SPARK),
     "api": Rule(inside("kernel", "sessions", "runtime", "api"), never=NO_SPARK),
-    "storage": Rule(inside("kernel", "sessions", "runtime", "transport", "api", "storage"), never=NO_SPARK),
+    "storage": Rule(inside("kernel", "sessions", "streams", "runtime", "transport", "api", "storage"), never=NO_SPARK),
     "node": Rule(inside(*HOST, "node", "trace"), never=NO_SPARK),
     # A client is light: it needs no store, no columns of traces, and of membership nothing but the form of messages.
     "client": Rule(
-        inside("kernel", "membership", "sessions", "runtime", "transport", "api", "client"),
+        inside("kernel", "membership", "sessions", "streams", "runtime", "transport", "api", "client"),
         never=NO_SPARK | {"numpy", "pyarrow", "sqlite3"},
     ),
+    "sync": Rule(inside("kernel", "runtime", "streams", "api", "client"), never=NO_SPARK),
+    # For tests of users; nothing in the product imports it.
+    "testing": Rule(inside(*LIVE, "testing"), never=NO_SPARK),
     "maelstrom": Rule(inside(*HOST, "maelstrom"), never=NO_SPARK),
     "spark": Rule(inside(*LIVE, "spark", ROOT)),
     "torture": Rule(inside(*LIVE, *JUDGES, ROOT), never=NO_SPARK),
@@ -247,7 +251,7 @@ def test_the_checker_finds_a_planted_violation(module: str, source: str, complai
     ("module", "source"),
     [
         ("kernel.process", "from __future__ import annotations\nfrom typing import Final\nfrom librt.vecs import vec"),
-        ("orders.fifo", "from antiphon.kernel.message import Message\nfrom .order import Order"),
+        ("orders.fifo", "from antiphon.kernel.message import ProtocolMessage\nfrom .order import Order"),
         ("fabrics.cube.view", "from antiphon.orders import Order\nfrom collections.abc import Callable"),
         ("simulator.engine.engine", "import gc\nfrom antiphon.trace.recorder import Recorder"),
         ("trace.store", "import numpy as np\nimport pyarrow.parquet as pq"),

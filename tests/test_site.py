@@ -68,6 +68,15 @@ def test_the_reference_has_a_sentence_for_every_public_name(site: Path) -> None:
     assert not empty
 
 
+def test_pages_load_nothing_from_a_network(site: Path) -> None:
+    """Among others the script without which a page that is opened as a file has no search."""
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        loaded = re.findall(r'<script[^>]*src="([^"]*)"|<link[^>]*href="([^"]*)"[^>]*rel="stylesheet"', text)
+        assert not [each for pair in loaded for each in pair if each.startswith(("http", "//"))], page.name
+    assert "javascripts/iframe-worker.js" in (site / "index.html").read_text(encoding="utf-8")
+
+
 def test_the_search_finds_pages_without_a_network(site: Path) -> None:
     index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
     found = {entry["location"] for entry in index["docs"] if "quorum_delivery" in entry["text"]}

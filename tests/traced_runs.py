@@ -36,7 +36,7 @@ from antiphon.simulator.engine.actions import (
 )
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import ConstantDelay, LinkDelay, MatrixDelay, NormalDelay
-from antiphon.simulator.network.network import Cut, NetworkModel
+from antiphon.simulator.network.network import NetworkModel, NetworkPartition
 from antiphon.trace.recorder import Recorder
 from antiphon.trace.store import TraceWriter
 from antiphon_lab.protocols.cube.causal_aggregation import CausalAggregation
@@ -82,7 +82,7 @@ def nodes_come_and_go(recorder: Recorder, seed: int) -> Engine:
         (100, CrashAction(3)),
         (150, ExpelAction(3, members)),
         (200, PauseAction(5)),
-        (230, PartitionAction(Cut(230, 320, [[0, 1, 2]]))),
+        (230, PartitionAction(NetworkPartition(230, 320, [[0, 1, 2]]))),
         (300, JoinAction(12)),
         (301, AdmitAction(12, members)),
         (400, ResumeAction(5)),

@@ -1,31 +1,48 @@
-"""Antiphon: publish/subscribe in which an answer never arrives before its question.
+"""Publish/subscribe in which an answer never arrives before its question.
 
-async with antiphon.start(listen="127.0.0.1:7400") as node:
-    subscription = await node.subscribe("room").ready()
-    await node.publish("room", b"why?")
-    async for message in subscription:
-        ...
+Run a node in your program, or connect to a node; both publish and subscribe with the same calls:
+
+    import antiphon
+
+    async def main():
+        async with antiphon.start(listen="127.0.0.1:7400") as node:
+            room = await node.subscribe("room").ready()
+            await node.publish("room", b"why?", order="causal")
+            async for message in room:
+                print(message.topic, message.value)
+                break
+
+    antiphon.run(main())
+
+start     run a node in this program; it is a Node
+connect   connect to a node; the connection is a Client
+run       run a coroutine on the fastest event loop that is installed
+
+Every error that Antiphon raises is an AntiphonError: a UsageError (the call was wrong) or a PeerError (a node, the
+network or a disk did something). Names that are not listed here, and names with an underscore, may change at any time.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from antiphon.api.batch import Message
-    from antiphon.api.batch_codec import Receipt
-    from antiphon.api.subscription import Subscription
-    from antiphon.client.client import Client, connect
+    from antiphon.api.columns import Receipt
+    from antiphon.api.pubsub import Subscription
+    from antiphon.client.handle import Client, connect
     from antiphon.kernel.errors import AntiphonError, NoMajorityError, PeerError, UsageError
-    from antiphon.node.node import Node, start
+    from antiphon.node.handle import Node, start
     from antiphon.runtime.errors import (
         ClosedError,
         DeniedError,
         JoinError,
+        LostTurnError,
         MissedMessagesError,
         OverloadedError,
+        QuotaError,
         SlowConsumerError,
     )
     from antiphon.runtime.tasks import run
@@ -37,12 +54,14 @@ __all__ = [
     "ClosedError",
     "DeniedError",
     "JoinError",
+    "LostTurnError",
     "Message",
     "MissedMessagesError",
     "NoMajorityError",
     "Node",
     "OverloadedError",
     "PeerError",
+    "QuotaError",
     "Receipt",
     "SlowConsumerError",
     "Subscription",
@@ -57,18 +76,20 @@ __all__ = [
 HOMES = {
     "antiphon.kernel.errors": ("AntiphonError", "NoMajorityError", "PeerError", "UsageError"),
     "antiphon.api.batch": ("Message",),
-    "antiphon.client.client": ("Client", "connect"),
-    "antiphon.api.batch_codec": ("Receipt",),
+    "antiphon.client.handle": ("Client", "connect"),
+    "antiphon.api.columns": ("Receipt",),
     "antiphon.runtime.errors": (
         "ClosedError",
         "DeniedError",
         "JoinError",
+        "LostTurnError",
         "MissedMessagesError",
         "OverloadedError",
+        "QuotaError",
         "SlowConsumerError",
     ),
-    "antiphon.node.node": ("Node", "start"),
-    "antiphon.api.subscription": ("Subscription",),
+    "antiphon.node.handle": ("Node", "start"),
+    "antiphon.api.pubsub": ("Subscription",),
     "antiphon.runtime.tasks": ("run",),
     "antiphon.transport.tls": ("Tls",),
 }
@@ -79,5 +100,16 @@ def __getattr__(name: str) -> Any:
 
     for home, names in HOMES.items():
         if name in names:
-            return getattr(import_module(home), name)
+            try:
+                return getattr(import_module(home), name)
+            except ModuleNotFoundError as error:
+                if error.name != "antiphon.node":
+                    raise
+                reason = "antiphon-client is installed, which cannot run nodes; uninstall it and install antiphon"
+                raise AttributeError(f"antiphon.{name} is not here: {reason}") from error
     raise AttributeError(f"module 'antiphon' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The names that applications use; ``help`` and completion load them."""
+    return [*__all__, "__version__"]

@@ -1,4 +1,4 @@
-"""What other distributions add to Antiphon, found by the entry points that they declare.
+"""Additions of other distributions to Antiphon, found by the entry points that they declare.
 
 The laboratory (distribution ``antiphon-lab``) adds commands, protocols for scenarios and stages of
 the tour. Anybody else can do the same: an entry point names an object, and the group says what it is for.
@@ -7,7 +7,7 @@ the tour. Anybody else can do the same: an entry point names an object, and the 
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
 COMMANDS: Final = "antiphon.commands"
@@ -23,8 +23,12 @@ LABORATORY: Final = "antiphon-lab"
 """The distribution that has the published protocols, experiments, benchmarks and reports."""
 
 
+def entries_of(group: str) -> list[EntryPoint]:
+    """The entry points of a group, in the order of their names; nothing is imported yet."""
+    return sorted(entry_points(group=group), key=lambda entry: entry.name)
+
+
 @cache
 def plugins(group: str) -> dict[str, Any]:
     """The objects of a group by name, in the order of their names."""
-    found = sorted(entry_points(group=group), key=lambda entry: entry.name)
-    return {entry.name: entry.load() for entry in found}
+    return {entry.name: entry.load() for entry in entries_of(group)}

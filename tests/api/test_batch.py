@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from antiphon.api.batch import Batch, Message
-from antiphon.api.batch_codec import COUNT_BYTES, Columns, encode_columns, read_header
+from antiphon.api.batch_codec import COUNT_BYTES, encode_columns, read_header
+from antiphon.api.columns import Columns
 from antiphon.kernel.errors import ProtocolError
 
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.api.batch import Batch
-from antiphon.api.batch_codec import Columns, decode_columns, encode_columns, read_header
+from antiphon.api.batch_codec import decode_columns, encode_columns, read_header
+from antiphon.api.columns import Columns
 from antiphon.kernel.errors import ProtocolError
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from antiphon import DeniedError, OverloadedError, PeerError, Receipt, UsageError
 from antiphon.api.batch import Batch
-from antiphon.api.batch_codec import NEVER, encode_columns
+from antiphon.api.batch_codec import encode_columns
+from antiphon.api.columns import NEVER
 from antiphon.api.outbox import (
     BATCH_BYTES,
     BATCH_MESSAGES,
@@ -20,21 +21,23 @@ from antiphon.api.outbox import (
     WAITING_MESSAGES,
     BlockedOutboxes,
     Outbox,
+    OutboxOwner,
     Segment,
 )
-from antiphon.api.publisher import Publisher
+from antiphon.api.publisher import Publisher, PublishHost
 from antiphon.runtime.errors import ClosedError
 from tests.node.support import running
 
 AUTHOR = 12
 
 
-class World(Publisher):
-    """A publisher with one outbox, whose room the test decides."""
+class World(PublishHost):
+    """A host of a publisher with one outbox, whose room the test decides."""
 
     def __init__(self, room: int = 1 << 30, mixes_keys: bool = True) -> None:
         super().__init__("causal")
         self.mixes_keys = mixes_keys
+        self.publish = Publisher(self).publish
         self.room = room
         self.sent: list[Segment] = []
         self.blocked = BlockedOutboxes()
@@ -47,14 +50,17 @@ class World(Publisher):
         outbox = Outbox(
             topic,
             "causal",
-            self.loop,
-            self.accepted,
-            self.room_now,
-            self.send,
-            lambda: self.now_us,
-            self.blocked,
-            self.author_number,
-            self.refusals,
+            OutboxOwner(
+                self.loop,
+                self.accepted,
+                self.room_now,
+                self.send,
+                lambda: self.now_us,
+                self.blocked,
+                self.author_number,
+                self.refusals,
+            ),
+            topic,
         )
         self.outboxes[topic] = outbox
         return outbox
@@ -62,10 +68,10 @@ class World(Publisher):
     def author_number(self) -> int:
         return AUTHOR
 
-    def room_now(self) -> int:
+    def room_now(self, topic: str) -> int:
         return self.room
 
-    def send(self, segment: Segment) -> None:
+    def send(self, topic: str, segment: Segment) -> None:
         self.room -= 1
         self.sent.append(segment)
 

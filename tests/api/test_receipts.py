@@ -11,8 +11,10 @@ import pytest
 
 import antiphon
 from antiphon import ClosedError, DeniedError, Message, PeerError, Receipt
+from antiphon.client.connection import ClientConnection
+from antiphon.node.local_cluster import free_addresses
 from antiphon.sessions.client_messages import PublishResponse
-from tests.node.support import child, cluster, free_addresses, running, take_exactly, tree, until
+from tests.node.support import child, cluster, running, take_exactly, tree, until
 from tests.node.test_rights import GUEST, SHOP, client_of, guarded
 
 
@@ -153,7 +155,7 @@ def test_a_node_tells_of_messages_that_lost_their_place() -> None:
     async def test() -> None:
         async with antiphon.start(fabric="gossip") as node:
             await node.publish("room", b"")
-            outbox = node.outboxes["room"]
+            outbox = node._live.outboxes["room"]
             await until(lambda: len(outbox) == 0)
             lost = outbox.post(b"lost", True)
             assert not lost.done()
@@ -169,18 +171,24 @@ def test_a_refusal_that_comes_late_counts_for_the_flush_that_waits_for_it() -> N
     async def test() -> None:
         async with antiphon.start() as node, antiphon.connect(node.address) as client:
             await client.publish("room", b"")
-            (session,) = node.clients
-            send = session.send  # type: ignore[attr-defined]
+            (session,) = node._live.clients
+            receive = client._live.frame_received
             held: list[PublishResponse] = []
-            session.send = lambda control: (  # type: ignore[attr-defined]
-                held.append(control) if isinstance(control, PublishResponse) else send(control)
-            )
+
+            def hold(connection: ClientConnection, frame: memoryview) -> None:
+                message = client._live._codec.decode(frame)
+                if isinstance(message, PublishResponse) and not message.error:
+                    held.append(message)
+                else:
+                    receive(connection, frame)
+
+            client._live.frame_received = hold  # type: ignore[method-assign]
             client.publish("room", b"late")
             flushing = asyncio.create_task(client.flush())
             await until(lambda: held)
             assert not flushing.done()
-            send(PublishResponse(held[0].number, "no room"))
-            node.settle()
+            session.send(PublishResponse(held[0].number, "no room"))  # type: ignore[attr-defined]
+            node._live.settle()
             with pytest.raises(PeerError, match=r"^1 of 2 messages .* no room"):
                 await flushing
 

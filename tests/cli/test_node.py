@@ -99,7 +99,7 @@ def test_a_setting_that_does_not_exist_is_named(command: Command, tmp_path: Path
     assert called.code == 2
     assert "windows" in called.complained
     said = " ".join(called.complained.split())
-    assert "'windows' may mean 'window'" in said and "docs/operations.md name all settings" in said
+    assert "'windows' may mean 'window'" in said and "docs/reference/settings.md name all settings" in said
     assert "advertise" not in said, "not all settings are listed"
     file.write_text("xyzzy = 8\n")
     assert "nothing is like 'xyzzy'" in " ".join(command("node", "--config", file).complained.split())

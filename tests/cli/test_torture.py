@@ -58,6 +58,8 @@ def test_a_program_reads_json_and_nothing_else(antiphon: Antiphon) -> None:
         "messages",
         "dropped",
         "deliveries",
+        "moves",
+        "gaps",
         "recovered",
         "recovery_ticks_mean",
         "recovery_ticks_longest",
@@ -137,7 +139,8 @@ def test_a_failure_becomes_a_file_that_simulate_replays(
     [
         (
             ["--fabric", "ring"],
-            "antiphon: there is no fabric 'ring'; choose from all, cube, cube-faults, tree, gossip, epto, membership\n",
+            "antiphon: there is no fabric 'ring'; choose from all, cube, cube-faults, tree, gossip, epto, membership, "
+            "clients\n",
         ),
         (
             ["--order", "best"],

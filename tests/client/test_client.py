@@ -10,6 +10,7 @@ import pytest
 
 import antiphon
 from antiphon import Client, ClosedError, Message, PeerError, UsageError
+from antiphon.client.client import LiveClient
 from antiphon.sessions.client_messages import AHEAD
 from tests.node.support import child, cluster, outcome, running, take, take_values, until
 
@@ -66,10 +67,10 @@ def test_a_client_that_starts_ahead_of_the_log_says_nothing_wrong_of_what_it_ski
             taking = asyncio.create_task(take_values(subscription, 1))
             for number in range(6):
                 await node.publish("room", b"%d" % number)
-                await until(lambda: not node.topics["room"].is_behind)
+                await until(lambda: not node._live.topics["room"].is_behind)
             assert await taking == [b"5"]
             await client.status()
-            assert (client.reconnects, node.refused_connections) == (0, 0)
+            assert (client.reconnects, node._live.refused_connections) == (0, 0)
 
     running(test)
 
@@ -80,8 +81,8 @@ def test_a_publication_is_accepted_when_the_node_has_it_on_disk(tmp_path: Path) 
             receipt = client.publish("room", b"why?")
             assert not receipt.done()
             await receipt
-            assert node.store is not None and node.store.pending_bytes == 0
-            assert node.store.latest("room") == 1
+            assert node._live.store is not None and node._live.store.pending_bytes == 0
+            assert node._live.store.latest("room") == 1
 
     running(test)
 
@@ -158,7 +159,7 @@ def test_when_its_node_goes_a_client_learns_it_everywhere(how: str) -> None:
                 node.process.stdin.close()
             for each in waiting:
                 assert isinstance(await outcome(each), (PeerError, StopAsyncIteration))
-            await until(lambda: client._failure is not None)
+            await until(lambda: client._live._failure is not None)
             await everything_fails(client)
 
     running(test)
@@ -173,7 +174,7 @@ def test_what_is_in_flight_when_the_node_dies_is_not_accepted() -> None:
             # Some may have been accepted before the end came; the others say so, and nothing is left waiting.
             errors = [await outcome(receipt) for receipt in receipts]
             assert all(error is None or isinstance(error, ClosedError) for error in errors)
-            await until(lambda: client._failure is not None)
+            await until(lambda: client._live._failure is not None)
             with pytest.raises(ClosedError):
                 client.publish("room", b"too late")
 
@@ -189,7 +190,7 @@ def test_a_client_that_was_closed_says_so_and_sent_what_it_was_given() -> None:
                     client.publish("room", b"%d" % number)
             assert await take_values(subscription, 5000) == [b"%d" % number for number in range(5000)]
             await everything_fails(client)
-            await until(lambda: not node.clients)
+            await until(lambda: not node._live.clients)
 
     running(test)
 
@@ -212,12 +213,12 @@ def test_many_clients_of_one_node() -> None:
         async with cluster(2) as nodes:
             clients = await asyncio.gather(*(antiphon.connect(nodes[place % 2].address) for place in range(60)))
             subscriptions = [await client.subscribe("room").ready() for client in clients]
-            assert [len(node.clients) for node in nodes] == [30, 30]
+            assert [len(node._live.clients) for node in nodes] == [30, 30]
             await asyncio.gather(*(client.publish("room", b"%d" % place) for place, client in enumerate(clients)))
             for subscription in subscriptions:
                 assert sorted(await take_values(subscription, 60)) == sorted(b"%d" % place for place in range(60))
             await asyncio.gather(*(client.close() for client in clients))
-            await until(lambda: not any(node.topics["room"].sinks for node in nodes))
+            await until(lambda: not any(node._live.topics["room"].sinks for node in nodes))
 
     running(test)
 
@@ -240,7 +241,7 @@ def test_a_client_that_never_takes_anything_stops_nobody_else(policy: str) -> No
             publishing = asyncio.create_task(publish())
             assert await take_values(read, 60_000) == [b"%d" % number for number in range(60_000)]
             await publishing
-            held = node.topics["room"].sinks
+            held = node._live.topics["room"].sinks
             if policy == "disconnect":
                 await until(lambda: len(held) == 1)
                 with pytest.raises(PeerError, match="take them faster"):
@@ -261,7 +262,7 @@ def test_a_client_that_takes_slowly_slows_publishers_and_loses_nothing() -> None
                     await nodes[0].publish("room", b"%d" % number)
 
             publishing = asyncio.create_task(publish())
-            await until(lambda: nodes[1].topics["room"].is_behind and nodes[0].outboxes["room"].is_blocked)
+            await until(lambda: nodes[1]._live.topics["room"].is_behind and nodes[0]._live.outboxes["room"].is_blocked)
             assert not publishing.done()
             assert await take_values(slow, 100_000) == [b"%d" % number for number in range(100_000)]
             await publishing
@@ -291,8 +292,8 @@ def test_a_session_that_is_in_use_is_not_given_to_another_connection() -> None:
     async def test() -> None:
         async with cluster(1) as (node,), antiphon.connect(node.address) as client:
             heard = await client.subscribe("room").ready()
-            claimant = Client(node.address)
-            claimant._instance = client._instance
+            claimant = LiveClient(node.address)
+            claimant._instance = client._live._instance
             with pytest.raises(PeerError, match=r"this session is in use.*connect as a new client"):
                 await claimant.start()
             await claimant.abandon()

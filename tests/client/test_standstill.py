@@ -79,7 +79,7 @@ def test_a_client_that_stood_still_itself_keeps_its_node() -> None:
             listener.process.send_signal(signal.SIGSTOP)
             await nodes[1].publish("room", b"meanwhile")
             await asyncio.sleep(4 * LOST_SECONDS)
-            assert len(nodes[0].clients) == 1
+            assert len(nodes[0]._live.clients) == 1
             listener.process.send_signal(signal.SIGCONT)
             await until(lambda: len(said) >= 2)
             await asyncio.sleep(2 * LOST_SECONDS)
@@ -110,7 +110,7 @@ def test_a_client_that_stands_still_does_not_hold_publishers_up() -> None:
                 await nodes[1].publish("room", LARGE)
                 await nodes[1].flush()
                 waited.append(loop.time() - before)
-            await until(lambda: not nodes[0].clients)
+            await until(lambda: not nodes[0]._live.clients)
             assert max(waited) < LOST_SECONDS + 1.0
             listener.process.send_signal(signal.SIGCONT)
             await until(lambda: "moved" in said)
@@ -134,9 +134,9 @@ def test_a_client_keeps_a_node_that_does_not_read_from_it() -> None:
             await slow.ready()
             async with antiphon.connect(nodes[0].address) as client:
                 publishings = [client.publish("room", LARGE) for _ in range(200)]
-                await until(lambda: nodes[0].backlogs.held_clients > 0)
+                await until(lambda: nodes[0]._live.backlogs.held_clients > 0)
                 await asyncio.sleep(4 * LOST_SECONDS)
-                assert nodes[0].backlogs.held_clients > 0 and client.reconnects == 0
+                assert nodes[0]._live.backlogs.held_clients > 0 and client.reconnects == 0
                 taken: list[Message] = []
                 async for message in slow:
                     taken.append(message)

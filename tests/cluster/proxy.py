@@ -9,7 +9,7 @@ from typing import Any
 
 import antiphon
 from antiphon import Node
-from tests.node.support import free_addresses
+from antiphon.node.local_cluster import free_addresses
 
 
 class Proxy:

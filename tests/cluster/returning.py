@@ -32,7 +32,7 @@ async def total_works(publisher: Node | Client, seconds: float = 10.0) -> None:
 
 async def is_refused(node: Node, missing: str) -> None:
     """Wait until a node knows that there is no majority; then it says so, and who is missing."""
-    await until(lambda: node.process is not None and node.process.refusal(TOTAL) is not None)
+    await until(lambda: node._live.process is not None and node._live.process.refusal(TOTAL) is not None)
     with pytest.raises(NoMajorityError, match=missing + r".* cannot be reached.*back with their logs"):
         await node.publish("room", b"?", order="total", key=b"anna")
 

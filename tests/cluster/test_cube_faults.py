@@ -12,17 +12,18 @@ import pytest
 
 import antiphon
 from antiphon import Node, Subscription
-from antiphon.api.batch_codec import Author, Columns
+from antiphon.api.columns import Author, Columns
 from antiphon.api.topic_names import client_number
 from antiphon.api.topic_state import LiveTopic
 from antiphon.fabrics.cube.fault_tolerant import FaultTolerantVCubePs
 from antiphon.membership import joining
 from antiphon.membership.address_book import BLOCKS_FIRST
-from antiphon.membership.cube_members import Companions
+from antiphon.membership.cube_members import CubeMembers
 from antiphon.membership.full_mesh import RETRY
 from antiphon.membership.host import Timer
 from antiphon.membership.messages import PlaceResponse
 from antiphon.node.settings import Settings
+from antiphon.sessions.dedup import LoggedPublications
 from antiphon.storage.checkpoint import BATCHES_PER_CHECKPOINT
 from antiphon.storage.log_formats import Entry
 from tests.cluster.proxy import behind_proxies
@@ -32,8 +33,8 @@ from tests.node.support import Child, child, cluster, exact_values, pieces_of, r
 
 def present(node: Node) -> set[int]:
     """With whom a node is together, as its process knows it."""
-    assert isinstance(node.process, FaultTolerantVCubePs), "nodes of a cube last"
-    return {int(peer) for peer in node.process.presence.present}
+    assert isinstance(node._live.process, FaultTolerantVCubePs), "nodes of a cube last"
+    return {int(peer) for peer in node._live.process.presence.present}
 
 
 async def values_until(subscription: Subscription, is_enough: Callable[[list[bytes]], bool]) -> list[bytes]:
@@ -81,9 +82,11 @@ def test_nodes_that_are_given_several_places_are_known_by_the_one_that_they_took
         async with cluster(3) as nodes, AsyncExitStack() as stack:
             given: list[PlaceResponse] = []
             for node in nodes:
-                assert isinstance(node.cluster, Companions)
-                give = node.cluster.roster.give
-                monkeypatch.setattr(node.cluster.roster, "give", lambda peer, give=give: noted(given, give(peer)))
+                assert isinstance(node._live.cluster, CubeMembers)
+                give = node._live.cluster.address_book.give
+                monkeypatch.setattr(
+                    node._live.cluster.address_book, "give", lambda peer, give=give: noted(given, give(peer))
+                )
             starting = [antiphon.start(join=[node.address for node in nodes]) for _ in range(6)]
             for newcomer in await asyncio.gather(*map(stack.enter_async_context, starting)):
                 nodes.append(newcomer)
@@ -136,9 +139,9 @@ def test_who_restarts_with_its_log_gets_what_it_missed_before_anything_newer(tmp
             await first.subscribe("room").ready()
             for number in range(20):
                 await nodes[number % 3].publish("room", b"%d" % number, order="causal")
-            await until(lambda: first.topics["room"].end_offset == 20)
-            await first.disk.until_shown()
-            await first._shut()
+            await until(lambda: first._live.topics["room"].end_offset == 20)
+            await first._live.disk.until_shown()
+            await first._live._shut()
             for number in range(20, 40):
                 await nodes[number % 3].publish("room", b"%d" % number, order="causal")
             async with antiphon.start(join=[nodes[1].address], data=str(tmp_path / "x")) as again:
@@ -164,10 +167,11 @@ def test_who_restarts_with_its_log_knows_what_clients_had_handed_in_and_reads_li
         async with antiphon.start(data=str(tmp_path)) as node, antiphon.connect(node.address) as client:
             for _ in range(count):
                 await client.publish("room", b"said")
-            await node.disk.until_shown()
-            store, before = node.store, node.topics["room"]
-            assert store is not None and node.core.checkpoints is not None
+            await node._live.disk.until_shown()
+            store, before = node._live.store, node._live.topics["room"]
+            assert store is not None and node._live.loop.checkpoints is not None
             next_life = LiveTopic("room")
+            next_life.logged = LoggedPublications()
             next_life.end_offset = before.end_offset
             read: list[int] = []
             read_between = store.read_between
@@ -178,8 +182,8 @@ def test_who_restarts_with_its_log_knows_what_clients_had_handed_in_and_reads_li
                 return found
 
             store.read_between = counted  # type: ignore[method-assign]
-            node.core.checkpoints.of(next_life)
-            assert next_life.seen.ranges() == before.seen.ranges() == {client_number(client._instance): [count]}
+            node._live.loop.checkpoints.of(next_life)
+            assert next_life.seen.ranges() == before.seen.ranges() == {client_number(client._live._instance): [count]}
             assert sum(read) < BATCHES_PER_CHECKPOINT
 
     running(test)
@@ -192,13 +196,13 @@ def test_who_comes_back_gets_copies_too_that_are_in_no_log(tmp_path: Path) -> No
         async with antiphon.start(data=str(tmp_path)) as node:
             await node.subscribe("room").ready()
             for _ in range(2):
-                node.publish_columns("room", "causal", (), Columns(0, 0, [b"said"]), Author(77, 1))
+                node._live.publish_columns("room", "causal", (), Columns(0, 0, [b"said"]), Author(77, 1))
             await node.flush()
-            topic = node.topics["room"]
+            topic = node._live.topics["room"]
             assert topic.repeated_batches == 1 and topic.end_offset == 1
-            assert node.core.log.was_logged(topic.number, node.identifier, 2)
-            assert not node.core.log.was_logged(topic.number, node.identifier, 3)
-            assert pieces_of(node.core.log.read_back(topic.number)) == [[2], [1]]
+            assert node._live.loop.log.was_logged(topic.number, node.identifier, 2)
+            assert not node._live.loop.log.was_logged(topic.number, node.identifier, 3)
+            assert pieces_of(node._live.loop.log.log_reader(topic.number)) == [[2], [1]]
 
     running(test)
 
@@ -213,10 +217,10 @@ def test_what_only_a_dead_node_had_on_its_disk_comes_back_with_it(tmp_path: Path
             for subscription in subscriptions:
                 assert await take_values(subscription, 1) == [b"heard"]
             # Nothing of what it says now leaves its machine.
-            for link in lonely.host.links.values():
+            for link in lonely._live.host.links.values():
                 link.abort()
             await lonely.publish("room", b"on disk only")
-            await lonely._shut()
+            await lonely._live._shut()
             async with antiphon.start(settings) as again:
                 await again.subscribe("room").ready()
                 for subscription in subscriptions:
@@ -287,7 +291,7 @@ def test_who_is_taken_in_by_one_who_is_cut_off_finds_the_others_by_itself() -> N
         async with behind_proxies(3) as (nodes, proxies):
             proxies[0].cut()
             await until(lambda: not present(nodes[0]))
-            async with antiphon.start(join=[nodes[0].settings.listen]) as newcomer:
+            async with antiphon.start(join=[nodes[0]._live.settings.listen]) as newcomer:
                 others = {nodes[1].identifier, nodes[2].identifier}
                 await until(lambda: present(newcomer) == others)
                 assert all(newcomer.identifier in present(node) for node in nodes[1:])
@@ -300,12 +304,12 @@ def test_who_was_cut_off_is_told_of_those_who_joined_meanwhile(monkeypatch: pyte
         async with behind_proxies(3) as (nodes, proxies):
             proxies[2].cut()
             await until(lambda: not present(nodes[2]))
-            async with antiphon.start(join=[nodes[0].settings.listen]) as newcomer:
+            async with antiphon.start(join=[nodes[0]._live.settings.listen]) as newcomer:
                 # It does not look for the one that is cut off by itself.
-                assert isinstance(newcomer.cluster, Companions)
-                monkeypatch.setattr(newcomer.cluster, "_retry_later", lambda *_: None)
-                for peer in tuple(newcomer.cluster._retry_us):
-                    newcomer.host.cancel_timer(Timer(RETRY, peer))
+                assert isinstance(newcomer._live.cluster, CubeMembers)
+                monkeypatch.setattr(newcomer._live.cluster, "_retry_later", lambda *_: None)
+                for peer in tuple(newcomer._live.cluster._retry_us):
+                    newcomer._live.host.cancel_timer(Timer(RETRY, peer))
                 proxies[2].mend()
                 await until(lambda: newcomer.identifier in present(nodes[2]))
 
@@ -344,7 +348,7 @@ def test_who_comes_back_with_an_empty_disk_is_a_new_node(tmp_path: Path) -> None
             first = await antiphon.start(join=[nodes[0].address], data=str(tmp_path / "one"))
             await first.publish("room", b"old")
             await asyncio.gather(*(take_values(subscription, 1) for subscription in stays))
-            await first._shut()
+            await first._live._shut()
             async with antiphon.start(join=[nodes[0].address], data=str(tmp_path / "two")) as other:
                 assert other.identifier not in (first.identifier, *(node.identifier for node in nodes))
                 heard = other.subscribe("room")
@@ -363,8 +367,10 @@ def test_who_has_no_identifiers_left_takes_new_ones_with_the_others() -> None:
     async def test() -> None:
         async with cluster(3) as nodes:
             for node in nodes:
-                assert isinstance(node.cluster, Companions), "nodes of a cube"
-                node.cluster.roster.take(PlaceResponse(node.identifier, 0, 0, [], node.cluster.roster.founding))
+                assert isinstance(node._live.cluster, CubeMembers), "nodes of a cube"
+                node._live.cluster.address_book.take(
+                    PlaceResponse(node.identifier, 0, 0, [], node._live.cluster.address_book.founding)
+                )
             async with antiphon.start(join=[nodes[1].address]) as newcomer:
                 assert newcomer.identifier >= BLOCKS_FIRST
                 async with antiphon.start(join=[nodes[2].address]) as another:

@@ -11,8 +11,9 @@ import pytest
 
 import antiphon
 from antiphon import Node
+from antiphon.node.local_cluster import free_addresses
 from tests.cluster.returning import ORDERS, antiphon_command, is_refused, total_works
-from tests.node.support import Child, child, exact_values, free_addresses, running, subscribed, take_values, until
+from tests.node.support import Child, child, exact_values, running, subscribed, take_values, until
 
 
 class Cube:
@@ -81,7 +82,7 @@ async def all_vote(nodes: list[Node], count: int) -> None:
     """Wait until all nodes count so many voters, and reach them."""
 
     def is_so(node: Node) -> bool:
-        figures = node.cluster.figures()
+        figures = node._live.cluster.figures()
         return len(figures["council"]) == count and not figures["missing"] and bool(figures["orders_totally"])
 
     await until(lambda: all(is_so(node) for node in nodes))

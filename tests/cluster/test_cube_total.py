@@ -127,7 +127,7 @@ def test_weaker_messages_about_many_keys_share_batches() -> None:
             messages = await take(subscription, 200)
             assert [message.value for message in messages] == [b"%d" % number for number in range(200)]
             assert [message.keys for message in messages] == [(b"%d" % (number % 7),) for number in range(200)]
-            process = nodes[0].process
-            assert process is not None and process.publish(b"\0\0\0\0", nodes[0].topic("room").number) < 20
+            process = nodes[0]._live.process
+            assert process is not None and process.publish(b"\0\0\0\0", nodes[0]._live.topic("room").number) < 20
 
     running(test)

@@ -18,7 +18,7 @@ from antiphon.fabrics.gossip.assembly.settings import EVERYBODY
 from antiphon.membership.address_book import BLOCKS_FIRST
 from antiphon.membership.host import SECOND_US
 from antiphon.membership.messages import PlaceResponse
-from antiphon.membership.partial_view import RETRY, RETRY_US, Acquaintances
+from antiphon.membership.partial_view import RETRY, RETRY_US, PartialView
 from antiphon.runtime.errors import JoinError
 from tests.node.support import Child, child, cluster, exact_values, outcome, running, subscribed, take_values, until
 
@@ -33,16 +33,16 @@ async def gossip(count: int, **settings: Any) -> AsyncIterator[list[Node]]:
         yield [first, *others]
 
 
-def acquaintances(node: Node) -> Acquaintances:
-    assert isinstance(node.cluster, Acquaintances)
-    return node.cluster
+def acquaintances(node: Node) -> PartialView:
+    assert isinstance(node._live.cluster, PartialView)
+    return node._live.cluster
 
 
 def neighbours(node: Node, number: int) -> set[int]:
-    assert isinstance(node.process, Brisa)
-    if not node.process.takes_part(number):
+    assert isinstance(node._live.process, Brisa)
+    if not node._live.process.takes_part(number):
         return set()
-    return {int(peer) for peer in node.process.group(number).sampling.neighbours()}
+    return {int(peer) for peer in node._live.process.group(number).sampling.neighbours()}
 
 
 def test_all_get_what_several_publish_each_in_its_order() -> None:
@@ -91,7 +91,9 @@ def test_an_answer_never_comes_before_its_question() -> None:
                 asyncio.create_task(answer(nodes[1], b"question", b"answer")),
                 asyncio.create_task(answer(nodes[2], b"answer", b"thanks")),
             ]
-            await until(lambda: all(node.topics["room"].is_member() for node in nodes[1:3] if "room" in node.topics))
+            await until(
+                lambda: all(node._live.topics["room"].is_member() for node in nodes[1:3] if "room" in node._live.topics)
+            )
             await asyncio.gather(*(node.subscribe("room").ready() for node in nodes[1:3]))
             for number in range(rounds):
                 await nodes[0].publish("room", b"question %d" % number)
@@ -113,16 +115,16 @@ def test_links_are_kept_to_neighbours_only() -> None:
             subscriptions = await subscribed(nodes[:8])
             await nodes[0].publish("room", b"hello")
             await asyncio.gather(*(exact_values(each, 1) for each in subscriptions))
-            number = nodes[0].topic("room").number
+            number = nodes[0]._live.topic("room").number
 
             def wanted(node: Node) -> set[int]:
-                contacts = set(acquaintances(node).roster.contacts())
+                contacts = set(acquaintances(node).address_book.contacts())
                 held = contacts - {node.identifier} if node.identifier in contacts else set()
                 return neighbours(node, EVERYBODY) | neighbours(node, number) | held
 
-            await until(lambda: all(set(node.host.links) == wanted(node) for node in nodes))
+            await until(lambda: all(set(node._live.host.links) == wanted(node) for node in nodes))
             # Two views, and for contacts the other contacts.
-            assert max(len(node.host.links) for node in nodes) <= 6 + 6 + 2 < len(nodes) - 1
+            assert max(len(node._live.host.links) for node in nodes) <= 6 + 6 + 2 < len(nodes) - 1
 
     running(test)
 
@@ -152,7 +154,7 @@ def test_a_client_and_patterns_as_on_other_fabrics() -> None:
             found = await nodes[2].subscribe("orders.>").ready()
             await client.publish("orders.europe", b"one")
             # Who subscribes by a pattern hears of a topic some time after its first message.
-            while not found.queued and not any(topic.is_member() for topic in nodes[2].topics.values()):
+            while not found._live.queued and not any(topic.is_member() for topic in nodes[2]._live.topics.values()):
                 await asyncio.sleep(0.01)
             await client.publish("orders.europe", b"two", order="fifo")
             assert (await take_values(found, 1))[-1] in (b"one", b"two")
@@ -231,9 +233,9 @@ async def until_quiet(subscription: Subscription, node: Node, owed: int = 0) -> 
             take(message.value)
 
     def has_all() -> bool:
-        assert node.process is not None
+        assert node._live.process is not None
         complete = b"end" in values and sum(b" " in value for value in values) >= owed
-        return complete and subscription.queued == 0 and node.process.unfinished() == 0
+        return complete and subscription._live.queued == 0 and node._live.process.unfinished() == 0
 
     reading = asyncio.create_task(read())
     quiet_since, count = time.monotonic(), 0
@@ -267,7 +269,7 @@ def test_who_reads_slowly_slows_publishers_and_loses_nothing() -> None:
                     published += 1
 
             publishing = asyncio.create_task(publish())
-            await until(lambda: nodes[3].topics["room"].is_behind)
+            await until(lambda: nodes[3]._live.topics["room"].is_behind)
             status = 0
             while status != published:
                 status = published
@@ -302,14 +304,14 @@ def test_contacts_are_replaced_when_they_go() -> None:
     async def test() -> None:
         async with gossip(6) as nodes:
             await subscribed(nodes)
-            await until(lambda: all(acquaintances(node).roster.contacts() == [0, 1, 2] for node in nodes))
+            await until(lambda: all(acquaintances(node).address_book.contacts() == [0, 1, 2] for node in nodes))
             await asyncio.gather(*(node.close() for node in nodes[:2]))
             left = nodes[2:]
-            await until(lambda: acquaintances(left[0]).roster.contacts()[:1] == [2])
-            await until(lambda: len(acquaintances(left[0]).roster.contacts()) == 3)
+            await until(lambda: acquaintances(left[0]).address_book.contacts()[:1] == [2])
+            await until(lambda: len(acquaintances(left[0]).address_book.contacts()) == 3)
             # The new ones take part in all topics, so that they can found none that exists.
-            number = left[0].topic("room").number
-            contacts = acquaintances(left[0]).roster.contacts()
+            number = left[0]._live.topic("room").number
+            contacts = acquaintances(left[0]).address_book.contacts()
             await until(lambda: all(neighbours(node, number) for node in left if node.identifier in contacts))
             async with antiphon.start(fabric="gossip", join=[left[3].address]) as newcomer:
                 heard = await newcomer.subscribe("room").ready()
@@ -325,12 +327,12 @@ def test_contacts_that_lost_each_other_meet_again(monkeypatch: pytest.MonkeyPatc
 
     async def test() -> None:
         async with gossip(4) as nodes:
-            await until(lambda: all(acquaintances(node).roster.contacts() == [0, 1, 2] for node in nodes))
-            lost = nodes[1].host.links[0]
+            await until(lambda: all(acquaintances(node).address_book.contacts() == [0, 1, 2] for node in nodes))
+            lost = nodes[1]._live.host.links[0]
             assert lost._transport is not None
             lost._transport.abort()
             await until(lambda: 0 in acquaintances(nodes[1]).lost_nodes)
-            await until(lambda: acquaintances(nodes[1]).roster.contacts()[:2] == [0, 1])
+            await until(lambda: acquaintances(nodes[1]).address_book.contacts()[:2] == [0, 1])
 
     running(test)
 
@@ -340,15 +342,17 @@ def test_a_contact_that_is_lost_after_a_long_calm_is_tried_again_soon() -> None:
 
     async def test() -> None:
         async with gossip(4) as nodes:
-            await until(lambda: all(acquaintances(node).roster.contacts() == [0, 1, 2] for node in nodes))
+            await until(lambda: all(acquaintances(node).address_book.contacts() == [0, 1, 2] for node in nodes))
             calm = acquaintances(nodes[1])
             calm._retry_us = RETRY_US[1]
             calm._set_retry()
-            lost = nodes[1].host.links[0]
+            lost = nodes[1]._live.host.links[0]
             assert lost._transport is not None
             lost._transport.abort()
             await until(lambda: 0 in calm.lost_nodes)
-            assert nodes[1].host._timers[RETRY].when() <= nodes[1].loop.time() + RETRY_US[0] / SECOND_US
+            assert (
+                nodes[1]._live.host._timers[RETRY].when() <= asyncio.get_running_loop().time() + RETRY_US[0] / SECOND_US
+            )
 
     running(test)
 
@@ -358,8 +362,8 @@ def test_when_all_contacts_are_lost_another_node_becomes_one() -> None:
         async with gossip(6, gossip={"contacts": 1}) as nodes:
             subscriptions = await subscribed(nodes[1:])
             await nodes[0].close()
-            await until(lambda: any(acquaintances(node).roster.contacts() != [0] for node in nodes[1:]))
-            await until(lambda: any(acquaintances(node).roster.is_first_contact() for node in nodes[1:]))
+            await until(lambda: any(acquaintances(node).address_book.contacts() != [0] for node in nodes[1:]))
+            await until(lambda: any(acquaintances(node).address_book.is_first_contact() for node in nodes[1:]))
             async with antiphon.start(fabric="gossip", join=[nodes[3].address]) as newcomer:
                 heard = await newcomer.subscribe("room").ready()
                 await nodes[5].publish("room", b"after")
@@ -372,11 +376,11 @@ def test_when_all_contacts_are_lost_another_node_becomes_one() -> None:
 def test_who_has_no_identifier_left_sends_newcomers_on() -> None:
     async def test() -> None:
         async with gossip(3) as nodes:
-            roster = acquaintances(nodes[2]).roster
-            roster._first = roster._end
+            address_book = acquaintances(nodes[2]).address_book
+            address_book._first = address_book._end
             async with antiphon.start(fabric="gossip", join=[nodes[2].address]) as newcomer:
                 assert newcomer.identifier not in [node.identifier for node in nodes]
-                assert acquaintances(newcomer).roster.contacts() == [0, 1, 2]
+                assert acquaintances(newcomer).address_book.contacts() == [0, 1, 2]
 
     running(test)
 
@@ -426,9 +430,9 @@ def test_who_has_no_identifiers_left_draws_new_ones() -> None:
     async def test() -> None:
         async with cluster(3, fabric="gossip") as nodes:
             for node in nodes:
-                assert isinstance(node.cluster, Acquaintances)
-                roster = node.cluster.roster
-                roster.take(PlaceResponse(node.identifier, 0, 0, roster.appointments()))
+                assert isinstance(node._live.cluster, PartialView)
+                address_book = node._live.cluster.address_book
+                address_book.take(PlaceResponse(node.identifier, 0, 0, address_book.appointments()))
             newcomers = []
             async with AsyncExitStack() as stack:
                 for place in (1, 2):

@@ -17,7 +17,7 @@ from tests.node.support import exact_values, running, subscribed, until
 
 def links_of(node: Node) -> int:
     """How many others a node is connected with."""
-    return sum(1 for link in node.host.links.values() if link.is_connected)
+    return sum(1 for link in node._live.host.links.values() if link.is_connected)
 
 
 @pytest.mark.parametrize("parted", [(4,), (0,), (0, 1, 2, 3, 4)], ids=["one", "who all came through", "everybody"])
@@ -46,8 +46,8 @@ def test_who_was_cut_off_gets_what_the_others_said_and_they_what_it_said(parted:
 
 def group_of(node: Node) -> Group:
     """What a node knows of the topic."""
-    assert isinstance(node.process, Brisa)
-    return node.process.group(node.topic("room").number)
+    assert isinstance(node._live.process, Brisa)
+    return node._live.process.group(node._live.topic("room").number)
 
 
 def longest_buffer(node: Node) -> int:

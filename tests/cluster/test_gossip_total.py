@@ -14,7 +14,8 @@ from mypy_extensions import i64
 
 import antiphon
 from antiphon import MissedMessagesError, Node, Subscription
-from antiphon.api.batch_codec import NO_AUTHOR, Columns, encode_columns
+from antiphon.api.batch_codec import encode_columns
+from antiphon.api.columns import NO_AUTHOR, Columns
 from antiphon.audit.auditor import audit_files
 from antiphon.audit.report import CLEAN
 from antiphon.fabrics.gossip import Brisa
@@ -39,8 +40,8 @@ def wrong_by(seconds: float) -> Any:
 
 
 def totals(node: Node, topic: str = "room") -> TopicTotals:
-    assert isinstance(node.process, Brisa)
-    found = node.process.group(node.topic(topic).number).delivery.totals
+    assert isinstance(node._live.process, Brisa)
+    found = node._live.process.group(node._live.topic(topic).number).delivery.totals
     assert found is not None
     return found
 
@@ -94,7 +95,7 @@ def test_sixteen_nodes_with_wrong_clocks_of_which_some_are_killed_deliver_one_se
             others = [start(join=[first.address]) for _ in range(stays - 1)]
             nodes = [first, *await asyncio.gather(*(stack.enter_async_context(each) for each in others))]
             for place, node in enumerate(nodes):
-                node.core.clock_us = wrong_by(60.0 * (place - stays / 2) / stays)
+                node._live.loop.clock_us = wrong_by(60.0 * (place - stays / 2) / stays)
             subscriptions = await subscribed(nodes)
             doomed = [
                 await stack.enter_async_context(
@@ -111,7 +112,7 @@ def test_sixteen_nodes_with_wrong_clocks_of_which_some_are_killed_deliver_one_se
             assert all(values == heard[0] for values in heard)
             of_those_who_stay = [value for value in heard[0] if b" " in value]
             assert len(of_those_who_stay) == stays * 8 and len(heard[0]) > stays * 9
-            assert sum(node.topic("room").lost_batches for node in nodes) == 0
+            assert sum(node._live.topic("room").lost_batches for node in nodes) == 0
 
     running(test)
     found = audit_files(sorted(tmp_path.glob("*.parquet")))
@@ -151,10 +152,10 @@ def test_keys_and_total_order_are_taken_as_on_a_tree() -> None:
 
 async def lose(nodes: list[Node], number: int) -> None:
     """Something comes with a stamp below the last delivered one; neighbours get it from each other."""
-    late = Stamped(STRANGER, number, 0, batch_of(b"too late"), nodes[0].topic("room").number, 0, vec[i64]())
-    nodes[0].core.received(nodes[1].identifier, FetchResponse(late))
-    nodes[0].settle()
-    await until(lambda: all(node.topic("room").lost_batches == number for node in nodes))
+    late = Stamped(STRANGER, number, 0, batch_of(b"too late"), nodes[0]._live.topic("room").number, 0, vec[i64]())
+    nodes[0]._live.loop.received(nodes[1].identifier, FetchResponse(late))
+    nodes[0]._live.settle()
+    await until(lambda: all(node._live.topic("room").lost_batches == number for node in nodes))
 
 
 def test_a_hole_is_told_to_the_subscriber_in_its_place_and_nothing_is_reordered() -> None:

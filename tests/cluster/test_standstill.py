@@ -17,8 +17,9 @@ import pytest
 
 import antiphon
 from antiphon import Node
-from antiphon.membership.heartbeats import LOOK_SECONDS_AT_MOST, Vigil
-from tests.node.support import Child, child, free_addresses, running, subscribed, until
+from antiphon.membership.heartbeats import LOOK_SECONDS_AT_MOST, FailureDetector
+from antiphon.node.local_cluster import free_addresses
+from tests.node.support import Child, child, running, subscribed, until
 
 LOST_SECONDS = 0.5
 LOST_SECONDS_OF_TOTAL = 2.0
@@ -144,13 +145,15 @@ async def listen(subscription: antiphon.Subscription, values: list[bytes]) -> No
         values += [message.value for message in messages]
 
 
-def looks(vigil: Vigil, begin: float, end: float, heard: Callable[[float], int]) -> tuple[list[float], float | None]:
+def looks(
+    detector: FailureDetector, begin: float, end: float, heard: Callable[[float], int]
+) -> tuple[list[float], float | None]:
     """When the only other node is asked for a sign, and when it is lost, if looks are on time."""
     asked: list[float] = []
     now = begin
     while now < end:
-        now += vigil.look_seconds
-        silent = vigil.poll(now, {7: heard(now)})
+        now += detector.look_seconds
+        silent = detector.poll(now, {7: heard(now)})
         if silent.lost:
             return asked, now
         if silent.asked:
@@ -165,27 +168,27 @@ def heard_until(end: float, now: float) -> int:
 def test_who_is_silent_is_asked_and_then_lost() -> None:
     """Not sooner than after ``lost_seconds``, and hardly later."""
     for lost_seconds in (0.5, 5.0, 60.0):
-        vigil = Vigil(lost_seconds, 0.0)
+        detector = FailureDetector(lost_seconds, 0.0)
         heard = partial(heard_until, lost_seconds)
-        asked, lost_at = looks(vigil, 0.0, 3 * lost_seconds, heard)
+        asked, lost_at = looks(detector, 0.0, 3 * lost_seconds, heard)
         assert lost_at is not None
         assert 2 * lost_seconds <= lost_at <= 2 * lost_seconds + 2 * LOOK_SECONDS_AT_MOST
         assert 2 <= len(asked) <= 4 and asked[0] > lost_seconds
 
 
 def test_who_is_heard_is_not_asked() -> None:
-    assert looks(Vigil(5.0, 0.0), 0.0, 100.0, lambda now: int(now * 100)) == ([], None)
+    assert looks(FailureDetector(5.0, 0.0), 0.0, 100.0, lambda now: int(now * 100)) == ([], None)
 
 
 def test_who_stood_still_itself_takes_nobody_for_lost() -> None:
     """Others could not be heard meanwhile; they have the whole time again that they had left."""
-    vigil = Vigil(5.0, 0.0)
-    assert looks(vigil, 0.0, 2.0, lambda _: 0)[1] is None
-    _, lost_at = looks(vigil, 3600.0, 3610.0, lambda _: 0)
+    detector = FailureDetector(5.0, 0.0)
+    assert looks(detector, 0.0, 2.0, lambda _: 0)[1] is None
+    _, lost_at = looks(detector, 3600.0, 3610.0, lambda _: 0)
     assert lost_at is not None and 3602.0 < lost_at < 3604.0
 
 
 def test_a_new_connection_counts_as_a_sign() -> None:
-    vigil = Vigil(5.0, 0.0)
-    looks(vigil, 0.0, 4.0, lambda _: 500)
-    assert looks(vigil, 4.0, 8.0, lambda _: 10)[1] is None
+    detector = FailureDetector(5.0, 0.0)
+    looks(detector, 0.0, 4.0, lambda _: 500)
+    assert looks(detector, 4.0, 8.0, lambda _: 10)[1] is None

@@ -13,7 +13,8 @@ import antiphon
 from antiphon import Node, PeerError, Subscription, UsageError
 from antiphon.membership.introductions import Introductions
 from antiphon.membership.messages import PROTOCOL_VERSION, Hello, Peer, PeerAddresses
-from antiphon.membership.tree_members import Brokers
+from antiphon.membership.tree_members import TreeMembers
+from antiphon.node.local_cluster import free_addresses
 from antiphon.node.settings import Settings
 from antiphon.runtime.errors import JoinError
 from antiphon.torture.live.campaign import SETTLE_SECONDS
@@ -22,7 +23,6 @@ from tests.node.strangers import Attacker, attacking, frames
 from tests.node.support import (
     child,
     exact_values,
-    free_addresses,
     outcome,
     running,
     subscribed,
@@ -129,7 +129,7 @@ def test_survivors_of_a_kill_agree_and_go_on(victim: int, tmp_path: Path) -> Non
             assert all(order == orders[0] for order in orders)
             survived = [value for value in orders[0] if b" " in value]
             assert len(survived) == len(nodes) * each
-            assert all(victim in node.cluster.lost_nodes for node in nodes)
+            assert all(victim in node._live.cluster.lost_nodes for node in nodes)
 
     running(test)
 
@@ -167,7 +167,7 @@ def test_a_broker_that_is_closed_has_sent_what_it_published(order: str) -> None:
 def test_without_a_quorum_who_counts_as_failed_is_told_and_stops() -> None:
     async def test() -> None:
         async with tree(3, table={"quorum": False}) as (root, left, right):
-            transport = root.host.links[1]._transport
+            transport = root._live.host.links[1]._transport
             assert transport is not None
             transport.abort()
             failure = await outcome(left.until_stopped())
@@ -182,9 +182,9 @@ def test_without_a_quorum_who_counts_as_failed_is_told_and_stops() -> None:
 def test_without_a_quorum_a_new_life_of_a_lost_broker_is_not_admitted() -> None:
     async def test() -> None:
         async with tree(3, table={"quorum": False}) as nodes:
-            table, address = nodes[0].settings.table, nodes[2].address
+            table, address = nodes[0]._live.settings.table, nodes[2].address
             await nodes[2].close()
-            await until(lambda: all(node.cluster.lost_nodes == [2] for node in nodes[:2]))
+            await until(lambda: all(node._live.cluster.lost_nodes == [2] for node in nodes[:2]))
             failure = await outcome(antiphon.start(Settings(fabric="tree", table=table, listen=address)))
             assert isinstance(failure, JoinError) and "cannot return" in str(failure)
 
@@ -193,8 +193,8 @@ def test_without_a_quorum_a_new_life_of_a_lost_broker_is_not_admitted() -> None:
 
 async def restarted(node: Node) -> Node:
     """A broker that has ended without a word, in its next life."""
-    await node._shut()
-    return await antiphon.start(node.settings)
+    await node._live._shut()
+    return await antiphon.start(node._live.settings)
 
 
 def test_nobody_is_believed_who_begins_as_a_founder_of_a_tree_that_runs() -> None:
@@ -203,18 +203,18 @@ def test_nobody_is_believed_who_begins_as_a_founder_of_a_tree_that_runs() -> Non
     async def test() -> None:
         async with tree(3) as nodes, await restarted(nodes[2]) as again:
             founder = Peer("a new life", nodes[1].address, 2)
-            hello = Hello(PROTOCOL_VERSION, again.settings.cluster, founder.instance, founder.address)
+            hello = Hello(PROTOCOL_VERSION, again._live.settings.cluster, founder.instance, founder.address)
             async with attacking(again) as stranger:
                 stranger.send(frames(hello, PeerAddresses([founder])))
                 await stranger.reader.read()
-            assert again.cluster.identifier_of(founder.instance) is None
+            assert again._live.cluster.identifier_of(founder.instance) is None
             # Before a broker has a place it believes whoever gives it one.
-            assert isinstance(again.cluster, Brokers)
+            assert isinstance(again._live.cluster, TreeMembers)
             giver, other, newcomer = Peer("giver", "g:1", 0), Peer("other", "o:1", 1), Peer("newcomer", "n:1", 7)
             said = [(founder, founder), (giver, giver), (giver, other), (newcomer, newcomer)]
             introductions = Introductions()
             introductions.known_before = [(speaker.instance, peer) for speaker, peer in said]
-            assert introductions.trusted(giver.instance, again.cluster._founders) == [giver, other, newcomer]
+            assert introductions.trusted(giver.instance, again._live.cluster._founders) == [giver, other, newcomer]
 
     running(test)
 
@@ -294,7 +294,7 @@ def test_on_disk_a_total_message_is_accepted_when_its_place_is_known(tmp_path: P
             nodes = await asyncio.gather(*(stack.enter_async_context(each) for each in begun))
             for number in range(20):
                 await nodes[1].publish("room", b"%d" % number, order="total", key=b"anna")
-                assert nodes[1].topics["room"].end_offset == number + 1
+                assert nodes[1]._live.topics["room"].end_offset == number + 1
             replayed = await take(nodes[1].subscribe("room", "earliest"), 20)
             assert [message.value for message in replayed] == [b"%d" % number for number in range(20)]
             assert {(message.order, message.key) for message in replayed} == {("total", b"anna")}
@@ -314,7 +314,7 @@ def test_a_slow_subscriber_slows_publishers_elsewhere_and_loses_nothing() -> Non
                     await nodes[1].publish("room", b"%d" % number + bytes(1024))
 
             publisher = asyncio.create_task(publish())
-            await until(lambda: nodes[2].topics["room"].is_behind and nodes[1].outboxes["room"].is_blocked)
+            await until(lambda: nodes[2]._live.topics["room"].is_behind and nodes[1]._live.outboxes["room"].is_blocked)
             assert not publisher.done()
             values = await exact_values(slow, count)
             await publisher

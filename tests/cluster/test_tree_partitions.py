@@ -17,18 +17,19 @@ from antiphon.audit.auditor import audit_files
 from antiphon.audit.report import CLEAN
 from antiphon.audit.total_order import judge_total_order
 from antiphon.fabrics.tree.broker import TreeBroker
+from antiphon.node.local_cluster import free_addresses
 from antiphon.runtime.errors import JoinError
 from antiphon.trace.store import read_trace
 from tests.cluster.proxy import Proxy
-from tests.node.support import exact_values, free_addresses, outcome, running, subscribed, take_values, tree, until
+from tests.node.support import exact_values, outcome, running, subscribed, take_values, tree, until
 
 QUICK = {"patience_seconds": 0.1, "council_seconds": 0.3}
 
 
 def broker(node: Node) -> TreeBroker:
     """The process of a node."""
-    assert isinstance(node.process, TreeBroker)
-    return node.process
+    assert isinstance(node._live.process, TreeBroker)
+    return node._live.process
 
 
 def in_tree(nodes: list[Node]) -> bool:
@@ -64,7 +65,7 @@ def test_a_connection_that_breaks_is_mended() -> None:
     async def test() -> None:
         async with tree(3, table=QUICK) as nodes:
             subscriptions = await subscribed(nodes)
-            transport = nodes[0].host.links[1]._transport
+            transport = nodes[0]._live.host.links[1]._transport
             assert transport is not None
             transport.abort()
             for number in range(50):
@@ -114,7 +115,7 @@ SAID = [b"%d" % number for number in range(20)]
 
 def has_forgotten(node: Node, topic: str) -> bool:
     """Whether nothing of a topic is in a broker's buffer any more."""
-    stream = broker(node).topics.of(node.topic(topic).number)
+    stream = broker(node).topics.of(node._live.topic(topic).number)
     return len(stream.base) > 0 and not stream.items
 
 
@@ -142,7 +143,7 @@ def test_what_is_in_no_buffer_any_more_comes_from_the_log(tmp_path: Path) -> Non
             assert [value for value in values[4] if value in totals] == [
                 value for value in values[3] if value in totals
             ]
-            assert [node.topic("room").lost_batches for node in nodes] == [0] * 5
+            assert [node._live.topic("room").lost_batches for node in nodes] == [0] * 5
 
     running(test)
 
@@ -157,7 +158,7 @@ def test_what_nobody_has_kept_is_missed_where_it_would_have_come() -> None:
             with pytest.raises(antiphon.MissedMessagesError, match="room"):
                 await exact_values(subscriptions[4], 1)
             assert await exact_values(subscriptions[4], 1) == [b"again"]
-            assert nodes[4].topic("room").lost_batches >= len(SAID)
+            assert nodes[4]._live.topic("room").lost_batches >= len(SAID)
 
     running(test)
 
@@ -184,7 +185,7 @@ def test_a_tree_is_built_by_joining() -> None:
 def test_a_broker_that_crashed_returns_as_a_new_one() -> None:
     async def test() -> None:
         async with tree(4, table=QUICK) as nodes:
-            table, address = nodes[0].settings.table, nodes[3].address
+            table, address = nodes[0]._live.settings.table, nodes[3].address
             await nodes[3].close()
             await until(lambda: in_tree(nodes[:3]))
             async with antiphon.start(fabric="tree", tree=table, listen=address) as again:
@@ -203,7 +204,7 @@ def test_two_brokers_that_crashed_return_at_the_same_time() -> None:
 
     async def test() -> None:
         async with tree(5, table=QUICK) as nodes:
-            table, addresses = nodes[0].settings.table, [node.address for node in nodes[3:]]
+            table, addresses = nodes[0]._live.settings.table, [node.address for node in nodes[3:]]
             for node in nodes[3:]:
                 await node.close()
             await until(lambda: in_tree(nodes[:3]))

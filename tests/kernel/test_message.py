@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 import antiphon
 from antiphon.cli.output import is_compiled
 from antiphon.fabrics.cube import Acknowledgement
-from antiphon.kernel import Message, Publication, publication_key
+from antiphon.kernel import ProtocolMessage, Publication, publication_key
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK
 from antiphon.orders.fifo import NO_DEPENDENCIES
 from antiphon.orders.order import Ordered
 
 FIELDS = [
-    (Message(1, 2), ("source", "sequence", "topic")),
+    (ProtocolMessage(1, 2), ("source", "sequence", "topic")),
     (Publication(1, 2, 3, b"why?"), ("source", "sequence", "topic", "timestamp", "payload")),
     (Ordered(1, 2, 3, b"why?", NO_DEPENDENCIES), ("source", "timestamp", "payload", "dependencies")),
     (Acknowledgement(1, 2), ("source", "sequence", "topic")),
@@ -40,7 +40,7 @@ only_where_compiled = pytest.mark.skipif(
 
 @only_where_compiled
 @pytest.mark.parametrize(("message", "names"), [*FIELDS, (Question(1, 2, 3, b""), ("source", "payload"))])
-def test_compiled_messages_are_frozen(message: Message, names: tuple[str, ...]) -> None:
+def test_compiled_messages_are_frozen(message: ProtocolMessage, names: tuple[str, ...]) -> None:
     for name in names:
         before = getattr(message, name)
         with pytest.raises(AttributeError, match=f"attribute '{name}' .* not writable"):
@@ -61,7 +61,7 @@ def fields_of(definition: ast.ClassDef) -> Iterator[tuple[str, str]]:
 
 def test_every_field_of_every_message_class_is_final() -> None:
     """That is what the type checker goes by, so messages are frozen for it in both builds."""
-    messages = {"Message"}
+    messages = {"ProtocolMessage"}
     fields: dict[str, str] = {}
     definitions = [
         node
@@ -75,13 +75,13 @@ def test_every_field_of_every_message_class_is_final() -> None:
     for definition in definitions:
         if definition.name in messages:
             fields.update({f"{definition.name}.{name}": annotation for name, annotation in fields_of(definition)})
-    assert {"Message.source", "Publication.payload", "Publication.dependencies"} <= fields.keys()
+    assert {"ProtocolMessage.source", "Publication.payload", "Publication.dependencies"} <= fields.keys()
     assert {name: annotation for name, annotation in fields.items() if not annotation.startswith("Final")} == {}
 
 
 @only_where_compiled
 @pytest.mark.parametrize(("message", "names"), FIELDS)
-def test_compiled_messages_are_slotted(message: Message, names: tuple[str, ...]) -> None:
+def test_compiled_messages_are_slotted(message: ProtocolMessage, names: tuple[str, ...]) -> None:
     assert not hasattr(message, "__dict__")
     with pytest.raises(AttributeError):
         message.colour = "red"  # type: ignore[attr-defined]
@@ -91,12 +91,12 @@ def test_fields_are_what_was_given() -> None:
     publication = Ordered(7, 3, 250, b"why?", NO_DEPENDENCIES, 5)
     assert (publication.source, publication.sequence, publication.timestamp) == (7, 3, 250)
     assert (publication.payload, publication.topic) == (b"why?", 5)
-    assert Message(7, 3).topic == 0
+    assert ProtocolMessage(7, 3).topic == 0
 
 
 def test_only_publications_are_not_control_messages() -> None:
     """The published experiments charge no transmission time for control messages, so hosts must tell them apart."""
-    assert Message(1, 1).is_control()
+    assert ProtocolMessage(1, 1).is_control()
     assert Acknowledgement(1, 1).is_control()
     assert not Publication(1, 1, 0, b"").is_control()
     assert not Ordered(1, 1, 0, b"", NO_DEPENDENCIES).is_control()

@@ -12,10 +12,10 @@ import antiphon.kernel
 from antiphon.kernel import (
     AntiphonError,
     Environment,
-    Message,
     PeerError,
     Process,
     ProtocolError,
+    ProtocolMessage,
     Publication,
     ScenarioError,
     UsageError,
@@ -63,7 +63,7 @@ def test_what_a_process_does_not_expect_is_an_error() -> None:
     with pytest.raises(NotImplementedError):
         process.publish(b"")
     with pytest.raises(NotImplementedError):
-        process.receive(1, Message(1, 1))
+        process.receive(1, ProtocolMessage(1, 1))
     with pytest.raises(NotImplementedError):
         process.state()
 
@@ -89,7 +89,7 @@ def test_starting_expiring_and_leaving_do_nothing_unless_overridden() -> None:
     "call",
     [
         lambda environment: environment.now(),
-        lambda environment: environment.send(1, Message(0, 1)),
+        lambda environment: environment.send(1, ProtocolMessage(0, 1)),
         lambda environment: environment.deliver(Publication(0, 1, 0, b"")),
         lambda environment: environment.set_timer(1, 1),
         lambda environment: environment.cancel_timer(1),

@@ -193,3 +193,29 @@ def test_between_two_breaks_nothing_is_missing(seed: int) -> None:
         numbers = [int(text) for text in texts(seen)[:-1]]
         assert numbers == sorted(set(numbers))
         assert seen.count("lost") == seen.count("found")
+
+
+def test_a_node_that_stood_still_takes_no_peer_for_lost() -> None:
+    """Silence counts only as far as this node was awake to hear, as on live nodes."""
+    pair = Pair()
+    pair.watch()
+    pair.run_until(3 * SECOND)
+    pair.now_us += 3600 * SECOND
+    pair.timers.run_due()
+    pair.settle()
+    pair.run_until(pair.now_us + 5 * SECOND)
+    assert pair.seen == [[], []]
+
+
+def test_a_silent_peer_is_asked_a_few_times_and_then_lost() -> None:
+    pair = Pair()
+    pair.watch()
+    pair.run_until(SECOND)
+    pair.is_cut = True
+    before = pair.sent
+    pair.run_until(int(3.5 * SECOND))
+    assert pair.seen == [["lost"], ["lost"]]
+    pair.is_cut = False
+    pair.run_until(5 * SECOND)
+    assert pair.seen == [["lost", "found"], ["lost", "found"]]
+    assert pair.sent - before < 40

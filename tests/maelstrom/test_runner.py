@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from antiphon.cli.maelstrom import own_command
-from antiphon.cli.main import app
+from antiphon.cli.main import app_for
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.maelstrom.runner import RunPlan, run_plan
 
@@ -50,7 +50,7 @@ def test_a_workload_against_our_nodes(workload: str, tmp_path: Path) -> None:
 
 def test_a_foreign_node_that_loses_values_is_found_out() -> None:
     result = CliRunner().invoke(
-        app,
+        app_for("maelstrom"),
         [
             "maelstrom", "run", "--node-count", "1", "--rate", "100", "--time-limit", "1", "--recovery", "0",
             "--bin", f"{sys.executable} {LOSING}", "--json",

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from antiphon.kernel.errors import ProtocolError
-from antiphon.membership.address_book import BLOCK, BLOCKS_AT_MOST, BLOCKS_FIRST, PART, Roster
+from antiphon.membership.address_book import BLOCK, BLOCKS_AT_MOST, BLOCKS_FIRST, PART, AddressBook
 from antiphon.membership.messages import MAXIMUM_IDENTIFIER, Peer, PlaceResponse
 
 
@@ -15,9 +15,9 @@ def newcomer(number: int) -> Peer:
     return Peer(f"life {number}", f"host:{number}")
 
 
-def placed(giver: Roster, number: int, contacts: int = 3) -> Roster:
+def placed(giver: AddressBook, number: int, contacts: int = 3) -> AddressBook:
     """A node that has got its place from another, and has said so."""
-    found = Roster(f"life {number}", f"host:{number}", contacts)
+    found = AddressBook(f"life {number}", f"host:{number}", contacts)
     place = giver.give(newcomer(number))
     assert place is not None
     found.take(place)
@@ -25,8 +25,8 @@ def placed(giver: Roster, number: int, contacts: int = 3) -> Roster:
     return found
 
 
-def founder(contacts: int = 3) -> Roster:
-    first = Roster("life 0", "host:0", contacts)
+def founder(contacts: int = 3) -> AddressBook:
+    first = AddressBook("life 0", "host:0", contacts)
     first.found(0)
     return first
 
@@ -41,7 +41,7 @@ def test_whoever_gives_places_no_two_nodes_get_the_same() -> None:
             # It asks a contact to give instead.
             able = rosters[0]
         rosters.append(placed(able, number))
-    identifiers = [roster.me.identifier for roster in rosters]
+    identifiers = [address_book.me.identifier for address_book in rosters]
     assert len(set(identifiers)) == len(rosters)
     assert all(identifier is not None and 0 <= identifier <= MAXIMUM_IDENTIFIER for identifier in identifiers)
 
@@ -60,14 +60,14 @@ def test_who_asks_again_gets_the_same_place() -> None:
 
 
 def test_who_has_nothing_left_says_so() -> None:
-    last = Roster("life 0", "host:0", 3)
+    last = AddressBook("life 0", "host:0", 3)
     last.found(BLOCKS_FIRST - 2)
     assert last.give(newcomer(1)) is not None
     assert last.give(newcomer(2)) is None
 
 
 def test_a_cluster_that_begins_again_uses_no_identifier_twice() -> None:
-    again = Roster("life 0", "host:0", 3)
+    again = AddressBook("life 0", "host:0", 3)
     again.found(17)
     assert again.me.identifier == 17
     place = again.give(newcomer(1))
@@ -78,7 +78,7 @@ def test_the_first_who_come_are_contacts() -> None:
     first = founder()
     others = [placed(first, number) for number in range(1, 6)]
     assert first.contacts() == [0, 1, 2]
-    assert [roster.contacts() for roster in others] == [[0], [0, 1], [0, 1, 2], [0, 1, 2], [0, 1, 2]]
+    assert [address_book.contacts() for address_book in others] == [[0], [0, 1], [0, 1, 2], [0, 1, 2], [0, 1, 2]]
     assert others[0].appointed(first.appointments())
     assert others[0].contacts() == [0, 1, 2]
     assert not others[0].appointed(first.appointments())
@@ -88,9 +88,9 @@ def test_a_lost_contact_is_replaced_by_a_junior_one() -> None:
     """Node 0 is lost; node 1 is the senior now, and appoints node 5, which comes last, whatever its identifier."""
     first = founder()
     second, third, *_ = [placed(first, number) for number in range(1, 6)]
-    for roster in (second, third):
-        roster.appointed(first.appointments())
-        assert roster.unreachable(0)
+    for address_book in (second, third):
+        address_book.appointed(first.appointments())
+        assert address_book.unreachable(0)
     second.learn([Peer("life 5", "host:5", 5)])
     assert second.is_first_contact() and not third.is_first_contact()
     assert second.appoint([5]) and not second.appoint([4])
@@ -157,7 +157,7 @@ def test_who_has_taken_the_place_that_it_was_given_keeps_it() -> None:
 
 def test_blocks_of_identifiers_are_taken_one_after_the_other() -> None:
     """Who has heard of a block, or was taken in by somebody who has, never agrees to it again."""
-    one, other = Roster("one", "host:1", 0), Roster("other", "host:2", 0)
+    one, other = AddressBook("one", "host:1", 0), AddressBook("other", "host:2", 0)
     one.take(PlaceResponse(0, 1, 1, []))
     other.take(PlaceResponse(1, 2, 2, []))
     assert one.give(Peer("third", "host:3")) is None
@@ -166,41 +166,41 @@ def test_blocks_of_identifiers_are_taken_one_after_the_other() -> None:
     one.take_block(block)
     given = one.give(Peer("third", "host:3"))
     assert given is not None and given.identifier == BLOCKS_FIRST
-    third = Roster("third", "host:3", 0)
+    third = AddressBook("third", "host:3", 0)
     third.take(given)
     assert third.next_block() == 1 and other.next_block() == 1
 
 
 def test_identifiers_of_others_tell_which_blocks_are_taken() -> None:
-    roster = Roster("one", "host:1", 0)
-    roster.take(PlaceResponse(0, 1, 1, []))
-    roster.learn([Peer("other", "host:2", BLOCKS_FIRST + 5 * BLOCK + 3)])
-    assert not roster.is_free(5) and roster.next_block() == 6
+    address_book = AddressBook("one", "host:1", 0)
+    address_book.take(PlaceResponse(0, 1, 1, []))
+    address_book.learn([Peer("other", "host:2", BLOCKS_FIRST + 5 * BLOCK + 3)])
+    assert not address_book.is_free(5) and address_book.next_block() == 6
 
 
 def test_when_all_blocks_are_taken_there_is_nothing_left() -> None:
-    roster = Roster("one", "host:1", 0)
-    assert roster.is_free(BLOCKS_AT_MOST - 1) and roster.next_block() is None
+    address_book = AddressBook("one", "host:1", 0)
+    assert address_book.is_free(BLOCKS_AT_MOST - 1) and address_book.next_block() is None
 
 
 def test_in_gossip_blocks_are_drawn_until_one_is_free() -> None:
     """Who has heard of somebody in a block, or has agreed that somebody takes it, does not draw it."""
     draws = iter([7, 8, 9, 9, 5])
-    roster = Roster("i", "h:1", 0, lambda below: next(draws) % below)
-    roster.learn([Peer("other", "o:1", BLOCKS_FIRST + 7 * BLOCK + 3)])
-    assert roster.is_free(8) and not roster.is_free(8)
-    assert roster.next_block() == 9
+    address_book = AddressBook("i", "h:1", 0, lambda below: next(draws) % below)
+    address_book.learn([Peer("other", "o:1", BLOCKS_FIRST + 7 * BLOCK + 3)])
+    assert address_book.is_free(8) and not address_book.is_free(8)
+    assert address_book.next_block() == 9
     # Blocks before and behind it are as free as they were.
-    assert roster.next_block() == 5
+    assert address_book.next_block() == 5
 
 
 def test_who_draws_in_vain_has_nothing_left() -> None:
-    roster = Roster("i", "h:1", 0, lambda _: 0)
-    assert roster.next_block() == 0 and roster.next_block() is None
+    address_book = AddressBook("i", "h:1", 0, lambda _: 0)
+    assert address_book.next_block() == 0 and address_book.next_block() is None
 
 
 def test_a_founder_gives_no_identifiers_of_blocks() -> None:
-    roster = Roster("i", "h:1", 0)
-    roster.found(0)
-    place = roster.give(Peer("newcomer", "n:1"))
+    address_book = AddressBook("i", "h:1", 0)
+    address_book.found(0)
+    place = address_book.give(Peer("newcomer", "n:1"))
     assert place is not None and place.end == BLOCKS_FIRST

@@ -15,7 +15,9 @@ from tests.node.support import child, cluster, running, take, take_values, until
 
 def identifiers(node: Node) -> list[int]:
     """Who is in the cluster, as one node sees it, itself included."""
-    return sorted([node.identifier, *(peer.identifier for peer in node.cluster.peers() if peer.identifier is not None)])
+    return sorted(
+        [node.identifier, *(peer.identifier for peer in node._live.cluster.peers() if peer.identifier is not None)]
+    )
 
 
 async def everybody_hears_everybody(nodes: list[Node]) -> None:
@@ -210,7 +212,7 @@ def test_the_death_of_a_node_is_seen_by_all(caplog: pytest.LogCaptureFixture) ->
         async with cluster(2) as nodes, child("serve", f"join={nodes[0].address}") as other:
             await until(lambda: all(len(identifiers(node)) == 3 for node in nodes))
             await other.kill()
-            await until(lambda: all(len(node.cluster.lost_nodes) == 1 for node in nodes))
+            await until(lambda: all(len(node._live.cluster.lost_nodes) == 1 for node in nodes))
             assert all(len(identifiers(node)) == 2 for node in nodes)
 
     running(test)

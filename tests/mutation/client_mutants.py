@@ -25,7 +25,7 @@ CLIENTS = (
     client(
         "a node does not catch up with what a client has seen",
         "node_end",
-        "            yield from self._catch_up(topic, message.past, was_member)\n",
+        "            yield from self._catch_up(topic, client, message, was_member)\n",
         "            pass\n",
     ),
     client(
@@ -36,15 +36,15 @@ CLIENTS = (
     ),
     client(
         "a client takes batches that it has seen",
-        "client_end",
-        "        return self.seen_on(topic).add(author, number, is_written)\n",
-        "        return self.seen_on(topic).add(author, number, is_written) or True\n",
+        "client_subscription",
+        "        return is_new and not is_past\n",
+        "        return is_new or True\n",
     ),
     client(
         "a resumed subscription begins now",
-        "client_end",
-        "        return self._request(Resume(self._ready_at_us + node_clock_us, seen))\n",
-        "        return self._request(Resume(1 << 61, seen))\n",
+        "client_subscription",
+        "        return self._request(Resume(self._ready_at_us + node_clock_us, seen, past))\n",
+        "        return self._request(Resume(1 << 61, seen, past))\n",
     ),
     client(
         "a node replays the last batch first",
@@ -53,9 +53,77 @@ CLIENTS = (
         "        return found\n",
     ),
     client(
+        "a node vouches for what only nodes out of reach have shown",
+        "node_end",
+        "            if resumption.is_behind(topic.name, self._before_all(topic, replies)):\n",
+        "            if True:\n",
+    ),
+    client(
+        "a node waits for what counts as past if nobody knows whose it is",
+        "resume",
+        "        return self._publication is None\n",
+        "        return False\n",
+    ),
+    client(
         "what is fetched from others is not shown",
         "replay_buffer",
-        "        return is_gap, [*(fetched or ()), *recent.unseen(seen, self.since_us)]\n",
-        "        return is_gap, [*recent.unseen(seen, self.since_us)]\n",
+        "        return is_gap, [*(fetched or ()), *replay_buffer.unseen(seen, self.since_us)]\n",
+        "        return is_gap, [*replay_buffer.unseen(seen, self.since_us)]\n",
+    ),
+    client(
+        "a client forgets batches that were handed in and not answered",
+        "unacked",
+        "        self._in_flight.clear()\n        self._bytes_in_flight = 0\n        self._safe.clear()\n",
+        "        for number in list(self._in_flight):\n"
+        "            self.remove(self._by_number[number])\n"
+        "        self._in_flight.clear()\n        self._bytes_in_flight = 0\n        self._safe.clear()\n",
+    ),
+    client(
+        "a node forgets how far a writer has come when it restarts",
+        "writers",
+        "        for position in sorted(found, key=lambda each: each.written_at_us):\n",
+        "        for position in ():\n",
+    ),
+    client(
+        "a broker passes no barrier for a client from another broker",
+        "node_end",
+        "            yield from self._barrier(topic)\n            yield from self._wait_for_authors(",
+        "            yield from self._wait_for_authors(",
+    ),
+    client(
+        "what a node shows comes before what it fetched from others",
+        "replay_buffer",
+        "        return is_gap, [*(fetched or ()), *replay_buffer.unseen(seen, self.since_us)]\n",
+        "        return is_gap, [*replay_buffer.unseen(seen, self.since_us), *(fetched or ())]\n",
+    ),
+    client(
+        "a node publishes what was sent behind a refused batch",
+        "resume",
+        "        return message.refusals < self._refusals.get(message.topic, 0)\n",
+        "        return False\n",
+    ),
+    client(
+        "a client takes what was past when its subscription began",
+        "client_subscription",
+        "        return is_new and not is_past\n",
+        "        return is_new\n",
+    ),
+    client(
+        "what an author hands in again comes behind what follows it",
+        "node_end",
+        "            yield from self._wait_for_authors(topic, client, message)\n",
+        "            pass\n",
+    ),
+    client(
+        "an ordered batch is shown behind a later one of its author",
+        "dedup",
+        "        return number > last\n",
+        "        return True\n",
+    ),
+    client(
+        "two clients of a lost node wait for each other",
+        "client_end",
+        "            self._host.after(SOON_US, lambda: self._follow_first(topic, number))\n",
+        "            pass\n",
     ),
 )

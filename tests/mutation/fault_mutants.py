@@ -101,14 +101,14 @@ LASTING = (
     faults(
         "members that joined on the other side of a partition stay unknown",
         "repair/anti_entropy",
-        "            topic.away[node] = counter\n            if topic.state == MEMBER:\n"
+        "            topic.add_away(node, counter)\n            if topic.state == MEMBER:\n"
         "                self._unsettled.disturb(topic)\n",
         "            if topic.state == MEMBER:\n                self._unsettled.disturb(topic)\n",
     ),
     faults(
         "a report of a third node brings a leaver back",
         "repair/anti_entropy",
-        "        departed[word.source] = max(word.sequence, departed.get(word.source, -1))\n",
+        "        self._former.depart(topic, word.source, word.sequence)\n",
         "",
     ),
     faults(
@@ -195,7 +195,7 @@ KEEPING = (
         "the first requested log entry is not found",
         "repair/log_recovery",
         "            if publication_key(source, sequence) in lacking:\n",
-        "            if publication_key(source, sequence) in lacking and sequence > bounds[source][0]:\n",
+        "            if publication_key(source, sequence) in lacking and sequence > firsts[source]:\n",
     ),
     faults(
         "the second piece of a log is not read",

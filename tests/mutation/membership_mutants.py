@@ -43,8 +43,8 @@ MEMBERSHIP: tuple[Mutant, ...] = (
     membership(
         "a block of identifiers is taken although others refuse",
         "id_allocation",
-        "        if block is not None and all(self._answers.values()) and len(self._answers) >= self._needed():\n",
-        "        if block is not None:\n",
+        "        if block is None or not all(self._answers.values()):\n",
+        "        if block is None:\n",
     ),
     membership(
         "a place that a newcomer did not take stays known",

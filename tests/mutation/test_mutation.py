@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,13 +22,20 @@ QUICK = {
     "a returned broker keeps its old incarnation": (55, "stuck"),
     "a node that has left still delivers": (3, "membership"),
     "events with equal stamps have no order": (4, "total"),
-    "a newcomer that asks again is given another place": (2, "togetherness"),
+    "a newcomer that asks again is given another place": (5, "togetherness"),
     "a founder that returns does not look for its cluster": (3, "knowledge"),
     "a client does not hand in again what is not safe": (11, "stuck"),
     "a resumed subscription begins now": (11, "lost"),
-    "a node replays the last batch first": (20, "fifo"),
+    "a node replays the last batch first": (20, "lost"),
 }
 """Bugs of all fabrics, with a seed that finds each and how it shows."""
+
+BY_THE_EXPLORER = {
+    "a client does not hand in again what is not safe": ("cube", 0, "stuck"),
+    "a client takes batches that it has seen": ("cube", 0, "duplicates"),
+    "a resumed subscription begins now": ("cube", 0, "lost"),
+}
+"""Bugs that the explorer finds too: the fabric, the node that crashes, and how each shows."""
 
 
 @pytest.mark.parametrize("mutant", [*MUTANTS, *HARMLESS, *LIVE], ids=lambda mutant: f"{mutant.fabric}: {mutant.name}")
@@ -52,6 +60,15 @@ def test_a_campaign_finds_a_mutant(name: str) -> None:
     seed, kind = QUICK[name]
     catch = hunt(next(mutant for mutant in MUTANTS if mutant.name == name), seed, 1)
     assert catch.failing == (seed,)
+    assert kind in catch.kinds, catch.example
+
+
+@pytest.mark.parametrize("name", BY_THE_EXPLORER)
+def test_the_explorer_finds_a_mutant(name: str) -> None:
+    fabric, node, kind = BY_THE_EXPLORER[name]
+    mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
+    catch = hunt(replace(mutant, fabric=f"explored {fabric}"), node, 1)
+    assert catch.failing == (node,)
     assert kind in catch.kinds, catch.example
 
 

@@ -8,20 +8,22 @@ import sys
 import msgspec
 
 import antiphon
-from antiphon.audit.clients import LOST, TOTAL
+from antiphon.simulator.explore.cluster_search import ClusterSearch
+from antiphon.simulator.explore.cluster_world import ClusterSystem
 from antiphon.simulator.scenario.scenario import LimitsTable
 from antiphon.torture.campaign import run_schedule, tidy_collector
-from antiphon.torture.clients.campaign import ClientTally, run_one
+from antiphon.torture.clients.campaign import run_client_schedule
 from antiphon.torture.clients.schedules import draw_client_schedule
 from antiphon.torture.clusters import draw_cluster, run_cluster
 from antiphon.torture.schedules import SCHEDULES
-from antiphon.torture.tally import KINDS, MEMBERSHIP, Outcome
+from antiphon.torture.tally import CLIENT_KINDS, CLIENTS, KINDS, MEMBERSHIP, Outcome
 
 EVENTS_AT_MOST = {"cube": 100_000, "cube-faults": 200_000, "tree": 100_000, "gossip": 100_000, "epto": 1_000_000}
 """By fabric, many more than the first schedules need that are survived; who goes on for ever is stopped sooner here."""
 
-CLIENT_KINDS = (LOST, TOTAL)
-"""What the judge of clients finds beside the other kinds."""
+EXPLORED = "explored "
+"""Before the name of a fabric: the explorer follows every schedule of a cluster with a client, and the seed is the node
+that crashes."""
 
 
 def main(asked: dict[str, object]) -> None:
@@ -52,14 +54,21 @@ def main(asked: dict[str, object]) -> None:
 def run(fabric: str, seed: int, order: object) -> Outcome:
     """Run the schedule of one seed."""
     drawn = None if order is None else str(order)
-    if fabric == "clients":
-        tally = ClientTally()
-        violations = run_one(draw_client_schedule(seed, drawn), tally)
-        return Outcome(seed=seed, fabric=fabric, violations=violations, about="; ".join(tally.examples))
+    if fabric == CLIENTS:
+        return run_client_schedule(draw_client_schedule(seed, drawn))
+    if fabric.startswith(EXPLORED):
+        return explored(fabric.removeprefix(EXPLORED), seed)
     if fabric == MEMBERSHIP:
         return run_cluster(draw_cluster(seed))
     limits = LimitsTable(events=EVENTS_AT_MOST[fabric])
     return run_schedule(msgspec.structs.replace(SCHEDULES[fabric](seed, drawn), limits=limits))
+
+
+def explored(fabric: str, node: int) -> Outcome:
+    """Follow all schedules in which one message overtakes another at a machine, and a node crashes at any step."""
+    found = ClusterSearch(ClusterSystem(fabric, script=("causal",), crashing=node), 1, 0, 100_000).run()
+    kind, _, about = (found.violation or "").partition(": ")
+    return Outcome(seed=node, fabric=fabric, violations={kind: 1} if kind else {}, about=about)
 
 
 main(json.loads(sys.argv[1]))

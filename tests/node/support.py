@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -15,6 +14,8 @@ from typing import Any, TypeVar
 import antiphon
 from antiphon import Message, Node, Subscription
 from antiphon.kernel.process import LogReader
+from antiphon.node.local_cluster import free_addresses
+from antiphon.transport.links import OutgoingLink
 
 PATIENCE_SECONDS = 30.0
 """A test that has not come to its end by then has failed: it hangs."""
@@ -46,17 +47,6 @@ async def cluster(count: int, **settings: Any) -> AsyncIterator[list[Node]]:
             join = [nodes[-1].address] if nodes else []
             nodes.append(await stack.enter_async_context(antiphon.start(join=join, leave_seconds=5.0, **settings)))
         yield nodes
-
-
-def free_addresses(count: int) -> list[str]:
-    """Addresses on loopback at which nobody listens."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return [f"127.0.0.1:{port}" for port in ports]
 
 
 @asynccontextmanager
@@ -181,3 +171,28 @@ def pieces_of(reader: LogReader | None) -> list[list[int]]:
     while piece := reader.earlier():
         found.append([int(message.sequence) for message in piece])
     return found
+
+
+class HeldTransport:
+    """A connection that takes nothing for now."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+
+    def is_closing(self) -> bool:
+        return True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+def hold_link(link: OutgoingLink) -> Callable[[], None]:
+    """Let nothing leave over a link, whose connection stays; what is returned lets it leave."""
+    transport = link._transport
+    link._transport = HeldTransport(transport)  # type: ignore[assignment]
+
+    def release() -> None:
+        link._transport = transport
+        link.flush()
+
+    return release

@@ -8,7 +8,7 @@ import pytest
 
 import antiphon
 from antiphon.api import batch_codec
-from antiphon.api.batch_codec import Columns
+from antiphon.api.columns import Columns
 from tests.node.support import cluster, running, take_values
 
 

@@ -9,7 +9,9 @@ import pytest
 import antiphon
 from antiphon import Client, MissedMessagesError, Node, Subscription
 from antiphon.api.batch import Batch
-from antiphon.api.batch_codec import Columns, encode_columns
+from antiphon.api.batch_codec import encode_columns
+from antiphon.api.columns import Columns
+from antiphon.api.subscription import LiveSubscription
 from antiphon.api.topic_state import LiveTopic
 from antiphon.node.gateway import client_relay as relay
 from tests.node.support import cluster, outcome, running, take_exactly, until
@@ -31,10 +33,12 @@ async def values_until(subscription: Subscription, last: bytes) -> list[bytes]:
     return values
 
 
-def sink_of(node: Node) -> Subscription:
+def sink_of(node: Node) -> LiveSubscription:
     """The subscription at the node that serves a client; the client has nobody else here."""
     (found,) = [
-        sink for sink in node.topics["room"].sinks if isinstance(sink, Subscription) and sink.policy in POLICIES
+        sink
+        for sink in node._live.topics["room"].sinks
+        if isinstance(sink, LiveSubscription) and sink.policy in POLICIES
     ]
     return found
 
@@ -42,13 +46,13 @@ def sink_of(node: Node) -> Subscription:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_client_is_told_how_many_messages_were_dropped(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is ahead of it came; then as many wait as fit, and the others are dropped."""
-    monkeypatch.setattr(relay, "AHEAD", 5)
+    monkeypatch.setattr(relay, "AHEAD_AT_MOST", 5)
 
     async def test() -> None:
         async with cluster(1) as (node,), antiphon.connect(node.address) as client:
             slow = await client.subscribe("room", policy=policy, limit=10).ready()
             await publish(node, "", 0, 5)
-            await until(lambda: slow.queued == 5)
+            await until(lambda: slow._live.queued == 5)
             await publish(node, "", 5, 100)
             await until(lambda: sink_of(node).dropped == 85)
             assert slow.dropped == 0
@@ -62,7 +66,7 @@ def test_a_client_is_told_how_many_messages_were_dropped(policy: str, monkeypatc
 
 async def move(client: Client, to: Node) -> None:
     """The connection breaks, and the client finds another node."""
-    connection = client._connection
+    connection = client._live._connection
     assert connection is not None and connection.transport is not None
     connection.transport.abort()
     await until(lambda: client.address == to.address and client.is_up)
@@ -73,16 +77,16 @@ def test_what_was_dropped_does_not_come_at_the_next_node_behind_what_follows_it(
     policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another author's answer to a dropped question has come: the question must not come after it any more."""
-    monkeypatch.setattr(relay, "AHEAD", 1)
+    monkeypatch.setattr(relay, "AHEAD_AT_MOST", 1)
 
     async def test() -> None:
         async with cluster(2, keep=["room"]) as (here, there):
             client = await antiphon.connect([here.address, there.address])
             slow = await client.subscribe("room", policy=policy, limit=1).ready()
             await publish(here, "ahead ", 0, 1)
-            await until(lambda: slow.queued == 1)
+            await until(lambda: slow._live.queued == 1)
             await publish(here, "question ", 0, 3)
-            await until(lambda: there.topics["room"].delivered_messages == 4)
+            await until(lambda: there._live.topics["room"].delivered_messages == 4)
             await publish(there, "answer ", 0, 1)
             await until(lambda: sink_of(here).dropped == 3)
             last = b"answer 0" if policy == "drop_oldest" else b"question 0"
@@ -102,11 +106,11 @@ def test_what_is_missing_is_told_though_what_stood_behind_it_is_dropped() -> Non
     async def test() -> None:
         async with cluster(1) as (node,):
             slow = await node.subscribe("room", policy="drop_oldest", limit=2).ready()
-            topic = node.topics["room"]
-            slow.push(topic, batch_of(topic, 1))
-            slow.miss(topic)
+            topic = node._live.topics["room"]
+            slow._live.push(topic, batch_of(topic, 1))
+            slow._live.miss(topic)
             for number in range(2, 6):
-                slow.push(topic, batch_of(topic, number))
+                slow._live.push(topic, batch_of(topic, number))
             assert slow.dropped == 3
             assert isinstance(await outcome(take_exactly(slow, 1)), MissedMessagesError)
             assert [message.value for message in await take_exactly(slow, 2)] == [b"4", b"5"]

@@ -47,7 +47,7 @@ def test_what_is_gathered_is_written_at_once() -> None:
         async with cluster(2, gather_seconds=gather_seconds) as (speaker, listener):
             heard = await listener.subscribe("room").ready()
             await speaker.subscribe("room").ready()
-            (link,) = speaker.host.links.values()
+            (link,) = speaker._live.host.links.values()
             before = link.writes
             for number in range(ROUNDS):
                 await speaker.publish("room", f"{number}".encode())

@@ -14,20 +14,22 @@ import pytest
 
 import antiphon
 from antiphon import Node, PeerError
-from antiphon.api import subscription
-from antiphon.api.batch_codec import Author, Columns, check_payload, encode_columns
+from antiphon.api import waiting
+from antiphon.api.batch_codec import check_payload, encode_columns
+from antiphon.api.columns import Author, Columns
 from antiphon.kernel.errors import ProtocolError
 from antiphon.membership.messages import PROTOCOL_VERSION, Hello
 from antiphon.node.gateway import client_session
-from antiphon.node.gateway.client_relay import Ahead
+from antiphon.node.gateway.client_relay import MessagesInFlight
 from antiphon.node.gateway.session_host import check_batches
 from antiphon.node.loop import NodeLoop
 from antiphon.runtime.logging import LineFormatter
 from antiphon.sessions import backlog, client_messages
 from antiphon.sessions.client_messages import MessagesConsumed, PublishRequest, StatusRequest, SubscribeRequest
 from antiphon.sessions.peer_messages import ReplayResponse
-from antiphon.transport import incoming, listener
-from antiphon.transport.links import BUFFER_BYTES, FIRST_BUFFER_BYTES, split_address
+from antiphon.transport import frame_budget, incoming, listener
+from antiphon.transport.framing import BUFFER_BYTES, FIRST_BUFFER_BYTES
+from antiphon.transport.links import split_address
 from antiphon.transport.listener import STRANGERS_AT_MOST
 from tests.node.secure import ours
 from tests.node.strangers import attacking, frames
@@ -45,8 +47,8 @@ async def attacked(**settings: Any) -> AsyncIterator[Node]:
         yield node
         await honest.publish("honest", b"after")
         assert await take_values(messages, 2) == [b"before", b"after"]
-        await until(lambda: len(node.clients) == 1 and len(node.host.incoming()) == 1)
-        assert node.failure is None
+        await until(lambda: len(node._live.clients) == 1 and len(node._live.host.incoming()) == 1)
+        assert node._live.failure is None
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> str:
@@ -73,10 +75,10 @@ def test_who_breaks_the_rules_is_cut_off_with_a_logged_reason(
 ) -> None:
     async def test() -> None:
         async with attacked() as node, attacking(node) as attacker:
-            before = node.refused_connections
+            before = node._live.refused_connections
             attacker.send(sent)
             assert reason in await attacker.refusal()
-            assert node.refused_connections == before + 1
+            assert node._live.refused_connections == before + 1
 
     running(test)
     assert reason in logged(caplog)
@@ -109,7 +111,7 @@ def test_who_does_not_finish_its_tls_handshake_is_cut_off(caplog: pytest.LogCapt
                 async with attacking(node) as attacker:
                     attacker.send(beginning)
                     await attacker.reader.read()
-            await until(lambda: node.refused_connections == 2)
+            await until(lambda: node._live.refused_connections == 2)
             async with antiphon.connect(node.address, tls=ours().client("shop")) as client:
                 await client.publish("room", b"still there")
 
@@ -125,14 +127,13 @@ def test_who_does_not_finish_its_tls_handshake_is_cut_off(caplog: pytest.LogCapt
 def test_who_sends_drop_by_drop_is_cut_off(
     greeting: bytes, reason: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(listener, "FRAME_SECONDS", 0.3)
     monkeypatch.setattr(listener, "LOOK_SECONDS", 0.05)
 
     async def test() -> None:
-        async with attacked(handshake_seconds=0.1) as node, attacking(node) as attacker:
+        async with attacked(handshake_seconds=0.1, frame_seconds=0.3) as node, attacking(node) as attacker:
             attacker.send(greeting + (1 << 12).to_bytes(4, "little"))
             # It would go on for as long as it is let.
-            while node.refused_connections == 0:
+            while node._live.refused_connections == 0:
                 attacker.send(b"x")
                 await asyncio.sleep(0.01)
 
@@ -147,11 +148,11 @@ def test_a_flood_of_connections_does_not_keep_honest_clients_out(caplog: pytest.
             opened = [await asyncio.open_connection(*place) for _ in range(STRANGERS_AT_MOST + 150)]
             async with antiphon.connect(node.address) as client:
                 await client.publish("room", b"in the middle of it")
-            assert len(node.host.incoming()) <= STRANGERS_AT_MOST + 2
+            assert len(node._live.host.incoming()) <= STRANGERS_AT_MOST + 2
             # The oldest were cut off to make room.
             assert (await opened[0][0].read())[4:].startswith(b"\x93\x65")
-            held = [each for each in node.host.incoming() if not each.instance]
-            assert sum(len(each._view) for each in held) <= len(held) * FIRST_BUFFER_BYTES
+            held = [each for each in node._live.host.incoming() if not each.instance]
+            assert sum(each.held_bytes for each in held) <= len(held) * FIRST_BUFFER_BYTES
             for _, writer in opened:
                 writer.transport.abort()
 
@@ -165,14 +166,14 @@ def test_who_connects_while_a_node_is_closed_is_let_go_at_once() -> None:
 
     async def test() -> None:
         async with antiphon.start() as node:
-            server = node._server
+            server = node._live._server
             assert server is not None
             (bound,) = server._sockets
             with socket.create_connection(bound.getsockname()) as stranger:
                 stranger.setblocking(False)
                 server._accept(bound)
                 server.close()
-                assert await node.loop.sock_recv(stranger, 1) == b""
+                assert await asyncio.get_running_loop().sock_recv(stranger, 1) == b""
 
     running(test)
 
@@ -183,7 +184,7 @@ def test_there_is_a_bound_on_clients() -> None:
             async with antiphon.connect(node.address):
                 error = await outcome(antiphon.connect(node.address))
                 assert isinstance(error, PeerError) and "as many as it may" in str(error)
-            await until(lambda: len(node.clients) == 2)
+            await until(lambda: len(node._live.clients) == 2)
             async with antiphon.connect(node.address):
                 pass
 
@@ -193,19 +194,19 @@ def test_there_is_a_bound_on_clients() -> None:
 def test_long_frames_take_no_more_memory_than_has_come_and_together_no_more_than_is_allowed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(listener, "LONG_FRAME_BYTES_AT_MOST", 4 << 20)
+    monkeypatch.setattr(frame_budget, "LONG_FRAME_BYTES_AT_MOST", 4 << 20)
 
     async def test() -> None:
         async with attacked() as node, attacking(node) as first, attacking(node) as second:
             for attacker, name in ((first, "first"), (second, "second")):
                 client = msgspec.structs.replace(CLIENT, instance=name)
                 attacker.send(frames(client) + (30 << 20).to_bytes(4, "little"))
-            await until(lambda: len(node.clients) == 3)
-            assert all(len(each._view) <= 256 << 10 for each in node.host.incoming())
+            await until(lambda: len(node._live.clients) == 3)
+            assert all(each.held_bytes <= 256 << 10 for each in node._live.host.incoming())
             for attacker in (first, second):
                 attacker.send(bytes(3 << 20))
-            await until(lambda: node.refused_connections >= 1)
-            assert sum(len(each._view) for each in node.host.incoming()) <= (4 << 20) + 3 * (256 << 10)
+            await until(lambda: node._live.refused_connections >= 1)
+            assert sum(each.held_bytes for each in node._live.host.incoming()) <= (4 << 20) + 3 * (256 << 10)
 
     running(test)
 
@@ -225,7 +226,7 @@ def test_a_flood_of_topics_is_refused_and_leaves_nothing_behind() -> None:
                     attacker.send(frames(client, *publishing))
                     answers = [await attacker.frame() for _ in range(20)]
                     refused += sum(answer[0] == 151 and bool(answer[2]) for answer in answers)
-            assert len(node.topics) == 8
+            assert len(node._live.topics) == 8
             assert refused == 60 - 7
             async with attacking(node) as attacker:
                 wanted = [SubscribeRequest(each, "honest", "latest", False, "block", 1) for each in range(20)]
@@ -246,25 +247,25 @@ def test_a_client_that_publishes_more_than_can_be_taken_is_not_read_any_more(mon
             batch = encode_columns(Columns(1, 0, [bytes(1 << 16)]))
             attacker.send(frames(CLIENT, *(PublishRequest(each, "room", "causal", batch) for each in range(1000))))
             await until(lambda: attacker.writer.transport.get_write_buffer_size() > 1 << 20)
-            await until(lambda: node.clients and held_bytes(node) >= 1 << 18)
+            await until(lambda: node._live.clients and held_bytes(node) >= 1 << 18)
             await asyncio.sleep(0.1)
             # What had been read at once when the bound was reached, and no more.
             assert held_bytes(node) <= (1 << 18) + BUFFER_BYTES
-            node.fail(PeerError("the test is over, and nothing will ever have room"))
+            node._live.fail(PeerError("the test is over, and nothing will ever have room"))
 
     running(test)
 
 
 def held_bytes(node: Node) -> int:
     """What the only client has waiting."""
-    (session,) = node.clients
+    (session,) = node._live.clients
     assert isinstance(session, client_session.ClientSession)
     return session.backlog.bytes
 
 
 def test_a_client_that_does_not_read_has_a_bound_on_what_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(incoming, "UNWRITTEN_BYTES_AT_MOST", 1 << 18)
-    monkeypatch.setattr(subscription, "QUEUE_BYTES_AT_MOST", 1 << 20)
+    monkeypatch.setattr(waiting, "QUEUE_BYTES_AT_MOST", 1 << 20)
 
     async def test() -> None:
         async with cluster(1) as (node,):
@@ -273,13 +274,13 @@ def test_a_client_that_does_not_read_has_a_bound_on_what_waits_for_it(monkeypatc
             await reader.readexactly(4)
             for _ in range(400):
                 await node.publish("room", bytes(1 << 16))
-            (session,) = node.clients
+            (session,) = node._live.clients
             assert isinstance(session, client_session.ClientSession)
             await until(lambda: not session.may_write.is_set())
             (remote,) = session._subscriptions.values()
             await until(lambda: remote.subscription.dropped > 0)
             assert session._writer.unwritten_bytes() <= (1 << 18) + (1 << 17)
-            assert remote.subscription._queued_bytes <= 1 << 20
+            assert remote.subscription._waiting.bytes <= 1 << 20
             writer.transport.abort()
 
     running(test)
@@ -289,7 +290,7 @@ def test_a_client_that_asks_without_end_and_reads_no_answer_is_cut_off(caplog: p
     async def test() -> None:
         async with attacked() as node, attacking(node) as attacker:
             attacker.send(frames(CLIENT, *(StatusRequest(each) for each in range(1000))))
-            await until(lambda: node.refused_connections == 1)
+            await until(lambda: node._live.refused_connections == 1)
 
     running(test)
     assert "waited for no answer" in logged(caplog)
@@ -297,7 +298,7 @@ def test_a_client_that_asks_without_end_and_reads_no_answer_is_cut_off(caplog: p
 
 def test_what_is_ahead_of_a_client_is_bounded_in_messages_and_bytes() -> None:
     """A batch counts until all of it is taken, and nothing is gained by taking what was never sent."""
-    ahead, seen = Ahead(), []
+    ahead, seen = MessagesInFlight(), []
     for step, sizes in (
         (ahead.sent, (10, client_messages.AHEAD_BYTES)),
         (ahead.taken, (9,)),
@@ -370,15 +371,15 @@ def test_a_malformed_batch_is_refused_at_the_edge(fabric: str, caplog: pytest.Lo
             await there.subscribe("room").ready()
             await there.publish("room", b"before")
             assert await take_values(own, 1) == [b"before"]
-            offset = here.topics["room"].end_offset
-            assert there.process is not None
-            there.process.publish(payload, there.topics["room"].number, 2)
-            there.settle()
-            await until(lambda: here.refused_connections == 1)
-            assert here.topics["room"].end_offset == offset
+            offset = here._live.topics["room"].end_offset
+            assert there._live.process is not None
+            there._live.process.publish(payload, there._live.topics["room"].number, 2)
+            there._live.settle()
+            await until(lambda: here._live.refused_connections == 1)
+            assert here._live.topics["room"].end_offset == offset
             await here.publish("room", b"after")
             assert await take_values(own, 1) == [b"after"]
-            assert here.failure is None
+            assert here._live.failure is None
 
     running(test)
     assert "has a column of 2 entries" in logged(caplog)

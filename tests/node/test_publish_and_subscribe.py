@@ -174,7 +174,7 @@ def test_two_subscriptions_to_a_topic_end_apart() -> None:
             assert await take_values(second, 1) == [b"one"]
             assert [message async for message in first] == []
             await second.close()
-            topic = there.topics["room"]
+            topic = there._live.topics["room"]
             assert not topic.is_wanted() and topic.joined is None
 
     running(test)
@@ -289,7 +289,7 @@ def test_a_node_that_fails_tells_all_who_wait() -> None:
             with_topic = await node.subscribe("room").ready()
             without_topic = await node.subscribe("nothing.*").ready()
             await node.publish("room", b"last")
-            node.fail(UsageError("broken on purpose"))
+            node._live.fail(UsageError("broken on purpose"))
             await node.close()
             assert await take_values(with_topic, 1) == [b"last"]
             for subscription in (with_topic, without_topic):
@@ -308,7 +308,7 @@ def test_messages_expire() -> None:
             here.publish("room", b"stays")
             here.publish("room", b"goes", ttl_seconds=0.001)
             here.publish("room", b"stays long", ttl_seconds=3600)
-            await until(lambda: subscription.queued == 3)
+            await until(lambda: subscription._live.queued == 3)
             await asyncio.sleep(0.01)
             assert await take_values(subscription, 2) == [b"stays", b"stays long"]
             assert subscription.expired == 1
@@ -356,10 +356,10 @@ def test_a_batch_that_cannot_be_read_stops_nobody(tmp_path: Path, with_log: bool
             called: list[bytes] = []
             await node.subscribe("room", callback=lambda message: called.append(message.value)).ready()
             await node.publish("room", b"before")
-            assert node.process is not None
-            node.process.publish(b"\x01\x00\x00\x00garbage", node.topics["room"].number, 2)
+            assert node._live.process is not None
+            node._live.process.publish(b"\x01\x00\x00\x00garbage", node._live.topics["room"].number, 2)
             await node.publish("room", b"after")
             await until(lambda: called == [b"before", b"after"])
-            assert node.failure is None
+            assert node._live.failure is None
 
     running(test)

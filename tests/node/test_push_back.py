@@ -15,9 +15,10 @@ import pytest
 import antiphon
 from antiphon import Node, OverloadedError, PeerError, SlowConsumerError, UsageError
 from antiphon.api.batch import Batch
-from antiphon.api.batch_codec import Columns, encode_columns
-from antiphon.api.topic_state import UnderWay
-from antiphon.membership.heartbeats import Vigil
+from antiphon.api.batch_codec import encode_columns
+from antiphon.api.columns import Columns
+from antiphon.api.topic_state import BytesInFlight
+from antiphon.membership.heartbeats import FailureDetector
 from antiphon.node import status
 from antiphon.node.gateway import client_relay as relay
 from antiphon.node.loop import NodeLoop
@@ -25,7 +26,7 @@ from antiphon.node.settings import settings_from
 from antiphon.sessions import backlog
 from antiphon.sessions.backlog import Backlog, Backlogs
 from antiphon.sessions.client_messages import PublishRequest, SubscribeRequest
-from antiphon.sessions.unacked import KEPT_BYTES_AT_MOST, WINDOW_BYTES, Kept, KeptBatches
+from antiphon.sessions.unacked import KEPT_BYTES_AT_MOST, WINDOW_BYTES, UnackedBatch, UnackedBatches
 from antiphon.storage.log import DurableLog
 from antiphon.transport.links import split_address
 from tests.node.strangers import attacking, frames
@@ -106,15 +107,15 @@ def test_a_full_disk_makes_publishers_wait_and_the_node_lives(tmp_path: Path, du
             everything = await node.subscribe("room").ready()
             clients = [await antiphon.connect(node.address) for _ in range(10)]
             await node.publish("room", b"before")
-            disk = BadDisk(node.store)
+            disk = BadDisk(node._live.store)
             disk.is_full = True
             places: list[Any] = [*clients, *[node] * 10]
             waiting = [asyncio.create_task(publish_some(each, f"p{at}", 10)) for at, each in enumerate(places)]
             careless = await publish_until_refused(node, "careless")
             await until(lambda: disk.failures >= 2)
-            assert not any(each.done() for each in waiting) and node.failure is None
+            assert not any(each.done() for each in waiting) and node._live.failure is None
             assert disk.largest_pending <= PENDING + 200 * KIB
-            figures = node.status.figures()
+            figures = node._live.status.figures()
             assert "the disk is full on purpose" in figures["troubles"][0]
             assert "the disk" in figures["topics"]["room"]["blocked_by"][0]
             disk.is_full = False
@@ -125,7 +126,7 @@ def test_a_full_disk_makes_publishers_wait_and_the_node_lives(tmp_path: Path, du
             assert await heard(everything, len(expected)) == expected
             for client in clients:
                 await client.close()
-            assert node.status.troubles() == []
+            assert node._live.status.troubles() == []
         async with antiphon.start(data=str(tmp_path / "data")) as node:
             kept = await node.subscribe("room", 1).ready()
             assert await heard(kept, len(expected)) == expected
@@ -141,14 +142,14 @@ def test_a_slow_disk_makes_publishers_wait_and_the_node_lives(tmp_path: Path, du
         settings = {"data": str(tmp_path / "data"), "durability": durability, "pending_bytes": MIB}
         async with cluster(1, **settings) as (node,):
             everything = await node.subscribe("room").ready()
-            disk = BadDisk(node.store)
+            disk = BadDisk(node._live.store)
             disk.seconds_per_commit = 0.05
             async with antiphon.connect(node.address) as client:
                 publishing = [publish_some(place, f"p{at}", 10) for at, place in enumerate([client, node] * 10)]
                 await asyncio.gather(*publishing)
             # Below the bound the node and its client may each begin one more batch.
             assert MIB // 2 < disk.largest_pending < MIB + 2 * disk.largest_batch
-            assert node.failure is None
+            assert node._live.failure is None
             assert await heard(everything, 200) == {(f"p{at}", each) for at in range(20) for each in range(10)}
 
     running(test)
@@ -164,18 +165,18 @@ def test_a_slow_disk_elsewhere_slows_those_who_send_to_it(tmp_path: Path, durabi
 
     async def check(here: Node, there: Node) -> None:
         everything = await there.subscribe("room").ready()
-        disk = BadDisk(there.store)
+        disk = BadDisk(there._live.store)
         await here.publish("room", value_of("here", 0))
         disk.is_full = True
         publishing = asyncio.create_task(publish_from(here, 1, 400))
-        await until(lambda: disk.failures >= 3 and here.outboxes["room"].is_blocked)
+        await until(lambda: disk.failures >= 3 and here._live.outboxes["room"].is_blocked)
         await asyncio.sleep(0.2)
-        assert there.failure is None and not publishing.done() and there.store is not None
-        assert there.store.pending_bytes <= PENDING + window_bytes + 600 * KIB
+        assert there._live.failure is None and not publishing.done() and there._live.store is not None
+        assert there._live.store.pending_bytes <= PENDING + window_bytes + 600 * KIB
         disk.is_full = False
         await publishing
         assert await heard(everything, 400) == {("here", number) for number in range(400)}
-        assert there.status.troubles() == here.status.troubles() == []
+        assert there._live.status.troubles() == here._live.status.troubles() == []
 
     async def publish_from(node: Node, first: int, end: int) -> None:
         for number in range(first, end):
@@ -206,7 +207,7 @@ def test_clients_that_wait_are_never_refused_however_large_their_messages() -> N
             publishing = [
                 asyncio.create_task(publish_some(each, f"c{at}", 3, size=3 * MIB)) for at, each in enumerate(clients)
             ]
-            await until(lambda: node.topics["room"].is_behind and node.outboxes["room"].is_full)
+            await until(lambda: node._live.topics["room"].is_behind and node._live.outboxes["room"].is_full)
             await asyncio.sleep(0.1)
             found = await heard(slow, 24)
             assert await asyncio.gather(*(outcome(each) for each in publishing)) == [None] * 8
@@ -239,13 +240,14 @@ def test_what_a_node_refuses_reaches_its_clients_as_the_same_error(monkeypatch: 
 
     async def test() -> None:
         async with cluster(1) as (node,), antiphon.connect(node.address) as client:
-            monkeypatch.setattr(node, "publish_columns", refuse)
+            monkeypatch.setattr(node._live, "publish_columns", refuse)
             assert type(await outcome(client.publish("room", b""))) is OverloadedError
             monkeypatch.undo()
+            monkeypatch.setattr(relay, "AHEAD_AT_MOST", 1)
             slow = await client.subscribe("room", policy="disconnect", limit=1).ready()
-            ready = node.topics["room"].sinks[0]
+            ready = node._live.topics["room"].sinks[0]
             for _ in range(3):
-                ready.push(node.topics["room"], batch_of())
+                ready.push(node._live.topics["room"], batch_of())
             assert type(await outcome(take_exactly(slow, 10))) is SlowConsumerError
 
     running(test)
@@ -268,13 +270,13 @@ def test_a_client_that_publishes_what_it_subscribes_to_does_not_wait_for_itself(
                 for at, client in enumerate(clients)
                 for each in range(2)
             ]
-            await until(lambda: node.topics["room"].is_behind and node.backlogs.bytes > MIB)
+            await until(lambda: node._live.topics["room"].is_behind and node._live.backlogs.bytes > MIB)
             found = await asyncio.gather(*(heard(each, 36) for each in subscriptions))
             await asyncio.gather(*publishing)
             assert (
                 found == [{(f"{at}.{each}", number) for at in range(3) for each in range(2) for number in range(6)}] * 3
             )
-            await until(lambda: node.backlogs.bytes == 0 and node.backlogs.held_clients == 0)
+            await until(lambda: node._live.backlogs.bytes == 0 and node._live.backlogs.held_clients == 0)
             for client in clients:
                 await client.close()
 
@@ -285,7 +287,7 @@ def test_a_client_that_vanishes_while_it_is_not_read_from_is_noticed(monkeypatch
     """Its subscription holds the topic on which its own batches wait, so nothing else would ever happen to it."""
     monkeypatch.setattr(backlog, "CLIENT_BYTES_AT_MOST", 64 * KIB)
     # With one message ahead of it nothing more is written to it either.
-    monkeypatch.setattr(relay, "AHEAD", 1)
+    monkeypatch.setattr(relay, "AHEAD_AT_MOST", 1)
 
     async def test() -> None:
         async with cluster(1) as (node,):
@@ -293,16 +295,16 @@ def test_a_client_that_vanishes_while_it_is_not_read_from_is_noticed(monkeypatch
             async with attacking(node) as attacker:
                 wanted = SubscribeRequest(1, "room", "latest", False, "block", 1)
                 attacker.send(frames(CLIENT, wanted))
-                await until(lambda: "room" in node.topics and node.topics["room"].sinks)
+                await until(lambda: "room" in node._live.topics and node._live.topics["room"].sinks)
                 attacker.send(
                     frames(*(PublishRequest(each, "room", "causal", batch, (), each) for each in range(1, 4)))
                 )
-                await until(lambda: node.topics["room"].is_behind)
+                await until(lambda: node._live.topics["room"].is_behind)
                 await asyncio.sleep(0.2)
             # Keepalive would notice it after a minute.
             async with asyncio.timeout(10.0):
-                await until(lambda: not node.clients)
-            assert not node.topics["room"].is_behind and node.backlogs.bytes == 0
+                await until(lambda: not node._live.clients)
+            assert not node._live.topics["room"].is_behind and node._live.backlogs.bytes == 0
             await node.publish("room", b"goes on")
 
     running(test)
@@ -355,19 +357,19 @@ def test_status_says_for_whom_publishers_wait() -> None:
         async with cluster(2, window=1) as (here, there), antiphon.connect(there.address) as client:
             slow = await client.subscribe("room", limit=1).ready()
             publishing = asyncio.create_task(publish_some(here, "here", 400, size=64 * KIB))
-            await until(lambda: there.topics["room"].is_behind and here.outboxes["room"].is_blocked)
-            blamed = there.status.figures()["topics"]["room"]
+            await until(lambda: there._live.topics["room"].is_behind and here._live.outboxes["room"].is_blocked)
+            blamed = there._live.status.figures()["topics"]["room"]
             assert blamed["subscriptions_behind"] == 1
             assert "the subscription to 'room' of client 127.0.0.1:" in blamed["blocked_by"][0]
             assert "its limit is 1" in blamed["blocked_by"][0]
-            await until(lambda: here.status.figures()["topics"]["room"]["blocked_by"] != [])
-            figures = here.status.figures()["topics"]["room"]
+            await until(lambda: here._live.status.figures()["topics"]["room"]["blocked_by"] != [])
+            figures = here._live.status.figures()["topics"]["room"]
             assert "other nodes" in figures["blocked_by"][0] and figures["bytes_under_way"] > 0
-            await until(lambda: here.status.figures()["topics"]["room"]["blocked_seconds"] > 0.05)
+            await until(lambda: here._live.status.figures()["topics"]["room"]["blocked_seconds"] > 0.05)
             await slow.close()
             await publishing
             for node in (here, there):
-                figures = node.status.figures()["topics"]["room"]
+                figures = node._live.status.figures()["topics"]["room"]
                 assert (figures["blocked_by"], figures["blocked_seconds"]) == ([], 0.0)
 
     running(test)
@@ -383,16 +385,16 @@ def test_a_node_on_which_a_topic_is_blocked_by_nobody_is_not_healthy(monkeypatch
         async with cluster(1, metrics="127.0.0.1:0") as (node,):
             waiting = node.publish("room", b"waits for nobody")
             await node.subscribe("room").ready()
-            await until(lambda: node.status.troubles() != [])
-            assert "topic 'room': 1 messages have waited" in node.status.troubles()[0]
+            await until(lambda: node._live.status.troubles() != [])
+            assert "topic 'room': 1 messages have waited" in node._live.status.troubles()[0]
             reader, writer = await asyncio.open_connection(*split_address(node.metrics_address))
             writer.write(b"GET /health HTTP/1.1\r\n\r\n")
             assert b" 503 " in await reader.readline()
             writer.close()
             stands_still[0] = False
-            node.settle()
+            node._live.settle()
             await waiting
-            assert node.status.troubles() == []
+            assert node._live.status.troubles() == []
 
     running(test)
 
@@ -401,33 +403,33 @@ def test_a_node_on_which_a_topic_is_blocked_by_nobody_is_not_healthy(monkeypatch
 
 
 def test_what_is_under_way_is_what_was_published_last() -> None:
-    under_way = UnderWay()
-    for size in (10, 20, 30):
+    under_way = BytesInFlight(10)
+    for size in (20, 30):
         under_way.add(size)
     for count, expected in ((5, 60), (3, 60), (2, 50), (1, 30), (0, 0), (0, 0)):
         under_way.keep(count)
         assert under_way.bytes == expected
 
 
-def kept_batch(number: int, size: int) -> Kept:
-    return Kept(number, "room", number, "causal", bytes(size), (), None)
+def kept_batch(number: int, size: int) -> UnackedBatch:
+    return UnackedBatch(number, "room", number, "causal", bytes(size), (), None)
 
 
 def test_a_client_has_no_more_under_way_than_a_node_reads_from_it() -> None:
     """The largest message beside a full window is less than the bound at which a node would not read from it."""
-    kept = KeptBatches()
+    kept = UnackedBatches()
     number = 0
     while kept.room() > 0:
         number += 1
         kept.add(kept_batch(number, 10 * MIB))
     assert number == 2 and WINDOW_BYTES + 12 * MIB < backlog.CLIENT_BYTES_AT_MOST
-    first = kept.answered(1)
+    first = kept.on_ack(1)
     assert first is not None and kept.room() > 0
     # Accepted, but not safe: it is kept, up to another bound.
     while kept.room() > 0:
         number += 1
         kept.add(kept_batch(number, 10 * MIB))
-        kept.answered(number)
+        kept.on_ack(number)
     assert (number - 1) * 10 * MIB < KEPT_BYTES_AT_MOST <= number * 10 * MIB
     kept.connection_lost()
     again = 0
@@ -452,7 +454,7 @@ class Line:
     def release(self, reason: str) -> None:
         self.reasons.discard(reason)
 
-    def bytes_heard(self) -> int:
+    def bytes_received(self) -> int:
         return self.heard
 
     def request_heartbeat(self) -> None:
@@ -476,7 +478,7 @@ def test_all_clients_together_have_a_bound_and_none_of_them_waits_for_its_own_wo
         (lambda: backlogs[0].add(1), [True, True, False]),
         (backlogs[1].await_word, [True, False, False]),
         (lambda: backlogs[1].add(1), [True, False, False]),
-        (backlogs[1].word_came, [True, False, False]),
+        (backlogs[1].on_word_taken, [True, False, False]),
         (lambda: backlogs[1].add(1), [True, True, False]),
         (lambda: backlogs[0].remove(60), [True, True, False]),
         (backlogs[1].end, [False, True, False]),
@@ -488,12 +490,24 @@ def test_all_clients_together_have_a_bound_and_none_of_them_waits_for_its_own_wo
     assert together.bytes == 0 and together.held_clients == 0
 
 
+def test_the_bound_of_all_clients_holds_only_owners_with_more_than_their_share() -> None:
+    together = Backlogs(100)
+    greedy, modest = Line(), Line()
+    Backlog(together, greedy, greedy, "shop").add(150)
+    backlog = Backlog(together, modest, modest, "bank")
+    assert greedy.reasons
+    backlog.add(40)
+    assert not modest.reasons
+    backlog.add(20)
+    assert modest.reasons, "there are two, and it has more than half"
+
+
 def test_heartbeats_are_exchanged_where_something_waits() -> None:
     """A client that is not read from hears its node; a silent client that holds others up is asked and given up."""
     together = Backlogs(100)
     lines = [Line() for _ in range(4)]
     backlogs = [Backlog(together, line, line) for line in lines]
-    vigil = Vigil(1.0, 0.0)
+    detector = FailureDetector(1.0, 0.0)
     started: list[bool] = []
     together.when_waiting = lambda: started.append(True)
     assert not together.are_waiting()
@@ -504,14 +518,14 @@ def test_heartbeats_are_exchanged_where_something_waits() -> None:
     given_up = []
     for look in range(1, 12):
         lines[2].heard += 1
-        given_up += together.poll(look * vigil.look_seconds, vigil)
+        given_up += together.poll(look * detector.look_seconds, detector)
     assert given_up == [lines[1], lines[1], lines[1]]
     assert lines[0].heartbeats == ["response"] * 11
     assert lines[1].heartbeats == ["request"] * 3
     assert lines[2].heartbeats == [] and lines[3].heartbeats == []
     backlogs[0].remove(100)
     backlogs[1].end()
-    backlogs[2].word_came()
+    backlogs[2].on_word_taken()
     assert not together.are_waiting()
 
 

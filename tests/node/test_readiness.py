@@ -39,7 +39,9 @@ def test_nothing_is_missed_from_readiness_on_while_others_publish_all_the_time(p
             for _ in range(5):
                 subscription = await nodes[3].subscribe(pattern).ready()
                 # What has been published by now and will not come is no more than this.
-                published = [node.outboxes["room"].next_sequence + len(node.outboxes["room"]) for node in nodes[:3]]
+                published = [
+                    node._live.outboxes["room"].next_sequence + len(node._live.outboxes["room"]) for node in nodes[:3]
+                ]
                 found = await numbers_of(subscription, 2000)
                 for node, limit in zip(nodes[:3], published, strict=True):
                     numbers = found[node.identifier]
@@ -64,7 +66,7 @@ def test_the_first_message_of_a_new_topic_reaches_every_pattern() -> None:
             await nodes[1].publish("orders.new", b"second")
             for subscription in subscriptions:
                 assert await take_values(subscription, 1) == [b"second"]
-            assert [subscription.queued for subscription in others] == [0, 0, 0]
+            assert [subscription._live.queued for subscription in others] == [0, 0, 0]
 
     running(test)
 
@@ -114,10 +116,10 @@ def test_a_pattern_that_has_ended_follows_no_new_topic() -> None:
                 await here.publish("orders.1", b"")
                 await take_values(subscription, 1)
             await here.publish("orders.2", b"")
-            await until(lambda: "orders.2" in there.catalogue.names)
-            topic = there.topics.get("orders.2")
+            await until(lambda: "orders.2" in there._live.topic_registry.names)
+            topic = there._live.topics.get("orders.2")
             assert topic is None or not topic.is_wanted()
-            assert not there.topics["orders.1"].is_wanted()
+            assert not there._live.topics["orders.1"].is_wanted()
 
     running(test)
 

@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import antiphon
-from antiphon import Client, DeniedError, Node, UsageError
+from antiphon import DeniedError, Node, UsageError
 from antiphon.api.topic_names import matches
+from antiphon.client.client import LiveClient
 from antiphon.membership.messages import PROTOCOL_VERSION, Hello
 from antiphon.node.acl import (
     ClientTable,
@@ -29,7 +30,8 @@ from antiphon.node.acl import (
     token_hash,
 )
 from antiphon.runtime.logging import JsonFormatter, LineFormatter
-from antiphon.transport.tls import CLIENT, CertifiedIdentity
+from antiphon.sessions.client_messages import ProducerRequest
+from antiphon.transport.tls import CLIENT, NODE, CertifiedIdentity
 from tests.node.secure import ours
 from tests.node.support import outcome, running, take_values, until
 
@@ -82,7 +84,7 @@ def test_a_wrong_token_or_none_is_told_and_nothing_else_is(tmp_path: Path) -> No
             strangers = antiphon.connect(node.address, tls=ours().client("stranger"))
             error = await outcome(strangers)
             assert isinstance(error, DeniedError) and "'stranger' is not in the rights" in str(error)
-            assert not node.clients
+            assert not node._live.clients
 
     running(test)
 
@@ -98,7 +100,30 @@ def test_a_client_is_who_its_certificate_says_where_it_has_no_token(tmp_path: Pa
     running(test)
 
 
+def test_the_certificate_of_a_node_is_no_client_of_the_same_name(tmp_path: Path) -> None:
+    async def test() -> None:
+        text = RIGHTS.replace("[clients.operator]", "[clients.alpha]")
+        async with guarded(tmp_path / "rights.toml", text) as node:
+            error = await outcome(antiphon.connect(node.address, tls=ours().files(NODE, "alpha")))
+            assert isinstance(error, DeniedError) and "is for the node 'alpha'" in str(error)
+
+    running(test)
+
+
 # What they may do.
+
+
+def test_members_of_a_topic_are_named_only_to_clients_that_may_publish_on_it(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with guarded(tmp_path / "rights.toml") as node, client_of(node, SHOP) as shop:
+            for topic in ("shop", "secret"):
+                await node.subscribe(topic).ready()
+            answer = await shop._live.request(
+                lambda number: ProducerRequest(number, "writer", None, ["shop", "secret"])
+            )
+            assert [one.member_of for one in answer.nodes] == [["shop"]]
+
+    running(test)
 
 
 def test_who_may_not_is_told_and_goes_on_with_what_it_may(tmp_path: Path) -> None:
@@ -108,7 +133,7 @@ def test_who_may_not_is_told_and_goes_on_with_what_it_may(tmp_path: Path) -> Non
             for topic in ("prices.euro", "shops", "order"):
                 error = await outcome(shop.publish(topic, b"x"))
                 assert isinstance(error, DeniedError) and f"'shop' may not publish on '{topic}'" in str(error)
-                assert topic not in node.topics, "what is denied leaves nothing behind"
+                assert topic not in node._live.topics, "what is denied leaves nothing behind"
             for pattern in ("prices.>", ">", "*", "shop", "prices.euro.old"):
                 error = await outcome(shop.subscribe(pattern).ready())
                 assert isinstance(error, DeniedError) and "may not subscribe" in str(error)
@@ -197,7 +222,7 @@ def test_who_is_taken_out_of_the_file_is_cut_off(tmp_path: Path) -> None:
             write(path, RIGHTS.replace(token_hash(SHOP), token_hash(new_token())))
             error = await outcome(anext(aiter(subscription)))
             assert isinstance(error, DeniedError) and "not let in any more" in str(error)
-            await until(lambda: len(node.clients) == 1)
+            await until(lambda: len(node._live.clients) == 1)
             await guest.subscribe("prices.euro").ready()
 
     running(test)
@@ -214,24 +239,24 @@ def test_a_file_that_cannot_be_used_leaves_everything_as_it_was(tmp_path: Path) 
                 "[clients.shop]\nking = true",
             ):
                 write(path, wrong)
-                node.read_rights_again()
-                assert "stay as they were" in node.rights.trouble
+                node._live.read_rights_again()
+                assert "stay as they were" in node._live.rights.trouble
                 assert any("rights:" in trouble for trouble in antiphon_status(node)["troubles"])
                 await shop.publish("shop", b"still")
             path.unlink()
-            node.read_rights_again()
-            assert "cannot read" in node.rights.trouble
+            node._live.read_rights_again()
+            assert "cannot read" in node._live.rights.trouble
             await shop.publish("shop", b"still")
             write(path, RIGHTS)
-            node.read_rights_again()
-            assert not node.rights.trouble
+            node._live.read_rights_again()
+            assert not node._live.rights.trouble
 
     running(test)
 
 
 def antiphon_status(node: Node) -> dict[str, Any]:
 
-    return node.status.figures()
+    return node._live.status.figures()
 
 
 @pytest.mark.parametrize(
@@ -242,6 +267,8 @@ def antiphon_status(node: Node) -> dict[str, Any]:
         (f'[clients.a]\ntoken = "{token_hash("x")}"\n[clients.b]\ntoken = "{token_hash("x")}"', "token of another"),
         ("[clients.a]\nsubscribe = ['>.a']", "put it last"),
         ("[client.a]", "clients.NAME"),
+        ('[clients.""]', "is not a valid name of a client"),
+        ('[clients."shop/1"]', "is not a valid name of a client"),
         ("[clients.a]\ntoken = 7", "clients.NAME"),
     ],
 )
@@ -264,7 +291,7 @@ def test_rights_need_tls() -> None:
 
 def test_a_token_is_not_sent_over_a_network_without_tls() -> None:
     async def test() -> None:
-        client = Client("10.0.0.1:7400", token="secret")
+        client = LiveClient("10.0.0.1:7400", token="secret")
         with pytest.raises(UsageError, match="without TLS"):
             client._check_node(None, "10.0.0.1")  # type: ignore[arg-type]
         client._check_node(None, "127.0.0.1")  # type: ignore[arg-type]
@@ -293,6 +320,11 @@ def test_tokens_are_long_random_and_kept_as_hashes(tmp_path: Path) -> None:
             read_token(tmp_path / "token")
 
 
+def attributes_of(thing: object) -> dict[str, Any]:
+    """All attributes of an object, whose class may be compiled."""
+    return {name: getattr(thing, name) for name in dir(thing) if not name.startswith("__")}
+
+
 def test_secrets_are_in_no_log_error_or_repr(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     secret = "a-token-that-nobody-may-see"
     said: list[str] = []
@@ -302,11 +334,13 @@ def test_secrets_are_in_no_log_error_or_repr(tmp_path: Path, caplog: pytest.LogC
         async with guarded(path) as node:
             said.append(str(await outcome(client_of(node, secret))))
             write(path, RIGHTS + f'\n[clients.new]\ntoken = "{token_hash(secret)}"\n')
-            node.read_rights_again()
+            node._live.read_rights_again()
             async with client_of(node, secret) as client:
                 said.append(str(await outcome(client.publish("x", b""))))
                 said.append(str(await outcome(client.status())))
-                said.append(repr(client) + repr(vars(next(iter(node.clients)))) + repr(node.settings))
+                said.append(
+                    repr(client) + repr(attributes_of(next(iter(node._live.clients)))) + repr(node._live.settings)
+                )
                 said.append(repr(antiphon_status(node)))
             said.append(str(await outcome(client_of(node, secret + "x"))))
 

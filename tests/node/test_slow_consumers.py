@@ -15,7 +15,7 @@ from tests.node.support import cluster, running, take, take_values, until
 
 def is_slowed(node: Node) -> bool:
     """Whether a publisher of a node waits for room."""
-    outbox = node.outboxes.get("room")
+    outbox = node._live.outboxes.get("room")
     return outbox is not None and outbox.waits > 0 and outbox.is_blocked
 
 
@@ -31,10 +31,10 @@ def test_block_slows_publishers_here_and_elsewhere_and_loses_nothing() -> None:
                     await node.publish("room", b"%d" % number + bytes(1024))
 
             publishers = [asyncio.create_task(publish(node)) for node in nodes]
-            await until(lambda: nodes[2].topics["room"].is_behind and all(is_slowed(node) for node in nodes))
+            await until(lambda: nodes[2]._live.topics["room"].is_behind and all(is_slowed(node) for node in nodes))
             assert not any(publisher.done() for publisher in publishers)
             # A batch that waits holds no more than this many of these messages.
-            assert limit <= slow.queued <= limit + 3 * window * (WAITING_BYTES // 1024 + 1)
+            assert limit <= slow._live.queued <= limit + 3 * window * (WAITING_BYTES // 1024 + 1)
             messages = await take(slow, 3 * each)
             await asyncio.gather(*publishers)
             for node in nodes:
@@ -55,7 +55,7 @@ def test_a_slow_subscription_that_ends_lets_the_publishers_go_on() -> None:
                     await here.publish("room", b"%d" % number)
 
             publisher = asyncio.create_task(publish())
-            await until(lambda: there.topics["room"].is_behind and is_slowed(here))
+            await until(lambda: there._live.topics["room"].is_behind and is_slowed(here))
             assert not publisher.done()
             await slow.close()
             await publisher
@@ -74,9 +74,9 @@ def test_dropping_keeps_the_ends_and_counts(policy: str) -> None:
                 if number % 10 == 9:
                     await here.flush()
             await take(witness, 1000)
-            assert 0 < slow.queued <= 100
-            assert slow.dropped == 1000 - slow.queued
-            kept = [int(value) for value in await take_values(slow, slow.queued)]
+            assert 0 < slow._live.queued <= 100
+            assert slow.dropped == 1000 - slow._live.queued
+            kept = [int(value) for value in await take_values(slow, slow._live.queued)]
             first = 0 if policy == "drop_newest" else 1000 - len(kept)
             assert kept == list(range(first, first + len(kept)))
 
@@ -93,12 +93,26 @@ def test_disconnect_ends_the_subscription_with_an_error_after_what_has_come() ->
                 if number % 10 == 9:
                     await here.flush()
             await take(quick, 200)
-            left = slow.queued
+            left = slow._live.queued
             assert 0 < left <= 50
             assert await take_values(slow, left) == [b"%d" % number for number in range(left)]
             with pytest.raises(SlowConsumerError, match="raise its limit"):
                 await anext(aiter(slow))
             await slow.close()
+
+    running(test)
+
+
+def test_who_waits_for_a_subscription_hears_why_it_ended_before_it_was_ready() -> None:
+    async def test() -> None:
+        async with cluster(2) as (_, there):
+            slow = there.subscribe("room", policy="disconnect")
+            ready = asyncio.create_task(slow.ready())
+            await asyncio.sleep(0)
+            slow._live.fail(SlowConsumerError("it held too much on another topic"))
+            slow._live.end()
+            with pytest.raises(SlowConsumerError, match="another topic"):
+                await ready
 
     running(test)
 
@@ -110,7 +124,7 @@ def test_a_disconnected_subscription_leaves_its_topic_and_its_node_can_be_closed
             for _ in range(10):
                 await here.publish("room", b"")
                 await here.flush()
-            await until(lambda: not there.topics["room"].is_wanted())
+            await until(lambda: not there._live.topics["room"].is_wanted())
             await there.close()
 
     running(test)
@@ -123,7 +137,7 @@ def test_with_a_log_a_slow_subscription_slows_nobody_and_loses_nothing(tmp_path:
             for number in range(20_000):
                 await node.publish("room", b"%d" % number)
             await node.flush()
-            assert slow.queued <= 100 + 256
+            assert slow._live.queued <= 100 + 256
             assert await take_values(slow, 20_000) == [b"%d" % number for number in range(20_000)]
             await node.publish("room", b"live again")
             assert await take_values(slow, 1) == [b"live again"]
@@ -162,7 +176,7 @@ def test_who_never_waits_is_refused_in_the_end_and_what_was_taken_arrives_once()
             for _ in range(1000):
                 with pytest.raises(OverloadedError, match="await what publish returns"):
                     here.publish("room", b"refused")
-            assert len(here.outboxes["room"]) <= WAITING_MESSAGES * OVERRUN + 1
+            assert len(here._live.outboxes["room"]) <= WAITING_MESSAGES * OVERRUN + 1
             assert await take_values(subscription, accepted) == [b"%d" % number for number in range(accepted)]
 
     running(test)
@@ -179,7 +193,7 @@ def test_who_changes_the_order_all_the_time_is_slowed_too() -> None:
                     await here.publish("room", value, order=("fifo", "causal")[number % 2])
 
             publisher = asyncio.create_task(publish())
-            await until(lambda: there.topics["room"].is_behind and is_slowed(here))
+            await until(lambda: there._live.topics["room"].is_behind and is_slowed(here))
             assert not publisher.done()
             assert await take_values(slow, 1000) == values
             await publisher
@@ -206,8 +220,8 @@ def test_a_publisher_that_may_have_one_batch_under_way_does_not_wait_for_the_com
             for number in range(50):
                 await nodes[0].publish("room", b"%d" % number, order=("causal", "fifo")[number % 2])
             assert [message.value for message in await take(subscription, 50)] == [b"%d" % n for n in range(50)]
-            topic = nodes[2].topic("room")
+            topic = nodes[2]._live.topic("room")
             assert topic.hurried_until > 0
-            assert nodes[1].topics.get("room") is None
+            assert nodes[1]._live.topics.get("room") is None
 
     running(test)

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import antiphon
 from antiphon import Node, UsageError
-from antiphon.node.status import REQUEST_BYTES_AT_MOST
+from antiphon.node.status import READERS_AT_MOST, REQUEST_BYTES_AT_MOST, TOPICS_SHOWN
 from antiphon.transport.links import split_address
 from tests.node.support import child, cluster, running, take, until
 
 
 async def ask(node: Node, request: bytes) -> tuple[int, str]:
     """The status and the body of the answer to raw bytes; status 0 if there is none."""
-    assert node._status_server is not None
-    host, port = split_address(node._status_server.address)
+    assert node._live._status_server is not None
+    host, port = split_address(node._live._status_server.address)
     reader, writer = await asyncio.open_connection(host, port)
     try:
         writer.write(request)
@@ -92,10 +93,10 @@ def test_health_and_readiness() -> None:
         async with cluster(1, metrics="127.0.0.1:0") as (node,):
             assert await get(node, "/health") == await get(node, "/ready") == (200, "ok\n")
             async with child("serve", f"join={node.address}") as other:
-                await until(lambda: len(node.cluster.peers()) == 1)
+                await until(lambda: len(node._live.cluster.peers()) == 1)
                 assert await get(node, "/ready") == (200, "ok\n")
                 await other.kill()
-            await until(lambda: node.cluster.lost_nodes)
+            await until(lambda: node._live.cluster.lost_nodes)
             assert await get(node, "/health") == (200, "ok\n")
             # The others go on: a node that is lost keeps nobody from using this one.
             assert await get(node, "/ready") == (200, "ok\n")
@@ -130,6 +131,54 @@ def test_an_address_for_metrics_that_is_taken_is_refused_and_nothing_is_left() -
         async with cluster(1) as (node,):
             with pytest.raises(UsageError, match="for metrics"):
                 await antiphon.start(join=[node.address], metrics=node.address)
-            await until(lambda: not node.cluster.peers())
+            await until(lambda: not node._live.cluster.peers())
 
     running(test)
+
+
+def test_silent_connections_make_room_for_those_that_ask() -> None:
+    async def test() -> None:
+        async with cluster(1, metrics="127.0.0.1:0") as (node,):
+            assert node._live._status_server is not None
+            host, port = split_address(node._live._status_server.address)
+            silent = [await asyncio.open_connection(host, port) for _ in range(READERS_AT_MOST + 8)]
+            for _ in range(10):
+                assert await get(node, "/health") == (200, "ok\n")
+            for _, writer in silent:
+                writer.close()
+
+    running(test)
+
+
+def test_figures_of_many_topics_are_bounded_and_the_loop_goes_on() -> None:
+    async def test() -> None:
+        async with cluster(1, metrics="127.0.0.1:0") as (node,):
+            for number in range(TOPICS_SHOWN + 500):
+                node._live.loop.topics.topic(f"topic.{number}")
+            busiest = f"topic.{TOPICS_SHOWN + 400}"
+            await node.publish(busiest, b"")
+            await node.flush()
+            _, body = await get(node, "/metrics")
+            shown = [line for line in body.splitlines() if line.startswith("antiphon_topic_lag{")]
+            assert len(shown) == TOPICS_SHOWN
+            assert f'antiphon_topic_published_total{{topic="{busiest}"}} 1.0' in body
+            known = len(node._live.loop.topics.by_name)
+            assert f"antiphon_topics_known {known}.0" in body and known >= TOPICS_SHOWN + 500
+
+    running(test)
+
+
+def test_metrics_are_written_outside_of_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+
+    def text_of(figures: dict[str, object]) -> bytes:
+        threads.append(threading.get_ident())
+        return b"written"
+
+    async def test() -> None:
+        async with cluster(1, metrics="127.0.0.1:0") as (node,):
+            assert await get(node, "/metrics") == (200, "written")
+
+    monkeypatch.setattr("antiphon.node.status.metrics_text", text_of)
+    running(test)
+    assert threads and threads != [threading.get_ident()]

@@ -17,7 +17,7 @@ from antiphon.pipeline.atomic_output import ATTEMPTS
 from antiphon.pipeline.grid import load_grid, parse_grid
 from antiphon.pipeline.jobs import into_tasks, run_on_spark
 from antiphon.pipeline.session import SessionOptions
-from antiphon.pipeline.sweep import Sweep, held, look, run_sweep, write_results
+from antiphon.pipeline.sweep import Sweep, held, inspect, run_sweep, write_results
 from antiphon.pipeline.sweep_cells import TRACES, Cell, CellRecord, read_record, run_cell
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "sweeps" / "order-and-size.toml"
@@ -39,7 +39,7 @@ def ignore(done: int, running: int) -> None:
 
 
 def sweep_of(text: str, out: Path, run: Run = run_cell) -> Sweep:
-    return replace(look(parse_grid(text, Path("grid.toml")), out), run=run)
+    return replace(inspect(parse_grid(text, Path("grid.toml")), out), run=run)
 
 
 def bytes_of(out: Path) -> dict[str, bytes]:
@@ -57,7 +57,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 
 def test_the_example_is_read_as_one_table(spark: SparkSession, tmp_path: Path) -> None:
-    sweep = look(load_grid(EXAMPLE), tmp_path)
+    sweep = inspect(load_grid(EXAMPLE), tmp_path)
     seen: list[int] = []
     with held(sweep.grid, tmp_path):
         run_sweep(sweep, SessionOptions(), lambda done, _: seen.append(done))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -14,23 +13,21 @@ import antiphon
 from antiphon import (
     ClosedError,
     Message,
-    MissedMessagesError,
     Node,
     OverloadedError,
     PeerError,
-    Subscription,
     UsageError,
 )
-from antiphon.api.batch_codec import Author, Columns
+from antiphon.api.columns import Author, Columns
 from antiphon.api.topic_names import client_number
 from antiphon.node.gateway.session_host import future_of
+from antiphon.node.local_cluster import free_addresses
 from antiphon.sessions.client_messages import FollowRequest
 from antiphon.sessions.steps import start
 from tests.node.support import (
-    Child,
     child,
     cluster,
-    free_addresses,
+    hold_link,
     outcome,
     running,
     take_exactly,
@@ -38,47 +35,16 @@ from tests.node.support import (
     tree,
     until,
 )
-from tests.node.test_push_back import BadDisk
+from tests.sessions.support import (
+    LONGER_SECONDS,
+    crash,
+    tree_with_a_doomed_broker,
+    values_until,
+)
 
 Nodes = AbstractAsyncContextManager[list[Node]]
 ALL_ORDERS = ("none", "fifo", "causal", "total")
 ROOMS = ("red", "green", "blue")
-LONGER_SECONDS = 0.5
-"""Nodes that were members so much longer than a client was subscribed can be sure of it, on a busy machine too."""
-
-
-@asynccontextmanager
-async def tree_with_a_doomed_broker(
-    tmp_path: Path, count: int = 4, has_disks: bool = False
-) -> AsyncIterator[tuple[Child, list[Node]]]:
-    """Broker 1 is a process of its own, which can be killed; the others are here."""
-    addresses = free_addresses(count)
-    path = tmp_path / "tree.toml"
-    path.write_text(f"[tree]\nbrokers = {addresses}\n")
-    async with AsyncExitStack() as stack:
-        data = [f"data={tmp_path / 'doomed'}"] if has_disks else []
-        doomed = child("serve", "fabric=tree", f"tree={path}", f"listen={addresses[1]}", *data)
-        others = [
-            antiphon.start(
-                fabric="tree", tree=str(path), listen=address, data=str(tmp_path / str(place)) if has_disks else None
-            )
-            for place, address in enumerate(addresses)
-            if place != 1
-        ]
-        process, nodes = await asyncio.gather(
-            stack.enter_async_context(doomed), asyncio.gather(*(stack.enter_async_context(other) for other in others))
-        )
-        yield process, list(nodes)
-
-
-async def values_until(subscription: Subscription | AsyncIterator[Message], last: bytes) -> list[bytes]:
-    """Everything up to the last word."""
-    values: list[bytes] = []
-    async for message in subscription:
-        values.append(message.value)
-        if message.value == last:
-            return values
-    raise AssertionError("the subscription ended before the last word")
 
 
 @pytest.mark.parametrize(
@@ -96,7 +62,7 @@ def test_what_a_client_publishes_comes_once_and_in_order_although_its_broker_is_
             antiphon.connect(doomed.address) as client,
         ):
             moved: list[str] = []
-            client._on_reconnect = moved.append
+            client._live._on_reconnect = moved.append
             heard = [await node.subscribe("room").ready() for node in nodes]
             await asyncio.sleep(LONGER_SECONDS)
             own = await client.subscribe("room").ready()
@@ -147,155 +113,6 @@ def test_many_in_flight_in_all_orders_are_neither_lost_nor_doubled(tmp_path: Pat
     running(test)
 
 
-def test_a_new_node_that_was_no_member_gets_what_its_client_lacks_from_others(tmp_path: Path) -> None:
-    """Only brokers 1 and 3 know the topic; whoever else the client comes to has to ask."""
-
-    async def test() -> None:
-        async with (
-            tree_with_a_doomed_broker(tmp_path) as (doomed, nodes),
-            antiphon.connect(doomed.address) as client,
-        ):
-            publisher = nodes[2]
-            await (await publisher.subscribe("room").ready()).close()
-            await publisher.publish("room", b"before")
-            await asyncio.sleep(LONGER_SECONDS)
-            own = await client.subscribe("room").ready()
-            client._end.pool.learn([nodes[0].address])
-            await doomed.kill()
-            for number in range(100):
-                await publisher.publish("room", b"%d" % number)
-            await until(lambda: client.reconnects == 1)
-            await publisher.publish("room", b"end")
-            assert client.address == nodes[0].address
-            assert await values_until(own, b"end") == [*(b"%d" % number for number in range(100)), b"end"]
-            assert own.gaps == 0
-
-    running(test)
-
-
-@asynccontextmanager
-async def nodes_with_a_doomed_one(fabric: str, tmp_path: Path) -> AsyncIterator[tuple[Child, list[Node]]]:
-    """One node is a process of its own, which can be killed; the others are here."""
-    async with AsyncExitStack() as stack:
-        if fabric == "tree":
-            yield await stack.enter_async_context(tree_with_a_doomed_broker(tmp_path))
-            return
-        nodes = await stack.enter_async_context(cluster(3, fabric=fabric))
-        doomed = await stack.enter_async_context(child("serve", f"fabric={fabric}", f"join={nodes[0].address}"))
-        yield doomed, nodes
-
-
-@pytest.mark.parametrize("fabric", ["cube", "tree", "gossip"])
-def test_nothing_is_told_as_missing_where_nothing_is(fabric: str, tmp_path: Path) -> None:
-    """The client of the node that is killed was the first to subscribe, so no other node was a member for as long."""
-    count = 400
-
-    async def test() -> None:
-        async with (
-            nodes_with_a_doomed_one(fabric, tmp_path) as (doomed, nodes),
-            antiphon.connect(doomed.address) as client,
-        ):
-            own = await client.subscribe("room").ready()
-            await asyncio.sleep(LONGER_SECONDS)
-            others = [await node.subscribe("room").ready() for node in nodes]
-            for number in range(count):
-                await nodes[number % 2].publish("room", b"%d" % number)
-                if number == count // 2:
-                    await doomed.kill()
-                await asyncio.sleep(0.002)
-            for subscription in (own, *others):
-                values = [message.value for message in await take_exactly(subscription, count)]
-                assert sorted(values, key=int) == [b"%d" % number for number in range(count)]
-            assert client.reconnects == 1 and own.gaps == 0
-
-    running(test)
-
-
-def test_a_client_lacks_nothing_that_nobody_has_shown(tmp_path: Path) -> None:
-    """Only the broker that is killed knew the topic: what it has not shown to its client nobody will ever see."""
-
-    async def test() -> None:
-        async with (
-            tree_with_a_doomed_broker(tmp_path) as (doomed, nodes),
-            antiphon.connect(doomed.address) as client,
-        ):
-            own = await client.subscribe("room").ready()
-            await client.publish("room", b"first")
-            assert await take_values(own, 1) == [b"first"]
-            await doomed.kill()
-            await until(lambda: client.reconnects == 1)
-            await nodes[2].publish("room", b"end")
-            assert await take_values(own, 1) == [b"end"]
-            assert own.gaps == 0
-
-    running(test)
-
-
-def test_what_was_shown_elsewhere_before_its_node_was_a_member_comes_to_the_first_subscriber(tmp_path: Path) -> None:
-    """The publisher became a member after the client, and the node that the client comes to after that."""
-
-    async def test() -> None:
-        async with (
-            tree_with_a_doomed_broker(tmp_path) as (doomed, nodes),
-            antiphon.connect(doomed.address) as client,
-        ):
-            own = await client.subscribe("room").ready()
-            await asyncio.sleep(LONGER_SECONDS)
-            publisher = nodes[2]
-            await (await publisher.subscribe("room").ready()).close()
-            client._end.pool.learn([nodes[0].address])
-            doomed.process.send_signal(signal.SIGSTOP)
-            for number in range(20):
-                await publisher.publish("room", b"%d" % number)
-                await asyncio.sleep(0)
-            await doomed.kill()
-            await until(lambda: client.reconnects == 1)
-            await publisher.publish("room", b"end")
-            assert client.address == nodes[0].address
-            assert await values_until(own, b"end") == [*(b"%d" % number for number in range(20)), b"end"]
-            assert own.gaps == 0
-
-    running(test)
-
-
-@pytest.mark.parametrize("fabric", ["cube", "tree"])
-def test_where_nobody_has_kept_what_a_client_lacks_it_is_told(
-    fabric: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its node stood still for so long that the others have shown more than they keep."""
-    monkeypatch.setattr("antiphon.sessions.replay_buffer.BATCHES_AT_MOST", 8)
-
-    async def test() -> None:
-        async with (
-            nodes_with_a_doomed_one(fabric, tmp_path) as (doomed, nodes),
-            antiphon.connect(doomed.address) as client,
-        ):
-            own = await client.subscribe("room").ready()
-            told: list[str] = []
-            pattern = await client.subscribe("*", when_missed=told.append).ready()
-            await client.publish("room", b"first")
-            assert await take_values(own, 1) == await take_values(pattern, 1) == [b"first"]
-            await asyncio.sleep(LONGER_SECONDS)
-            await (await nodes[2].subscribe("room").ready()).close()
-            await nodes[2].publish("room", b"second")
-            assert await take_values(own, 1) == await take_values(pattern, 1) == [b"second"]
-            doomed.process.send_signal(signal.SIGSTOP)
-            for number in range(32):
-                await nodes[2].publish("room", b"%d" % number)
-                await asyncio.sleep(0)
-            await doomed.kill()
-            await until(lambda: client.reconnects == 1)
-            # What is published before the next node has subscribed is among what is missing.
-            with pytest.raises(MissedMessagesError, match=r"room.*may be missing"):
-                await take_values(own, 1)
-            await until(lambda: told)
-            await nodes[2].publish("room", b"end")
-            assert (await values_until(own, b"end"))[-1] == (await values_until(pattern, b"end"))[-1] == b"end"
-            assert (own.gaps, pattern.gaps, told) == (1, 1, ["room"])
-
-    running(test)
-
-
 def test_what_a_client_publishes_follows_what_it_saw_at_the_node_that_is_gone(tmp_path: Path) -> None:
     """Each answer is published at another node than that at which the question was seen, and nobody hears it first."""
     count = 60
@@ -334,7 +151,7 @@ def test_clients_of_a_node_that_leaves_notice_nothing(fabric: Callable[[int], No
         async with fabric(4) as nodes, antiphon.connect(nodes[1].address) as client:
             own = await client.subscribe("room").ready()
             told: list[str] = []
-            client._on_reconnect = told.append
+            client._live._on_reconnect = told.append
             leaving: asyncio.Task[None] | None = None
             for number in range(count):
                 await client.publish("room", b"%d" % number, order=ALL_ORDERS[number % 3 + 1], key=b"anna")
@@ -370,97 +187,6 @@ def test_on_a_cube_clients_of_a_node_that_leaves_go_on() -> None:
     running(test)
 
 
-def test_on_a_cube_a_new_node_that_was_no_member_gets_what_its_client_lacks_from_others() -> None:
-    """Only the node that is killed and the publisher's know the topic, and one that has been a member for longer."""
-
-    async def test() -> None:
-        async with cluster(3) as nodes, child("serve", f"join={nodes[0].address}") as doomed:
-            await nodes[1].subscribe("room").ready()
-            await asyncio.sleep(LONGER_SECONDS)
-            async with antiphon.connect(doomed.address) as client:
-                own = await client.subscribe("room").ready()
-                client._end.pool.learn([nodes[0].address])
-                receipts = [nodes[2].publish("room", b"%d" % number, order="none") for number in range(50)]
-                await doomed.kill()
-                for number in range(50, 100):
-                    await nodes[2].publish("room", b"%d" % number, order=ALL_ORDERS[number % 3])
-                await asyncio.gather(*receipts)
-                await until(lambda: client.reconnects == 1)
-                assert client.address == nodes[0].address
-                values = [message.value for message in await take_exactly(own, 100)]
-                assert sorted(values, key=int) == [b"%d" % number for number in range(100)]
-                await nodes[1].publish("room", b"end")
-                assert await values_until(own, b"end") == [b"end"]
-                assert own.gaps == 0
-
-    running(test)
-
-
-def test_on_a_cube_nobody_answers_for_what_it_has_not_delivered_itself() -> None:
-    """The publisher is a member since after the client, and what it said last is on its way to the one who was before.
-
-    For the client's next node it is past. So the one who is asked must have it before it answers.
-    """
-
-    async def test() -> None:
-        async with cluster(4) as nodes:
-            former, asked, publisher, following = nodes
-            await asked.subscribe("room").ready()
-            await asyncio.sleep(LONGER_SECONDS)
-            async with antiphon.connect(former.address) as client:
-                own = await client.subscribe("room").ready()
-                await publisher.publish("room", b"first")
-                assert await take_values(own, 1) == [b"first"]
-                held = [publisher.host.links[node.identifier] for node in (former, asked)]
-                for link in held:
-                    link.flush = lambda: None  # type: ignore[method-assign]
-                await publisher.publish("room", b"second")
-                client._end.pool.learn([following.address])
-                crash(former)
-                await until(lambda: "room" in following.topics and following.topics["room"].is_member())
-                # Whoever answers at once has answered by now.
-                await asyncio.sleep(LONGER_SECONDS)
-                for link in held:
-                    del link.flush
-                    link.flush()
-                await asked.publish("room", b"third")
-                assert await values_until(own, b"third") == [b"second", b"third"]
-                assert client.address == following.address and own.gaps == 0
-
-    running(test)
-
-
-def test_on_a_cube_what_others_have_seen_is_not_taken_for_what_the_new_node_shows(tmp_path: Path) -> None:
-    """No other node was a member for as long as the client was subscribed, and the publisher's disk is slow.
-
-    So the new node learns first which batches the publisher has seen, and then which ones it has shown.
-    """
-
-    async def test() -> None:
-        async with cluster(2) as (former, following), AsyncExitStack() as stack:
-            start = antiphon.start(data=str(tmp_path / "data"), join=[former.address])
-            publisher = await stack.enter_async_context(start)
-            client = await stack.enter_async_context(antiphon.connect(former.address))
-            own = await client.subscribe("room").ready()
-            await asyncio.sleep(LONGER_SECONDS)
-            await publisher.publish("room", b"first")
-            assert await take_values(own, 1) == [b"first"]
-            publisher.host.links[former.identifier].flush = lambda: None  # type: ignore[method-assign]
-            disk = BadDisk(publisher.store)
-            disk.seconds_per_commit = LONGER_SECONDS
-            second = publisher.publish("room", b"second")
-            client._end.pool.learn([following.address])
-            crash(former)
-            await until(lambda: client.reconnects == 1)
-            await second
-            disk.seconds_per_commit = 0.0
-            await publisher.publish("room", b"third")
-            assert await values_until(own, b"third") == [b"second", b"third"]
-            assert client.address == following.address and own.gaps == 0
-
-    running(test)
-
-
 @pytest.mark.parametrize("fabric", ["cube", "gossip"])
 def test_nobody_waits_for_what_came_before_its_node_was_a_member(fabric: str) -> None:
     """All nodes are replaced twice since a client saw a message whose author is silent; then it publishes."""
@@ -479,10 +205,10 @@ def test_nobody_waits_for_what_came_before_its_node_was_a_member(fabric: str) ->
                 await node.close()
                 await until(lambda moves=moves: client.reconnects == moves)  # type: ignore[misc]
                 node = following
-            past = client._end.past_of("room")
-            assert list(past.values()) == [1] and past.keys() != {client_number(client._instance)}
-            crossing = await future_of(start(node.sessions.follow(1, FollowRequest(1, "room", past))))
-            assert crossing.failure is None
+            past = client._live._end.past_of("room")
+            assert list(past.values()) == [1] and past.keys() != {client_number(client._live._instance)}
+            resumed = await future_of(start(node._live.sessions.follow(1, FollowRequest(1, "room", past))))
+            assert resumed.failure is None
             await client.publish("room", b"answer")
             assert await take_values(heard, 1) == await take_values(own, 1) == [b"answer"]
             assert own.gaps == 0
@@ -546,17 +272,6 @@ def test_what_waits_while_there_is_no_node_is_bounded_and_goes_on() -> None:
     running(test)
 
 
-def crash(node: Node) -> None:
-    """Cut a node of this process off from everybody, as if its process had been killed."""
-    assert node._server is not None
-    node._server.close()
-    ends = [*(link._transport for link in node.host.links.values())]
-    ends += [connection.transport for connection in node.host.incoming()]
-    for transport in ends:
-        if transport is not None:
-            transport.abort()
-
-
 def test_what_only_an_orphan_has_comes_before_what_its_reader_publishes_elsewhere() -> None:
     """Broker 1 shows its client a message of its child 3 and dies before the root has it. The client answers at 2."""
 
@@ -567,14 +282,13 @@ def test_what_only_an_orphan_has_comes_before_what_its_reader_publishes_elsewher
         ):
             heard = [await nodes[place].subscribe("room").ready() for place in (0, 2, 3)]
             own = await client.subscribe("room").ready()
-            upwards = nodes[1].host.links[0]
-            upwards.flush = lambda: None  # type: ignore[method-assign]
+            hold_link(nodes[1]._live.host.links[0])
             await nodes[3].publish("room", b"question")
             assert await take_values(own, 1) == [b"question"]
-            client._end.pool.learn([nodes[2].address])
+            client._live._end.pool.learn([nodes[2].address])
             # The orphan is the last to notice, when the client is at its new broker already.
-            noticing = nodes[3]._members.link_lost
-            nodes[3]._members.link_lost = lambda peer: nodes[3].loop.call_later(0.3, noticing, peer)  # type: ignore[assignment]
+            noticing = nodes[3]._live._members.link_lost
+            nodes[3]._live._members.link_lost = lambda peer: asyncio.get_running_loop().call_later(0.3, noticing, peer)  # type: ignore[assignment]
             crash(nodes[1])
             await client.publish("room", b"answer")
             assert client.address == nodes[2].address
@@ -595,14 +309,14 @@ def test_a_batch_that_is_handed_in_at_two_nodes_is_delivered_once() -> None:
             for node in (nodes[1], nodes[2]):
                 for serial in (1, 2):
                     columns = Columns(1, 1, [b"%d" % serial])
-                    node.publish_columns("room", "causal", (), columns, Author(anna, serial))
+                    node._live.publish_columns("room", "causal", (), columns, Author(anna, serial))
             for node in nodes:
                 await node.publish("room", b"end of %d" % node.identifier)
             for subscription in heard:
                 values = [message.value for message in await take_exactly(subscription, 5)]
                 assert [value for value in values if b"end" not in value] == [b"1", b"2"]
                 assert len([value for value in values if b"end" in value]) == 3
-            await until(lambda: [node.topics["room"].repeated_batches for node in nodes] == [2, 2, 2])
+            await until(lambda: [node._live.topics["room"].repeated_batches for node in nodes] == [2, 2, 2])
 
     running(test)
 
@@ -612,12 +326,12 @@ def test_what_was_delivered_before_a_new_node_was_a_member_is_not_published_agai
 
     async def test() -> None:
         async with tree(4) as nodes, antiphon.connect(nodes[1].address) as client:
-            nodes[1].sessions._tell_safe = lambda: None  # type: ignore[method-assign]
+            nodes[1]._live.sessions.safety._poll = lambda: None  # type: ignore[method-assign]
             first = await nodes[3].subscribe("room").ready()
             await client.publish("room", b"first", order="total", key=b"anna")
             assert await take_values(first, 1) == [b"first"]
             late = await nodes[2].subscribe("room").ready()
-            client._end.pool.learn([nodes[2].address])
+            client._live._end.pool.learn([nodes[2].address])
             crash(nodes[1])
             await client.publish("room", b"second", order="total", key=b"anna")
             assert client.address == nodes[2].address

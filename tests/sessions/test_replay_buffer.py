@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from antiphon.api.batch import Batch
-from antiphon.api.batch_codec import Columns, encode_columns
-from antiphon.sessions.dedup import SeenOfAll
-from antiphon.sessions.replay_buffer import PER_KEY, Budget, Recent, TotalOrder
+from antiphon.api.batch_codec import encode_columns
+from antiphon.api.columns import Columns
+from antiphon.sessions.dedup import DedupTable
+from antiphon.sessions.replay_buffer import PER_KEY, Budget, ReplayBuffer, TotalOrderScope
 
 
-def recent(
-    *shown: tuple[int, int, str] | tuple[int, int, str, bytes], total_order: TotalOrder = PER_KEY
-) -> Recent[Batch]:
+def shown_batches(
+    *shown: tuple[int, int, str] | tuple[int, int, str, bytes], total_order: TotalOrderScope = PER_KEY
+) -> ReplayBuffer[Batch]:
     """The publisher, number, order and key of each batch that a node has shown, one after the other."""
-    found: Recent[Batch] = Recent(Budget(), total_order)
+    found: ReplayBuffer[Batch] = ReplayBuffer(Budget(), total_order)
     found.begin(0)
     for publisher, sequence, order, *keys in shown:
         payload = encode_columns(Columns(1, 0, [b"value"], about=keys or None))
@@ -20,48 +21,58 @@ def recent(
     return found
 
 
-def unseen(kept: Recent[Batch], *seen: tuple[int, int]) -> list[tuple[int, int]]:
-    known = SeenOfAll()
+def unseen(kept: ReplayBuffer[Batch], *seen: tuple[int, int]) -> list[tuple[int, int]]:
+    known = DedupTable()
     for publisher, sequence in seen:
         known.add(publisher, sequence)
     return [(batch.publisher, batch.sequence) for batch in kept.unseen(known, 0)]
 
 
 def test_what_was_not_seen_is_shown_in_its_order() -> None:
-    kept = recent((1, 1, "fifo"), (2, 1, "causal"), (1, 2, "total"), (2, 2, "none"))
+    kept = shown_batches((1, 1, "fifo"), (2, 1, "causal"), (1, 2, "total"), (2, 2, "none"))
     assert unseen(kept) == [(1, 1), (2, 1), (1, 2), (2, 2)]
     assert unseen(kept, (1, 1), (2, 1)) == [(1, 2), (2, 2)]
 
 
 def test_what_the_former_node_passed_over_is_not_shown() -> None:
     """Something later of its author was seen that waits for it, or something total that is after it."""
-    assert unseen(recent((1, 1, "total"), (1, 2, "fifo")), (1, 2)) == []
-    assert unseen(recent((1, 1, "none"), (1, 2, "fifo")), (1, 2)) == []
-    assert unseen(recent((1, 1, "total"), (2, 1, "total")), (2, 1)) == []
+    assert unseen(shown_batches((1, 1, "total"), (1, 2, "fifo")), (1, 2)) == []
+    assert unseen(shown_batches((1, 1, "none"), (1, 2, "fifo")), (1, 2)) == []
+    assert unseen(shown_batches((1, 1, "total"), (2, 1, "total")), (2, 1)) == []
 
 
 def test_what_is_only_overtaken_is_shown() -> None:
     """What has no order waits for nothing, and weaker messages of others pass total ones."""
-    assert unseen(recent((1, 1, "fifo"), (1, 2, "none")), (1, 2)) == [(1, 1)]
-    assert unseen(recent((1, 1, "total"), (2, 1, "causal")), (2, 1)) == [(1, 1)]
-    assert unseen(recent((1, 1, "causal"), (2, 1, "total")), (2, 1)) == [(1, 1)]
+    assert unseen(shown_batches((1, 1, "fifo"), (1, 2, "none")), (1, 2)) == [(1, 1)]
+    assert unseen(shown_batches((1, 1, "total"), (2, 1, "causal")), (2, 1)) == [(1, 1)]
+    assert unseen(shown_batches((1, 1, "causal"), (2, 1, "total")), (2, 1)) == [(1, 1)]
 
 
 def test_what_was_shown_before_something_older_is_not_passed_over() -> None:
     """What has no order overtakes what its author published before, which has not waited for it anywhere."""
-    assert unseen(recent((1, 2, "none"), (1, 1, "fifo")), (1, 1)) == [(1, 2)]
-    assert unseen(recent((1, 2, "none"), (1, 1, "total")), (1, 1)) == [(1, 2)]
+    assert unseen(shown_batches((1, 2, "none"), (1, 1, "fifo")), (1, 1)) == [(1, 2)]
+    assert unseen(shown_batches((1, 2, "none"), (1, 1, "total")), (1, 1)) == [(1, 2)]
 
 
 def test_total_messages_about_other_keys_wait_for_nobody() -> None:
     """On a tree two nodes may show them in different orders; in gossip there is one order for all keys."""
     shown = ((1, 1, "total", b"anna"), (2, 1, "total", b"ben"))
-    assert unseen(recent(*shown), (2, 1)) == [(1, 1)]
-    assert unseen(recent(*shown, total_order=TotalOrder(is_over_all_keys=True)), (2, 1)) == []
-    assert unseen(recent((1, 1, "total", b"anna"), (2, 1, "total", b"anna")), (2, 1)) == []
+    assert unseen(shown_batches(*shown), (2, 1)) == [(1, 1)]
+    assert unseen(shown_batches(*shown, total_order=TotalOrderScope(is_over_all_keys=True)), (2, 1)) == []
+    assert unseen(shown_batches((1, 1, "total", b"anna"), (2, 1, "total", b"anna")), (2, 1)) == []
 
 
 def test_without_strict_sessions_only_total_messages_wait_for_total_ones() -> None:
-    loose = TotalOrder(is_strict=False)
-    assert unseen(recent((1, 1, "total"), (1, 2, "fifo"), total_order=loose), (1, 2)) == [(1, 1)]
-    assert unseen(recent((1, 1, "total", b"anna"), (1, 2, "total", b"ben"), total_order=loose), (1, 2)) == []
+    loose = TotalOrderScope(is_strict=False)
+    assert unseen(shown_batches((1, 1, "total"), (1, 2, "fifo"), total_order=loose), (1, 2)) == [(1, 1)]
+    assert unseen(shown_batches((1, 1, "total", b"anna"), (1, 2, "total", b"ben"), total_order=loose), (1, 2)) == []
+
+
+def test_a_node_vouches_for_what_its_log_holds_of_its_past() -> None:
+    """The last batches of its earlier life are shown as all others, so they are none that only lost nodes have."""
+    kept = shown_batches((1, 2, "causal"))
+    kept.starts_behind(DedupTable({1: [2], 2: [1]}))
+    assert kept.before == {1: [1], 2: [1]} and kept.past.ranges() == {1: [2], 2: [1]}
+    kept.begin(2)
+    kept.starts_behind(DedupTable({1: [2]}))
+    assert kept.before == {1: [2]}

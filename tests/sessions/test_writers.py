@@ -10,13 +10,13 @@ import pytest
 
 import antiphon
 from antiphon import Node, UsageError
-from antiphon.api.batch_codec import Author, Columns
+from antiphon.api.columns import Author, Columns
 from antiphon.client import idempotent_producer as writing
 from antiphon.client.idempotent_producer import ConflictError, Lane, NoLogError
 from antiphon.kernel.errors import PeerError
 from antiphon.runtime.clocks import wall_clock_us
 from antiphon.runtime.logging import logger
-from antiphon.sessions.writers import STANDINGS_AT_MOST, Standing, Writers, number_of, place_of, series_of
+from antiphon.sessions.writers import LANES_AT_MOST, LanePosition, Writers, number_of, owned_number, place_of, series_of
 from antiphon.storage.log import DurableLog
 from tests.node.support import child, cluster, running, until
 
@@ -36,7 +36,7 @@ async def write(
 ) -> Lane:
     """Write a series as a program of its own would, from its connection to its end."""
     async with antiphon.connect(address, reconnect_seconds=0) as client:
-        opened = await Lane.open(client, "query", lane, series, order, ["room"])
+        opened = await Lane.open(client._live, "query", lane, series, order, ["room"])
         for piece in range(pieces):
             await opened.write("room", Columns(1, 1, rows_of(piece, mark)))
         await opened.finish()
@@ -45,9 +45,9 @@ async def write(
 
 async def log_of(node: Node, topic: str = "room") -> list[bytes]:
     """What the log of a node holds."""
-    assert node.store is not None
+    assert node._live.store is not None
     found: list[bytes] = []
-    batches = node._subscriptions.read_log(node.topic(topic), node.store.earliest(topic), 1 << 30)
+    batches = node._live.subscriptions.read_log(node._live.topic(topic), node._live.store.earliest(topic), 1 << 30)
     for batch in batches:
         found += batch.columns.values
     return found
@@ -75,7 +75,7 @@ def test_the_second_attempt_may_go_to_another_node(tmp_path: Path) -> None:
             antiphon.start(data=str(tmp_path / "1"), keep=["room"], join=[one.address]) as other,
         ):
             async with antiphon.connect(one.address, reconnect_seconds=0) as client:
-                lane = await Lane.open(client, "query", 0, 0, "causal", ["room"])
+                lane = await Lane.open(client._live, "query", 0, 0, "causal", ["room"])
                 await lane.write("room", Columns(1, 1, rows_of(0)))
                 await lane.write("room", Columns(1, 1, rows_of(1)))
                 await client.abandon()
@@ -138,8 +138,8 @@ def test_retention_does_not_remove_what_is_known_of_writers(tmp_path: Path) -> N
         async with antiphon.start(data=str(tmp_path / "node"), retention_bytes=1) as node:
             await write(node.address)
         async with antiphon.start(data=str(tmp_path / "node"), retention_bytes=1) as node:
-            assert node.store is not None
-            while node.store.earliest("room") == 0:
+            assert node._live.store is not None
+            while node._live.store.earliest("room") == 0:
                 await asyncio.sleep(0.01)
             assert (await write(node.address)).skipped == PIECES
 
@@ -202,7 +202,7 @@ def test_a_member_that_does_not_get_it_all_is_not_passed_over(tmp_path: Path, mo
             antiphon.start(data=str(tmp_path / "0"), keep=["room"]) as one,
             antiphon.start(data=str(tmp_path / "1"), keep=["room"], join=[one.address]) as other,
         ):
-            monkeypatch.setattr(other.core.writers, "take", lambda *_: None)
+            monkeypatch.setattr(other._live.loop.writers, "take", lambda *_: None)
             with pytest.raises(PeerError, match="some member of room does not have all"):
                 await write(one.address)
             monkeypatch.undo()
@@ -261,19 +261,80 @@ def test_batch_and_standing_are_committed_together(tmp_path: Path) -> None:
         with DurableLog.open(directory) as again:
             writers = Writers(logger("test"), wall_clock_us)
             writers.load(again)
-            assert (again.latest("room"), len(writers.standings(7, None))) == ((1, 1) if committed else (0, 0))
+            assert (again.latest("room"), len(writers.lane_states(7, None))) == ((1, 1) if committed else (0, 0))
 
 
 def test_who_was_silent_longest_is_forgotten_first() -> None:
     writers = Writers(logger("test"), wall_clock_us)
-    for lane in range(STANDINGS_AT_MOST):
+    for lane in range(LANES_AT_MOST):
         writers.take("room", author(lane, 0, 1))
     writers.take("room", author(0, 0, 2))
-    writers.take("room", author(STANDINGS_AT_MOST, 0, 1))
+    writers.take("room", author(LANES_AT_MOST, 0, 1))
     assert writers.forgotten == 1
-    lanes: list[Standing] = writers.standings(7, None)
-    assert {each.lane for each in lanes} == {0, *range(2, STANDINGS_AT_MOST + 1)}
-    assert len({each.slot for each in lanes}) == STANDINGS_AT_MOST
+    lanes: list[LanePosition] = writers.lane_states(7, None)
+    assert {each.lane for each in lanes} == {0, *range(2, LANES_AT_MOST + 1)}
+    assert len({each.slot for each in lanes}) == LANES_AT_MOST
+
+
+def owned(owner: int, lane: int, number: int) -> Author:
+    """A batch of a lane whose writer belongs to an identity."""
+    return Author(owner << 32 | lane, number, owned_number(owner, 1), lane, 5, 0)
+
+
+@pytest.fixture
+def few_lanes(monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr("antiphon.sessions.writers.LANES_AT_MOST", 64)
+    return 64
+
+
+def test_junk_of_one_identity_pushes_out_nothing_of_another(few_lanes: int) -> None:
+    writers = Writers(logger("test"), wall_clock_us)
+    payment = owned(1, 0, number_of(0, 1))
+    assert writers.take("bank", payment) is not None
+    for lane in range(3 * few_lanes):
+        writers.take("shop", owned(2, lane, number_of(0, 1)))
+    assert writers.count_of(payment.writer) == 1
+    assert (writers.take("bank", payment), writers.repeated) == (None, 1)
+    # Others come, and have room within their shares.
+    for lane in range(10):
+        assert writers.take("post", owned(3, lane, number_of(0, 1))) is not None
+    assert writers.count_of(owned_number(3, 0)) == 10 and len(writers) == few_lanes
+    assert writers.take("bank", payment) is None
+
+
+def test_what_is_forgotten_is_refused_and_not_delivered_again(few_lanes: int, tmp_path: Path) -> None:
+    store = DurableLog.open(tmp_path)
+    writers = Writers(logger("test"), wall_clock_us)
+    writers.load(store)
+    for lane in range(few_lanes + 1):
+        fact = writers.take("shop", owned(2, lane, number_of(3, 1)))
+        store.append("shop", 1, 1, b"batch", fact)
+    store.commit()
+    store.close()
+    again = Writers(logger("test"), wall_clock_us)
+    with DurableLog.open(tmp_path) as reopened:
+        again.load(reopened)
+    for each in (writers, again):
+        forgotten = owned(2, 0, number_of(3, 1))
+        with pytest.raises(PeerError, match="has forgotten how far lane 0"):
+            each.check("shop", forgotten)
+        assert (each.take("shop", forgotten), each.refused) == (None, 1)
+        # A later series, a lane that nobody has forgotten, and the same lane of another identity are new.
+        each.check("shop", owned(2, 0, number_of(4, 1)))
+        each.check("shop", owned(2, 900, number_of(3, 1)))
+        each.check("shop", owned(1, 0, number_of(3, 1)))
+
+
+def test_a_position_of_an_earlier_version_gets_the_number_of_its_writer() -> None:
+    writers = Writers(logger("test"), wall_clock_us)
+    batch = Author(9, number_of(0, 1), 12345, 0, 5, 0)
+    writers.take("room", batch)
+    renamed = batch._replace(writer=owned_number(7, 12345))
+    # A writer that asks how far it has come finds the old position, so nothing is written again.
+    assert [each.number for each in writers.lane_states(renamed.writer, None)] == [number_of(0, 1)]
+    assert writers.take("room", renamed) is None
+    (position,) = writers.lane_states(renamed.writer, None)
+    assert (position.number, position.writer) == (number_of(0, 1), renamed.writer)
 
 
 def test_a_node_that_is_gone_is_not_waited_for(tmp_path: Path) -> None:
@@ -284,7 +345,7 @@ def test_a_node_that_is_gone_is_not_waited_for(tmp_path: Path) -> None:
             async with child("serve", f"join={node.address}") as other:
                 await write(node.address)
                 await other.kill()
-            await until(lambda: node.cluster.lost_nodes)
+            await until(lambda: node._live.cluster.lost_nodes)
             await write(node.address, series=1)
             assert await log_of(node) == ALL_ROWS * 2
 
@@ -314,7 +375,7 @@ def test_a_new_series_waits_for_those_who_catch_up(tmp_path: Path, monkeypatch: 
         ):
             with monkeypatch.context() as patch:
                 patch.setattr(writing, "STALLED_SECONDS", 0.2)
-                patch.setattr(other.core.writers, "take", lambda *_: None)
+                patch.setattr(other._live.loop.writers, "take", lambda *_: None)
                 with pytest.raises(PeerError, match="does not have all"):
                     await write(one.address)
             later = asyncio.ensure_future(write(one.address, series=1))

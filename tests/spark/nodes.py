@@ -57,12 +57,12 @@ class Nodes:
         """Publish messages; when this returns they are on the disks of all nodes that keep the topic."""
 
         async def publish() -> None:
-            keepers = [each for each in self._nodes if each.store is not None]
-            before = {each: each.store.durable_end(topic) for each in keepers if each.store is not None}
+            keepers = [each for each in self._nodes if each._live.store is not None]
+            before = {each: each._live.store.durable_end(topic) for each in keepers if each._live.store is not None}
             for receipt in [node.publish(topic, value, **how) for value in values]:
                 await receipt
             for each, end in before.items():
-                while each.store is not None and each.store.durable_end(topic) < end + len(values):
+                while each._live.store is not None and each._live.store.durable_end(topic) < end + len(values):
                     await asyncio.sleep(0.002)
 
         self.do(publish())

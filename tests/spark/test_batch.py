@@ -15,12 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from antiphon import AntiphonError, Node, PeerError
 from antiphon.kernel.errors import ProtocolError
+from antiphon.node.local_cluster import free_addresses
 from antiphon.sessions.client_messages import RangeResponse, StoredBatch
 from antiphon.spark.options import read_options
 from antiphon.spark.plan import Partition, Piece
 from antiphon.spark.ranges import RangeReader
 from antiphon.spark.reader import TopicReader
-from tests.node.support import free_addresses
 from tests.spark.nodes import Nodes
 
 
@@ -43,7 +43,7 @@ def pair(nodes: Nodes, tmp_path: Path) -> list[Node]:
 
 
 def number_of(node: Node) -> int:
-    return node.log_server.number
+    return node._live.log_server.number
 
 
 def test_rows_have_kafkas_columns_and_ours(spark: SparkSession, nodes: Nodes, pair: list[Node]) -> None:
@@ -192,9 +192,9 @@ def test_what_retention_has_removed_is_said(nodes: Nodes, tmp_path: Path) -> Non
     node = nodes.start(data=str(tmp_path / "short"), keep=["room"], retention_bytes=2000)
     for _ in range(10):
         nodes.publish(node, "room", [b"x" * 100] * 10)
-    assert node.store is not None
-    assert node.store.trim(0) > 0
-    first = node.store.earliest("room")
+    assert node._live.store is not None
+    assert node._live.store.trim(0) > 0
+    first = node._live.store.earliest("room")
     options = {"servers": node.address, "subscribe": "room"}
     from_beginning = json.dumps({"room": {str(number_of(node)): 0}})
     with pytest.raises(PeerError, match=f"was removed by retention; the earliest remaining one is {first}"):

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.node.support import free_addresses
+from antiphon.node.local_cluster import free_addresses
 from tests.spark.faults import CLEAN, NodeProcess, Query, audit, rows_on_disk
 
 pytestmark = pytest.mark.slow

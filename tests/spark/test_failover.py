@@ -38,7 +38,7 @@ def read(reader: TopicStreamReader, start: dict[str, Any], end: dict[str, Any]) 
 def chosen(offsets: dict[str, Any], nodes: list[Node]) -> tuple[Node, Node]:
     """Of two nodes the one whose log is read, and the other one."""
     first, second = nodes
-    return (first, second) if str(first.log_server.number) in offsets["room"] else (second, first)
+    return (first, second) if str(first._live.log_server.number) in offsets["room"] else (second, first)
 
 
 @pytest.mark.parametrize("most", [4, 7])
@@ -58,7 +58,7 @@ def test_a_stream_goes_on_with_another_log(nodes: Nodes, tmp_path: Path, most: i
     # What Spark keeps goes through JSON, and another process may go on with it.
     reader, kept = reader_of([left]), json.loads(json.dumps(end))
     moved = reader.latestOffset(kept, ReadAllAvailable())
-    assert list(moved["room"]) == [str(left.log_server.number)]
+    assert list(moved["room"]) == [str(left._live.log_server.number)]
     assert read(reader, kept, moved) == []
     last = reader.latestOffset(moved, ReadAllAvailable())
     assert before + read(reader, moved, last) == numbered(15)
@@ -101,7 +101,7 @@ def test_who_starts_with_what_comes_does_not_get_what_was_before(nodes: Nodes, t
 def test_numbers_that_come_again_are_not_taken_for_what_was_read(nodes: Nodes, tmp_path: Path) -> None:
     node, *_ = nodes.cluster(1, tmp_path, ["room"])
     nodes.publish(node, "room", numbered(4))
-    store = node.store
+    store = node._live.store
     assert store is not None
     for entry in store.read("room", 0, 1 << 20):
         store.append("room", entry.count, entry.appended_at_us, entry.batch)
@@ -136,7 +136,7 @@ def test_spark_goes_on_with_another_log(spark: SparkSession, nodes: Nodes, tmp_p
     nodes.publish(left, "room", numbered(5, 10))
     offsets = run(left.address)
     assert found == numbered(15)
-    assert offsets["room"] == {str(left.log_server.number): 15}
+    assert offsets["room"] == {str(left._live.log_server.number): 15}
 
 
 messages = st.sets(st.tuples(st.integers(0, 2), st.integers(1, 30)), max_size=40)

@@ -40,8 +40,8 @@ def write(frame: DataFrame, node: Node, topic: str = "room", token: str = SHOP) 
 
 
 def offsets(node: Node, topic: str) -> int:
-    assert node.store is not None
-    return node.store.latest(topic)
+    assert node._live.store is not None
+    return node._live.store.latest(topic)
 
 
 def test_a_token_writes_where_it_may_and_for_itself(spark: SparkSession, secure: Node) -> None:

@@ -89,7 +89,7 @@ def test_rows_come_as_they_are_published(spark: SparkSession, nodes: Nodes, tmp_
         progress = query.lastProgress
         assert progress is not None
         latest = json.loads(progress["sources"][0]["latestOffset"])
-        assert latest == {"room": {str(node.log_server.number): 21}}
+        assert latest == {"room": {str(node._live.log_server.number): 21}}
     finally:
         query.stop()
 
@@ -102,7 +102,7 @@ def test_limits_are_shared_by_size(nodes: Nodes, tmp_path: Path) -> None:
     start = reader.initialOffset()
     limit = reader.getDefaultReadLimit()
     assert limit == ReadMaxRows(20)
-    partition = str(node.log_server.number)
+    partition = str(node._live.log_server.number)
     end = reader.latestOffset(start, limit)
     assert end == {"room": {partition: 18}, "side": {partition: 2}}
     assert sorted(read(reader, start, end)) == sorted([*numbered(18), *numbered(2)])
@@ -123,7 +123,7 @@ def test_topics_that_appear_are_read_from_their_beginning(nodes: Nodes, tmp_path
     nodes.publish(node, "orders.europe", numbered(3))
     reader = reader_of(node, subscribePattern="orders[.].*")
     start = reader.initialOffset()
-    partition = str(node.log_server.number)
+    partition = str(node._live.log_server.number)
     assert start == {"orders.europe": {partition: 3}}
     nodes.publish(node, "orders.asia", numbered(2))
     # Where it begins is written down first: whatever is removed later, a replayed batch is the same or fails.
@@ -143,13 +143,13 @@ def test_who_starts_again_may_add_topics_and_leave_some_out(nodes: Nodes, tmp_pa
     node, *_ = nodes.cluster(1, tmp_path, ["room", "side"])
     for topic in ("room", "side"):
         nodes.publish(node, topic, numbered(3))
-    partition = str(node.log_server.number)
+    partition = str(node._live.log_server.number)
     begun = {"room": {partition: 2}}
     both = reader_of(node, subscribe="room,side")
     known = both.latestOffset(begun, ReadAllAvailable())
     assert known == {"room": {partition: 3}, "side": {partition: 0}}
     assert read(both, begun, known) == numbered(1, 2)
-    other = reader_of(node, assign=json.dumps({"side": [node.log_server.number]}))
+    other = reader_of(node, assign=json.dumps({"side": [node._live.log_server.number]}))
     end = other.latestOffset(known, ReadAllAvailable())
     assert end == {"side": {partition: 3}}
     assert read(other, known, end) == numbered(3)
@@ -158,7 +158,7 @@ def test_who_starts_again_may_add_topics_and_leave_some_out(nodes: Nodes, tmp_pa
 def test_a_log_is_found_again_wherever_its_node_runs(nodes: Nodes, tmp_path: Path) -> None:
     first, second = nodes.cluster(2, tmp_path, ["room"])
     nodes.publish(first, "room", numbered(5))
-    partition = str(first.log_server.number)
+    partition = str(first._live.log_server.number)
     reader = reader_of(
         second, subscribe="room", startingOffsets=json.dumps({"room": {partition: 0}}), patienceSeconds="0"
     )

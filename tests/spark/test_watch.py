@@ -15,10 +15,11 @@ from mypy_extensions import i64
 from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
 
-from antiphon.api.batch_codec import Columns, encode_columns
+from antiphon.api.batch_codec import encode_columns
+from antiphon.api.columns import Columns
 from antiphon.api.topic_names import topic_number
 from antiphon.audit.streaming.job import find_all_logs, violations
-from antiphon.cli.main import app
+from antiphon.cli.main import app_for
 from antiphon.cli.watch import Watched, count_rows, start_query, watch_topics
 from antiphon.kernel.message import CAUSAL
 from antiphon.orders.order import Ordered
@@ -47,16 +48,16 @@ def test_a_violation_in_the_logs_is_told_and_is_exit_code_1(spark: SparkSession,
     assert [node.identifier for node in three] == [0, 1, 2]
     options = ["--servers", three[0].address, "--start", "earliest", "--once", "--json"]
     options += ["--checkpoint", str(tmp_path / "checkpoint")]
-    called = CliRunner().invoke(app, ["watch", "room", *options])
+    called = CliRunner().invoke(app_for("watch"), ["watch", "room", *options])
     told, end = (json.loads(line) for line in called.stdout.splitlines())
-    assert (told["kind"], told["partition"], told["offset"]) == ("causal", three[2].log_server.number, 1)
+    assert (told["kind"], told["partition"], told["offset"]) == ("causal", three[2]._live.log_server.number, 1)
     assert told["text"].endswith("delivered after 1 of node 1, which follows it")
     assert end == {
         "topics": ["room"], "logs": 3, "deliveries": 6, "violations": {"causal": 1}, "verdict": "violated",
     }  # fmt: skip
     assert called.exit_code == 1
     # Who watches again goes on where that ended.
-    again = CliRunner().invoke(app, ["watch", "room", *options])
+    again = CliRunner().invoke(app_for("watch"), ["watch", "room", *options])
     assert (json.loads(again.stdout)["deliveries"], again.exit_code) == (0, 0)
 
 
@@ -75,10 +76,10 @@ def test_a_violation_is_told_when_it_happens(spark: SparkSession, nodes: Nodes, 
     try:
         query.processAllAvailable()
         assert told == []
-        assert other.store is not None
-        plant(other.store, (0, 1))
+        assert other._live.store is not None
+        plant(other._live.store, (0, 1))
         query.processAllAvailable()
-        assert told == [("duplicates", other.log_server.number, 1)]
+        assert told == [("duplicates", other._live.log_server.number, 1)]
     finally:
         query.stop()
 

@@ -50,7 +50,7 @@ def stored_in(directory: Path) -> Stored:
     assert len(facts) == fact_count, f"the head counts {fact_count} facts, there are {len(facts)}"
     assert sorted(topic_records) == list(range(1, topic_count + 1)), (topic_count, sorted(topic_records))
     topics: dict[str, list[tuple[int, int, bytes]]] = {}
-    for number, (name, earliest, end, batch_count, byte_count, _) in topic_records.items():
+    for number, (name, earliest, end, batch_count, byte_count, *_) in topic_records.items():
         found = [(key % OFFSETS, count, body) for key, count, body in entries if key // OFFSETS == number]
         expected = earliest
         for first, count, _ in found:

@@ -89,7 +89,7 @@ def test_a_replay_while_others_publish_has_no_gap_and_no_duplicate(tmp_path: Pat
         async with cluster(1) as (publisher,), joined_to(publisher, tmp_path, durability=durability) as node:
             await node.subscribe("room").ready()
             publishing = asyncio.create_task(publish_numbers(publisher, 0, 20_000, 100))
-            await until(lambda: node.topics["room"].visible_offset > 500)
+            await until(lambda: node._live.topics["room"].visible_offset > 500)
             subscriptions = [await node.subscribe("room", start).ready() for start in (0, "earliest", 317)]
             called: list[bytes] = []
             node.subscribe("room", "earliest", callback=lambda message: called.append(message.value))
@@ -124,7 +124,7 @@ def test_a_start_that_retention_removed_is_an_error_that_names_the_earliest(tmp_
             for number in range(10):
                 await node.publish("room", b"%d" % number + bytes(1000))
         async with antiphon.start(data=data, retention_bytes=3000) as node:
-            log = node.store
+            log = node._live.store
             assert log is not None
             await until(lambda: log.earliest("room") > 0)
             earliest = await node.subscribe("room", "earliest").ready()
@@ -179,17 +179,17 @@ def test_while_the_disk_fails_publishers_wait_and_health_says_so(tmp_path: Path)
         async with cluster(2) as (other, _), joined_to(other, tmp_path) as node:
             local = await node.subscribe("room").ready()
             remote = await other.subscribe("room").ready()
-            assert node.status.troubles() == []
-            assert node.store is not None
-            disk = FailingDisk(node.store)
+            assert node._live.status.troubles() == []
+            assert node._live.store is not None
+            disk = FailingDisk(node._live.store)
             waiting = node.publish("room", b"wait for me")
             await until(lambda: disk.failures >= 3)
-            assert not waiting.done() and local.queued == 0
-            assert node.status.troubles() == ["disk: the disk is broken on purpose"]
+            assert not waiting.done() and local._live.queued == 0
+            assert node._live.status.troubles() == ["disk: the disk is broken on purpose"]
             disk.is_broken = False
             await waiting
             assert await take_values(local, 1) == await take_values(remote, 1) == [b"wait for me"]
-            assert node.status.troubles() == []
+            assert node._live.status.troubles() == []
 
     running(test)
 
@@ -198,8 +198,8 @@ def test_a_node_whose_disk_stays_broken_can_be_closed(tmp_path: Path) -> None:
     async def test() -> None:
         node = await antiphon.start(data=str(tmp_path / "data"), leave_seconds=0.5)
         await node.publish("room", b"on disk")
-        assert node.store is not None
-        disk = FailingDisk(node.store)
+        assert node._live.store is not None
+        disk = FailingDisk(node._live.store)
         waiting = asyncio.ensure_future(node.publish("room", b"never on disk"))
         await until(lambda: disk.failures >= 1)
         assert "broken on purpose" in str(await outcome(node.close()))
@@ -214,12 +214,12 @@ def test_what_fails_after_a_commit_stops_the_node_and_tells_all_who_wait(tmp_pat
         node = await antiphon.start(data=str(tmp_path / "data"), leave_seconds=0.5)
         subscription = await node.subscribe("room").ready()
         await node.publish("room", b"good")
-        assert node.disk.commit is not None
+        assert node._live.disk.commit is not None
 
         def fail() -> None:
             raise ValueError("broken on purpose")
 
-        node.disk.commit.then(fail)
+        node._live.disk.commit.then(fail)
         assert "broken on purpose" in str(await outcome(node.publish("room", b"never shown")))
         assert "broken on purpose" in str(await outcome(node.until_stopped()))
         assert await take_values(subscription, 1) == [b"good"]
@@ -234,11 +234,11 @@ def test_a_subscriber_with_a_log_holds_credit_until_the_disk_has_it(tmp_path: Pa
             subscription = await node.subscribe("room").ready()
             await publisher.publish("room", b"0")
             await take(subscription, 1)
-            assert node.store is not None
-            disk = FailingDisk(node.store)
+            assert node._live.store is not None
+            disk = FailingDisk(node._live.store)
             publishing = asyncio.create_task(publish_numbers(publisher, 1, 20_000, 1))
-            await until(lambda: publisher.outboxes["room"].waits > 0 and disk.failures > 0)
-            assert not publishing.done() and subscription.queued == 0
+            await until(lambda: publisher._live.outboxes["room"].waits > 0 and disk.failures > 0)
+            assert not publishing.done() and subscription._live.queued == 0
             disk.is_broken = False
             assert await take_values(subscription, 19_999) == numbers(1, 20_000)
             await publishing

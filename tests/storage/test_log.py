@@ -12,9 +12,9 @@ import pytest
 
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.storage import log_topics as topic_module
-from antiphon.storage.log import MAXIMAL_BATCH_BYTES, DurableLog
+from antiphon.storage.log import DurableLog
 from antiphon.storage.log_formats import Entry, OffsetRemovedError
-from antiphon.storage.log_topics import Retention, TopicSize
+from antiphon.storage.log_topics import MAXIMAL_BATCH_BYTES, Retention, TopicSize
 from antiphon.storage.sqlite import Row
 
 SECOND = 1_000_000

@@ -28,7 +28,7 @@ async def read_all(client: Client, log: int, topic: str, end: int, most_bytes: i
     values: list[bytes] = []
     position = answers = 0
     while position < end:
-        answer = await RemoteLog(client).range(log, topic, position, end, most_bytes)
+        answer = await RemoteLog(client._live).range(log, topic, position, end, most_bytes)
         for first, count, recorded in answer.batches:
             columns = decode_columns(Codec().decode_publication(recorded).payload)
             assert (first, count) == (len(values), len(columns.values))
@@ -42,8 +42,8 @@ def test_a_log_is_read_in_chunks_of_the_size_that_is_asked_for(tmp_path: Path) -
     async def test() -> None:
         async with antiphon.start(data=str(tmp_path), keep=["room"]) as node, antiphon.connect(node.address) as client:
             await fill(node, "room", 40)
-            logs = await RemoteLog(client).topics()
-            assert (logs.log, logs.node) == (node.log_server.number, node.identifier)
+            logs = await RemoteLog(client._live).topics()
+            assert (logs.log, logs.node) == (node._live.log_server.number, node.identifier)
             [bounds] = logs.topics
             assert (bounds.topic, bounds.first, bounds.end) == ("room", 0, 40)
             wanted = [b"%d" % number for number in range(40)]
@@ -58,7 +58,7 @@ def test_the_number_of_a_log_stays_with_its_directory(tmp_path: Path) -> None:
     async def number_in(directory: Path) -> int:
         async with antiphon.start(data=str(directory), keep=["room"]) as node, antiphon.connect(node.address) as client:
             await fill(node, "room", 1)
-            return (await RemoteLog(client).topics()).log
+            return (await RemoteLog(client._live).topics()).log
 
     async def test() -> None:
         one, again = await number_in(tmp_path / "one"), await number_in(tmp_path / "one")
@@ -76,12 +76,12 @@ def test_only_what_is_on_disk_is_told_of(tmp_path: Path) -> None:
             antiphon.start(data=str(tmp_path), keep=["room"], durability="memory") as node,
             antiphon.connect(node.address) as client,
         ):
-            store = node.store
+            store = node._live.store
             assert store is not None
             await fill(node, "room", 3)
             await until(lambda: store.durable_end("room") == 3)
             store.append("room", 1, 1, b"in memory only")
-            [bounds] = (await RemoteLog(client).topics(["room"])).topics
+            [bounds] = (await RemoteLog(client._live).topics(["room"])).topics
             assert (bounds.end, store.latest("room")) == (3, 4)
 
     running(test)
@@ -91,10 +91,10 @@ def test_times_are_found_in_the_log(tmp_path: Path) -> None:
     async def test() -> None:
         async with antiphon.start(data=str(tmp_path), keep=["room"]) as node, antiphon.connect(node.address) as client:
             await fill(node, "room", 3)
-            store = node.store
+            store = node._live.store
             assert store is not None
             last_us = store.read("room", 2, 1)[0].appended_at_us
-            [bounds] = (await RemoteLog(client).topics(["room"], [0, last_us, last_us + 1])).topics
+            [bounds] = (await RemoteLog(client._live).topics(["room"], [0, last_us, last_us + 1])).topics
             assert bounds.at_times == [0, 2, 3]
 
     running(test)
@@ -104,15 +104,15 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     async def test() -> None:
         async with antiphon.start(data=str(tmp_path), keep=["room"]) as node, antiphon.connect(node.address) as client:
             await fill(node, "room", 3)
-            log = node.log_server.number
+            log = node._live.log_server.number
             wrong = [((log + 1, "room", 0), "does not have log"), ((log, "side", 0), "no topic 'side'")]
             wrong.append(((log, "room", 4), "has no offset 4 on disk; the latest is 3"))
             for (number, topic, offset), complaint in wrong:
-                error = await outcome(RemoteLog(client).range(number, topic, offset, 9, 1000))
+                error = await outcome(RemoteLog(client._live).range(number, topic, offset, 9, 1000))
                 assert isinstance(error, PeerError) and complaint in str(error)
             # A node without a log says so.
         async with antiphon.start() as node, antiphon.connect(node.address) as client:
-            logs = await RemoteLog(client).topics(["room"])
+            logs = await RemoteLog(client._live).topics(["room"])
             assert (logs.log, logs.topics) == (0, [])
 
     running(test)
@@ -122,7 +122,7 @@ def test_the_node_goes_on_while_its_log_is_read(tmp_path: Path, monkeypatch: Any
     async def test() -> None:
         async with antiphon.start(data=str(tmp_path), keep=["room"]) as node, antiphon.connect(node.address) as client:
             await fill(node, "room", 3)
-            store = node.store
+            store = node._live.store
             assert store is not None
             gate = threading.Event()
             read = store.read_durable
@@ -132,7 +132,9 @@ def test_the_node_goes_on_while_its_log_is_read(tmp_path: Path, monkeypatch: Any
                 return read(*arguments)
 
             monkeypatch.setattr(store, "read_durable", read_slowly)
-            reading = asyncio.ensure_future(RemoteLog(client).range(node.log_server.number, "room", 0, 3, 1 << 20))
+            reading = asyncio.ensure_future(
+                RemoteLog(client._live).range(node._live.log_server.number, "room", 0, 3, 1 << 20)
+            )
             # Publishing, committing and answering go on.
             await fill(node, "room", 2)
             assert (await client.status())["topics"]["room"]["end_offset"] == 5
@@ -149,10 +151,10 @@ def test_who_asks_without_end_and_takes_no_answer_is_cut_off(tmp_path: Path) -> 
             client = await antiphon.connect(node.address, reconnect_seconds=0.0)
             await fill(node, "room", 3)
             for number in range(1000, 1000 + LOG_REQUESTS_AT_MOST + 1):
-                client.send(RangeRequest(number, node.log_server.number, "room", 0, 3, 1000))
-            client.settle()
+                client._live.send(RangeRequest(number, node._live.log_server.number, "room", 0, 3, 1000))
+            client._live.settle()
             await until(lambda: not client.is_up)
-            assert node.failure is None
+            assert node._live.failure is None
             await client.abandon()
 
     running(test)

@@ -11,11 +11,12 @@ import pytest
 
 import antiphon
 from antiphon.api.batch import Batch
-from antiphon.api.batch_codec import Columns
+from antiphon.api.columns import Columns
 from antiphon.client.idempotent_producer import ConflictError, Lane
 from antiphon.kernel.message import ORDER_NAMES
 from antiphon.storage.log import DurableLog
 from antiphon.transport.codec import Codec
+from tests.archives import SAFELY
 from tests.node.support import running
 from tests.storage.old_data.write import CLUSTER, FABRICS, HERE, ROWS, described, messages_of
 
@@ -28,7 +29,7 @@ def unpacked(version: str, directory: str, scratch: Path) -> str:
     with tarfile.open(HERE / f"{version}.tar.xz") as packed:
         members = [member for member in packed.getmembers() if member.name.startswith(f"{directory}/")]
         assert members, f"{version} has no {directory}"
-        packed.extractall(scratch, members=members, filter="data")
+        packed.extractall(scratch, members=members, **SAFELY)
     return str(scratch / directory)
 
 
@@ -85,12 +86,12 @@ def test_the_state_of_a_writer_continues(version: str, fabric: str, end: str, tm
             antiphon.start(fabric=fabric, data=data, cluster=CLUSTER, keep=["room"]) as node,
             antiphon.connect(node.address, cluster=CLUSTER) as client,
         ):
-            again = await Lane.open(client, "query", 0, 0, "causal", ["room"])
+            again = await Lane.open(client._live, "query", 0, 0, "causal", ["room"])
             for rows in ROWS:
                 await again.write("room", Columns(1, 1, rows))
             await again.finish()
             assert again.skipped == len(ROWS), "what is in the log is not written again"
-            other = await Lane.open(client, "query", 0, 0, "causal", ["room"])
+            other = await Lane.open(client._live, "query", 0, 0, "causal", ["room"])
             await other.write("room", Columns(1, 1, ROWS[0]))
             with pytest.raises(ConflictError):
                 await other.write("room", Columns(1, 1, [b"something else"]))
@@ -103,12 +104,12 @@ def test_a_killed_node_of_a_cube_continues_from_its_checkpoint(version: str, tmp
     async def test() -> None:
         data = unpacked(version, "cube-killed", tmp_path)
         async with antiphon.start(data=data, cluster=CLUSTER, keep=["room"]) as node:
-            assert node.process is not None
-            topic = node.topics["room"]
+            assert node._live.process is not None
+            topic = node._live.topics["room"]
             # Six of the node itself, one of which was passed over, and three of the other node.
             assert [topic.logged.has(0, number) for number in (1, 6, 7)] == [True, True, False]
             assert [topic.logged.has(1, number) for number in (1, 3, 4)] == [True, True, False]
-            counted = {int(key) for key in node.process.counted(topic.number)}
+            counted = {int(key) for key in node._live.process.frontier_keys(topic.number)}
             assert counted, "what an earlier life has delivered is past"
 
     running(test)

@@ -14,10 +14,10 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube.messages import Acknowledgement, Refusal, SurveyResponse, Synchronise, Unsubscribe
 from antiphon.fabrics.cube.process import CubeProcess
-from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, SYNCHRONISING, Topic
+from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, SYNCHRONISING, CubeTopic
 from antiphon.fabrics.cube.total_order.messages import GrantRelease, GrantRequest, GrantResponse, KeyLockResponse
 from antiphon.fabrics.protocol import Builder, Setting, WaitingCounts
-from antiphon.kernel import UNSPECIFIED, Environment, Message, Process, ProtocolError, RandomStream
+from antiphon.kernel import UNSPECIFIED, Environment, Process, ProtocolError, ProtocolMessage, RandomStream
 from antiphon.kernel.message import SOURCE_MASK, Publication
 from antiphon.orders.order import merged_frontiers
 from antiphon.simulator.scenario.protocols import OWN
@@ -38,13 +38,13 @@ class Broken(Environment):
     def now(self) -> int:
         return self.outer.now()
 
-    def send(self, destination: int, message: Message) -> None:
+    def send(self, destination: int, message: ProtocolMessage) -> None:
         self.outer.send(destination, message)
 
     def deliver(self, publication: Publication) -> None:
         self.outer.deliver(publication)
 
-    def unwanted(self, message: Message) -> None:
+    def unwanted(self, message: ProtocolMessage) -> None:
         self.outer.unwanted(message)
 
     def subscribed(self, topic: int) -> None:
@@ -58,7 +58,7 @@ class Broken(Environment):
 
     # What the host does.
 
-    def receive(self, sender: int, message: Message) -> None:
+    def receive(self, sender: int, message: ProtocolMessage) -> None:
         self.inner.receive(sender, message)
 
     def publish(self, payload: bytes, topic: int, order: int) -> int:
@@ -68,7 +68,7 @@ class Broken(Environment):
         return self.inner.publish_about(keys, payload, topic, order)
 
     def state_of(self, topic: int) -> int:
-        known: Topic | None = self.inner.topic(topic)
+        known: CubeTopic | None = self.inner.topic(topic)
         return OUTSIDE if known is None else known.state
 
 
@@ -91,7 +91,7 @@ class Face(Process):
     def unsubscribe(self, topic: int) -> None:
         self.broken.inner.unsubscribe(topic)
 
-    def receive(self, sender: int, message: Message) -> None:
+    def receive(self, sender: int, message: ProtocolMessage) -> None:
         self.broken.receive(sender, message)
 
     def unfinished(self) -> int:
@@ -103,7 +103,7 @@ class LosesRefusals(Broken):
 
     has_lost = False
 
-    def send(self, destination: int, message: Message) -> None:
+    def send(self, destination: int, message: ProtocolMessage) -> None:
         if isinstance(message, Refusal) and not self.has_lost:
             self.has_lost = True
         else:
@@ -117,7 +117,7 @@ class AnswersForItselfOnly(Broken):
         self.gathered: dict[tuple[int, int], vec[i64]] = {}
         super().__init__(outer, build)
 
-    def receive(self, sender: int, message: Message) -> None:
+    def receive(self, sender: int, message: ProtocolMessage) -> None:
         key = (message.source, message.sequence)
         if isinstance(message, Synchronise):
             self.gathered[key] = vec[i64]()
@@ -125,7 +125,7 @@ class AnswersForItselfOnly(Broken):
             self.gathered[key] = merged_frontiers(self.gathered[key], message.entries)
         super().receive(sender, message)
 
-    def send(self, destination: int, message: Message) -> None:
+    def send(self, destination: int, message: ProtocolMessage) -> None:
         key = (message.source, message.sequence)
         if isinstance(message, SurveyResponse) and key in self.gathered:
             own = vec[i64]()
@@ -142,7 +142,7 @@ class AnswersForItselfOnly(Broken):
 class ForgetsWhatCameEarly(Broken):
     """What arrives while the subscription is being synchronised is handed on and acknowledged, but not kept."""
 
-    def receive(self, sender: int, message: Message) -> None:
+    def receive(self, sender: int, message: ProtocolMessage) -> None:
         super().receive(sender, message)
         topic = self.inner.topic(message.topic)
         if topic is not None and topic.state == SYNCHRONISING:
@@ -152,7 +152,7 @@ class ForgetsWhatCameEarly(Broken):
 class KeepsClusters(Broken):
     """Who is handed a cluster and cannot serve it says that it has, as the printed protocol does."""
 
-    def receive(self, sender: int, message: Message) -> None:
+    def receive(self, sender: int, message: ProtocolMessage) -> None:
         if isinstance(message, Publication) and self.state_of(message.topic) < SYNCHRONISING:
             self.send(sender, Acknowledgement(message.source, message.sequence, message.topic))
         else:
@@ -171,7 +171,7 @@ class DropsQueuedPublications(Broken):
 class DeliversToOutsiders(Broken):
     """Who has left and returns a copy looks into it first."""
 
-    def receive(self, sender: int, message: Message) -> None:
+    def receive(self, sender: int, message: ProtocolMessage) -> None:
         if isinstance(message, Publication) and self.state_of(message.topic) == OUTSIDE:
             self.deliver(message)
         super().receive(sender, message)
@@ -189,7 +189,7 @@ class DeliversTwice(Broken):
 class RefusesWithoutACounter(Broken):
     """A refusal does not say which membership it speaks of, so that the sender goes on believing in it."""
 
-    def send(self, destination: int, message: Message) -> None:
+    def send(self, destination: int, message: ProtocolMessage) -> None:
         if isinstance(message, Refusal):
             message = Refusal(message.packet, -1, message.was_leaf)
         super().send(destination, message)
@@ -198,7 +198,7 @@ class RefusesWithoutACounter(Broken):
 class StumblesOverLeavers(Broken):
     """An ``Unsubscribe`` from an outsider is thought to be impossible."""
 
-    def receive(self, sender: int, message: Message) -> None:
+    def receive(self, sender: int, message: ProtocolMessage) -> None:
         if isinstance(message, Unsubscribe) and self.state_of(message.topic) == OUTSIDE:
             raise ProtocolError(f"node {sender} left a topic that nobody is in")
         super().receive(sender, message)
@@ -207,7 +207,7 @@ class StumblesOverLeavers(Broken):
 class ClosesWithoutNumbers(Broken):
     """Who closes some keys does not say what it has published, so that total publications do not wait for it."""
 
-    def send(self, destination: int, message: Message) -> None:
+    def send(self, destination: int, message: ProtocolMessage) -> None:
         if isinstance(message, KeyLockResponse):
             message = KeyLockResponse(message.source, message.sequence, message.topic, message.place, vec[i64]())
         super().send(destination, message)
@@ -216,7 +216,7 @@ class ClosesWithoutNumbers(Broken):
 class GrantsAtOnce(Broken):
     """The lock manager lets everybody begin who asks."""
 
-    def receive(self, sender: int, message: Message) -> None:
+    def receive(self, sender: int, message: ProtocolMessage) -> None:
         if isinstance(message, GrantRequest):
             self.place = getattr(self, "place", 0) + 1
             self.send(message.source, GrantResponse(message.source, message.sequence, message.topic, 1, self.place, 0))

@@ -13,7 +13,7 @@ from mypy_extensions import i64
 from antiphon.fabrics.cube import Acknowledgement
 from antiphon.fabrics.cube.aggregation.packets import Packet
 from antiphon.fabrics.cube.messages import Bundle, LeafCopy, SurveyResponse
-from antiphon.kernel import CAUSAL, FIFO, NO_NODE, NONE, UNSPECIFIED, Message, Publication
+from antiphon.kernel import CAUSAL, FIFO, NO_NODE, NONE, UNSPECIFIED, ProtocolMessage, Publication
 from antiphon.orders.order import Ordered
 from antiphon.trace.recorder import (
     CRASH,
@@ -157,14 +157,14 @@ def test_every_number_that_fits_comes_out_as_it_went_in(
     time: int, node: int, peer: int, source: int, sequence: int, topic: int, value: int
 ) -> None:
     trace = MemoryTrace()
-    trace.recorder.record_message(time, DELIVER, node, peer, Message(source, sequence, topic), value)
+    trace.recorder.record_message(time, DELIVER, node, peer, ProtocolMessage(source, sequence, topic), value)
     assert rows_of(trace) == [
         row(
             time=time,
             event="deliver",
             node=node,
             peer=None if peer == NO_NODE else peer,
-            message="Message",
+            message="ProtocolMessage",
             source=source,
             sequence=sequence,
             topic=topic,
@@ -175,7 +175,7 @@ def test_every_number_that_fits_comes_out_as_it_went_in(
 
 def test_a_value_that_does_not_fit_is_written_as_the_largest() -> None:
     trace = MemoryTrace()
-    trace.recorder.record_message(0, DELIVER, 0, NO_NODE, Message(0, 1, 6), 1 << 40)
+    trace.recorder.record_message(0, DELIVER, 0, NO_NODE, ProtocolMessage(0, 1, 6), 1 << 40)
     assert [(each["value"], each["topic"]) for each in rows_of(trace)] == [((1 << 32) - 1, 6)]
 
 
@@ -190,7 +190,7 @@ def test_a_timer_may_have_any_name(name: int) -> None:
 def test_only_some_events_have_a_value() -> None:
     trace = MemoryTrace()
     for event in range(1, len(EVENT_NAMES)):
-        trace.recorder.record_message(0, event, 0, NO_NODE, Message(0, 1), 3)
+        trace.recorder.record_message(0, event, 0, NO_NODE, ProtocolMessage(0, 1), 3)
     with_value = [each["event"] for each in rows_of(trace) if each["value"] is not None]
     rare = ["join", "restart", "lost", "stuck", "end", "batch", "epoch"]
     assert with_value == ["publish", "send", "deliver", "expire", *rare]
@@ -198,19 +198,19 @@ def test_only_some_events_have_a_value() -> None:
 
 def test_only_a_drop_has_a_reason() -> None:
     trace = MemoryTrace()
-    trace.recorder.record_message(0, RECEIVE, 0, 1, Message(0, 1), DROPPED_PARTITION)
+    trace.recorder.record_message(0, RECEIVE, 0, 1, ProtocolMessage(0, 1), DROPPED_PARTITION)
     for reason in range(1, len(DROP_REASONS)):
-        trace.recorder.record_message(0, DROP, 0, 1, Message(0, 1), reason)
+        trace.recorder.record_message(0, DROP, 0, 1, ProtocolMessage(0, 1), reason)
     assert [each["reason"] for each in rows_of(trace)] == [None, "loss", "partition", "receiver down", "sender down"]
 
 
-class Riddle(Message):
+class Riddle(ProtocolMessage):
     """A kind of message of a user."""
 
 
 def record_some(recorder: Recorder, count: int) -> None:
     """Rows of several kinds; new kinds of message come up while chunks have gone out already."""
-    kinds = [Message(1, 1), Publication(1, 2, 0, b""), Acknowledgement(1, 3), Riddle(1, 4)]
+    kinds = [ProtocolMessage(1, 1), Publication(1, 2, 0, b""), Acknowledgement(1, 3), Riddle(1, 4)]
     for number in range(count):
         recorder.record_message(number, SEND, number, 9, kinds[min(number // 2, 3)], number)
         recorder.flush_if_full()
@@ -237,7 +237,7 @@ def test_the_size_of_the_chunks_does_not_matter(chunk_rows: int) -> None:
     record_some(whole.recorder, 12)
     assert rows_of(chunked) == rows_of(whole)
     assert [each["message"] for each in rows_of(chunked)[::2]] == [
-        "Message", "Publication", "Acknowledgement", "Riddle", "Riddle", "Riddle",
+        "ProtocolMessage", "Publication", "Acknowledgement", "Riddle", "Riddle", "Riddle",
     ]  # fmt: skip
 
 

@@ -20,7 +20,8 @@ import msgspec
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.api.batch_codec import NO_AUTHOR, Author, Columns, encode_columns
+from antiphon.api.batch_codec import encode_columns
+from antiphon.api.columns import NO_AUTHOR, Author, Columns
 from antiphon.fabrics.cube import messages as cube
 from antiphon.fabrics.cube.total_order import messages as cube_totals
 from antiphon.fabrics.gossip import messages as gossip
@@ -82,7 +83,7 @@ VALUES: dict[str, Any] = {
     "load": 119, "bandwidth": 120, "stamp": 121, "echo": 122, "held": 123, "hops": 124, "is_upward": True,
     "is_answer": True, "is_urgent": True, "wants_pulse": True, "question": 125, "whole": False, "latest": 126,
     "sent_at": 127, "asks": 2, "is_member": True, "is_last": True, "is_past": True, "incarnation": 128,
-    "reserved": 129,
+    "reserved": 129, "proposal": 168,
     "dependencies": array_of(130), "targets": array_of(131), "entries": array_of(132, -133), "announced": array_of(134),
     "voters": array_of(135), "added": array_of(136), "removed": array_of(137), "members": array_of(138),
     "past": array_of(139), "keys": array_of(140), "path": array_of(141), "numbers": array_of(142, 143),
@@ -90,7 +91,7 @@ VALUES: dict[str, Any] = {
     "minima": array_of(*range(64)), "have": array_of(149), "news": array_of(150, 151),
     "parents": {1: -1, 2: 1}, "route": [152], "orphans": [153], "names": [154], "frontier": {155: 156},
     "base": {157: 158}, "completed": {159: 160}, "frontiers": {161: {162: 163}}, "absent": [164], "gone": [165],
-    "bodies": [[166]], "brokers": [167],
+    "bodies": [[166]], "brokers": [167], "proposed": array_of(169),
     "packet": ordered, "publications": [ordered, placed], "publication": keyed, "overlay": overlay, "council": council,
     "locks": [item, lock_item], "history": [lock_item, item], "joins": [join], "position": position,
     "positions": [position], "report": report,
@@ -100,7 +101,7 @@ VALUES: dict[str, Any] = {
 SPECIAL_VALUES: dict[tuple[type[Any], str], Any] = {
     (gossip.Data, "publication"): ordered,
     (gossip.FetchResponse, "publication"): stamped,
-    (gossip.FrontierResponse, "frontier"): array_of(168, 169),
+    (gossip.GossipFrontierResponse, "frontier"): array_of(168, 169),
     (epto.Ball, "names"): array_of(170),
     (epto.Ball, "hops"): array_of(171),
     (epto.Ball, "publications"): [],
@@ -120,7 +121,7 @@ standing = session.LaneState("room", 9, 10, 11)
 lane = client.LaneOf("writer", 12, 13, 14)
 
 HOSTS: tuple[membership.Control, ...] = (
-    membership.Hello(9, "cluster", "instance", "host:1", "target", "token", 15, 16, 9),
+    membership.Hello(9, "cluster", "instance", "host:1", "target", "token", 15, 16, 9, 17, "directory", 18),
     membership.Refused("reason", True),
     peer.TopicAnnouncement(["room", "hall"], True),
     peer.TopicAnnouncementAck("room"),
@@ -179,6 +180,9 @@ HOSTS: tuple[membership.Control, ...] = (
     client.ProducerResponse(129, [client.NodeProducerState([standing], ["room"], True)]),
     client.DismissRequest(130, [131]),
     client.DismissResponse(132, "error", True),
+    client.StreamRequest(147, b"request"),
+    client.StreamResponse(148, b"response"),
+    peer.StreamFrame(True, b"message"),
 )
 PLAIN = Columns(133, 134, [b"one", b"two"])
 FULL = Columns(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from antiphon.api.batch_codec import Author, decode_columns, read_header
+from antiphon.api.batch_codec import decode_columns, read_header
+from antiphon.api.columns import Author
 from antiphon.transport.codec import Codec
 from antiphon.transport.schema import ENCLOSED, KINDS
 from tests.transport.golden import BATCHES, CONTROLS, Example, demanded, examples, recorded, represented

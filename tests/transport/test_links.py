@@ -12,12 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon import Node, UsageError
-from antiphon.api.batch_codec import Columns, encode_columns
+from antiphon.api.batch_codec import encode_columns
+from antiphon.api.columns import Columns
 from antiphon.kernel.errors import ProtocolError
 from antiphon.membership.messages import OLDEST_VERSION, PROTOCOL_VERSION, Hello, Peer, PeerAddresses
 from antiphon.sessions.client_messages import PublishRequest, StatusRequest, SubscribeRequest
 from antiphon.transport.codec import Codec
-from antiphon.transport.links import BUFFER_BYTES, FrameReader, FrameWriter, split_address
+from antiphon.transport.framing import BUFFER_BYTES, FrameReader, FrameWriter
+from antiphon.transport.links import split_address
 from antiphon.transport.peer_messages import TopicAnnouncement
 from antiphon.transport.schema import FRAME_BYTES_AT_MOST
 from tests.node.support import cluster, running, take_values
@@ -259,8 +261,8 @@ def test_connections_that_end_in_the_middle_of_a_frame_leave_nothing_behind() ->
         async with cluster(1) as (node,):
             for sent in (b"", b"\x05", control(HELLO)[:-1], control(CLIENT), control(CLIENT) + b"\xff\x00\x00\x00"):
                 assert await answers_to(node, sent, end=True) == []
-            assert not node.clients
-            assert not node.host.incoming()
+            assert not node._live.clients
+            assert not node._live.host.incoming()
 
     running(test)
 
@@ -278,7 +280,7 @@ def test_a_connection_that_is_accepted_while_its_node_is_shut_is_closed() -> Non
         async with cluster(1) as (node,):
             await node.close()
             late = LateTransport()
-            node._incoming(None, "").connection_made(late)  # type: ignore[arg-type]
+            node._live._incoming(None, "").connection_made(late)  # type: ignore[arg-type]
             assert late.is_closed
 
     running(test)

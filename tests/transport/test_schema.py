@@ -22,7 +22,7 @@ from antiphon.fabrics.tree import messages as tree
 from antiphon.fabrics.tree.quorum import Council
 from antiphon.fabrics.tree.topology import Overlay
 from antiphon.kernel.errors import ProtocolError
-from antiphon.kernel.message import Keyed, Message, Publication
+from antiphon.kernel.message import Keyed, ProtocolMessage, Publication
 from antiphon.membership.messages import PROTOCOL_VERSION, Hello
 from antiphon.orders.order import KeyedOrdered, Ordered, Placed
 from antiphon.sessions.client_messages import CLIENT_CONTROLS
@@ -135,6 +135,8 @@ FIELD_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "before": st.integers(0, MOST),
     "version": st.integers(0, MOST),
     "voters": integers,
+    "proposal": st.integers(0, MOST),
+    "proposed": integers,
     "added": integers,
     "removed": integers,
     "members": integers,
@@ -211,8 +213,8 @@ FIELD_VALUES: dict[str, st.SearchStrategy[Any]] = {
 SPECIAL_VALUES: dict[tuple[type[Any], str], st.SearchStrategy[Any]] = {
     (gossip.Data, "publication"): ordered | stamped,
     (gossip.FetchResponse, "publication"): ordered | stamped,
-    (gossip.FrontierResponse, "frontier"): integers,
-    (gossip.FrontierResponse, "stamp"): stamps,
+    (gossip.GossipFrontierResponse, "frontier"): integers,
+    (gossip.GossipFrontierResponse, "stamp"): stamps,
 }
 
 
@@ -229,7 +231,7 @@ any_message = st.sampled_from([kind for kind in KINDS if kind not in ENCLOSED]).
 
 def comparable(value: object) -> object:
     """A message, a list or a flat array as plain data that can be compared."""
-    if isinstance(value, (Message, Overlay, Council, gossip.Position, gossip.Report)):
+    if isinstance(value, (ProtocolMessage, Overlay, Council, gossip.Position, gossip.Report)):
         return (type(value), [comparable(getattr(value, name)) for name in parameters(type(value))])
     if isinstance(value, (int, bytes, bool, dict)) or value is None:
         return value
@@ -237,50 +239,52 @@ def comparable(value: object) -> object:
 
 
 @given(any_message)
-def test_every_message_comes_back_as_it_was(message: Message) -> None:
+def test_every_message_comes_back_as_it_was(message: ProtocolMessage) -> None:
     assert comparable(Codec().decode(Codec().encode(message))) == comparable(message)
 
 
 @given(any_message)
-def test_what_came_in_goes_out_as_the_same_bytes(message: Message) -> None:
+def test_what_came_in_goes_out_as_the_same_bytes(message: ProtocolMessage) -> None:
     encoded = Codec().encode(message)
     codec = Codec()
-    assert codec.encode(codec.decode(encoded)) == encoded  # type: ignore[arg-type]
+    assert codec.encode(codec.decode(encoded)) == encoded
 
 
 @given(any_message, any_message)
-def test_bytes_that_are_overwritten_are_forgotten(first: Message, second: Message) -> None:
+def test_bytes_that_are_overwritten_are_forgotten(first: ProtocolMessage, second: ProtocolMessage) -> None:
     codec = Codec()
     buffer = bytearray(Codec().encode(first))
     message = codec.decode(memoryview(buffer))
     codec.forget()
     buffer[:] = bytes(len(buffer))
-    assert isinstance(message, Message)
+    assert isinstance(message, ProtocolMessage)
     assert codec.encode(message) == Codec().encode(first)
     assert codec.encode(second) == Codec().encode(second)
 
 
-def messages_of_the_cube() -> list[type[Message]]:
+def messages_of_the_cube() -> list[type[ProtocolMessage]]:
     """The classes in ``messages.py`` that are sent; ``SurveyRequest`` and ``PublicationList`` are only base classes."""
-    found = [kind for _, kind in inspect.getmembers(cube, inspect.isclass) if issubclass(kind, Message)]
-    return [kind for kind in found if kind not in (Message, Publication, cube.SurveyRequest, cube.PublicationList)]
+    found = [kind for _, kind in inspect.getmembers(cube, inspect.isclass) if issubclass(kind, ProtocolMessage)]
+    return [
+        kind for kind in found if kind not in (ProtocolMessage, Publication, cube.SurveyRequest, cube.PublicationList)
+    ]
 
 
-def messages_of_the_tree() -> list[type[Message]]:
+def messages_of_the_tree() -> list[type[ProtocolMessage]]:
     """The classes of the broker tree that are sent; ``Known`` is only what three of them share."""
-    found = [kind for _, kind in inspect.getmembers(tree, inspect.isclass) if issubclass(kind, Message)]
-    return [kind for kind in found if kind not in (Message, Publication, tree.Known)]
+    found = [kind for _, kind in inspect.getmembers(tree, inspect.isclass) if issubclass(kind, ProtocolMessage)]
+    return [kind for kind in found if kind not in (ProtocolMessage, Publication, tree.Known)]
 
 
-def messages_of_gossip() -> list[type[Message]]:
+def messages_of_gossip() -> list[type[ProtocolMessage]]:
     """The classes of BRISA and HyParView that are sent; ``SamplingMessage`` is only what some of them share."""
     found = [kind for module in (gossip, hyparview) for _, kind in inspect.getmembers(module, inspect.isclass)]
-    sent = [kind for kind in found if issubclass(kind, Message)]
-    return [kind for kind in sent if kind not in (Message, Publication, SamplingMessage)]
+    sent = [kind for kind in found if issubclass(kind, ProtocolMessage)]
+    return [kind for kind in sent if kind not in (ProtocolMessage, Publication, SamplingMessage)]
 
 
 @pytest.mark.parametrize("kind", messages_of_the_cube() + messages_of_the_tree() + messages_of_gossip())
-def test_no_message_of_the_protocol_was_forgotten(kind: type[Message]) -> None:
+def test_no_message_of_the_protocol_was_forgotten(kind: type[ProtocolMessage]) -> None:
     assert kind in KINDS
     assert set(parameters(kind)) <= {*FIELDS, *NESTED}
     assert set(parameters(kind)) <= set(FIELD_VALUES), "these tests do not make such a field yet"
@@ -298,7 +302,7 @@ def refused_or_read(data: bytes) -> None:
         message = Codec(CONTROLS).decode(data)
     except ProtocolError:
         return
-    assert isinstance(message, (Message, *CONTROLS))
+    assert isinstance(message, (ProtocolMessage, *CONTROLS))
 
 
 @given(st.binary(max_size=200))
@@ -307,7 +311,7 @@ def test_random_bytes_are_refused(data: bytes) -> None:
 
 
 @given(any_message, st.data())
-def test_damaged_messages_are_refused_or_are_other_messages(message: Message, data: st.DataObject) -> None:
+def test_damaged_messages_are_refused_or_are_other_messages(message: ProtocolMessage, data: st.DataObject) -> None:
     encoded = bytearray(Codec().encode(message))
     for place in data.draw(st.lists(st.integers(0, len(encoded) * 8 - 1), min_size=1, max_size=4)):
         encoded[place // 8] ^= 1 << place % 8
@@ -315,7 +319,7 @@ def test_damaged_messages_are_refused_or_are_other_messages(message: Message, da
 
 
 @given(any_message, st.data())
-def test_a_message_cut_short_is_refused(message: Message, data: st.DataObject) -> None:
+def test_a_message_cut_short_is_refused(message: ProtocolMessage, data: st.DataObject) -> None:
     encoded = Codec().encode(message)
     with pytest.raises(ProtocolError):
         Codec().decode(encoded[: data.draw(st.integers(0, len(encoded) - 1))])
@@ -374,7 +378,7 @@ def test_a_field_out_of_its_range_is_refused(place: int, value: object) -> None:
         epto.Probe(1, 2, 3, 4, array_of([-1] * 64), False),
     ],
 )
-def test_lists_of_total_order_that_do_not_fit_are_refused(ball: Message) -> None:
+def test_lists_of_total_order_that_do_not_fit_are_refused(ball: ProtocolMessage) -> None:
     with pytest.raises(ProtocolError):
         Codec().decode(Codec().encode(ball))
 

@@ -15,14 +15,15 @@ import pytest
 import antiphon
 from antiphon import DeniedError, JoinError, Node, PeerError, Tls, UsageError
 from antiphon.kernel.errors import ProtocolError
-from antiphon.membership.address_book import Roster
+from antiphon.membership.address_book import AddressBook
 from antiphon.membership.messages import PROTOCOL_VERSION, Hello, Peer, PeerAddresses
+from antiphon.node.local_cluster import free_addresses
 from antiphon.node.settings import Settings, settings_from
 from antiphon.transport.links import split_address
 from antiphon.transport.tls import CLIENT, NODE, CertifiedIdentity, check_meant, check_node, identity_in, is_loopback
 from tests.cluster.proxy import Proxy
 from tests.node.secure import ours, theirs
-from tests.node.support import free_addresses, outcome, running, take_values, until
+from tests.node.support import outcome, running, take_values, until
 
 NO_BROKERS: dict[str, Any] = {}
 
@@ -82,8 +83,8 @@ def test_a_client_without_a_certificate_is_told_what_to_do() -> None:
             mixed = msgspec.structs.replace(stranger, authority=ours().trust.authority)
             error = await outcome(left(alpha.address, tls=mixed))
             assert isinstance(error, PeerError)
-            assert not alpha.clients
-            assert alpha.refused_connections >= 3
+            assert not alpha._live.clients
+            assert alpha._live.refused_connections >= 3
 
     running(test)
 
@@ -137,7 +138,7 @@ def test_a_node_of_another_authority_or_without_tls_does_not_get_in(fabric: str)
             for settings in (theirs().node("alpha"), NO_BROKERS):
                 joining = antiphon.start(fabric=fabric, join=[alpha.address], join_seconds=0.5, **settings)
                 assert isinstance(await outcome(joining), JoinError)
-            assert not alpha.cluster.peers()
+            assert not alpha._live.cluster.peers()
 
     running(test)
 
@@ -190,13 +191,13 @@ def test_who_lies_about_its_identity_is_cut_off(fabric: str) -> None:
         async with pair(fabric) as (alpha, beta):
             subscription = await beta.subscribe("room").ready()
             mallory = ours().files(NODE, "mallory")
-            assert "says that it is 'beta/" in await told(alpha, mallory, hello(beta.instance, beta.address))
+            assert "says that it is 'beta/" in await told(alpha, mallory, hello(beta._live.instance, beta.address))
             assert "says that it is 'mallory'" in await told(alpha, mallory, hello("mallory"))
             assert "lives at 10.1.1.1" in await told(alpha, mallory, hello("mallory/1", "10.1.1.1:7400"))
             assert "no address" in await told(alpha, mallory, hello("mallory/1", "nowhere"))
             client = ours().client("shop")
             assert "certificate of a client" in await told(alpha, client, hello("shop/1"))
-            assert "shows no certificate" in await told(alpha, ours().trust, hello(beta.instance, beta.address))
+            assert "shows no certificate" in await told(alpha, ours().trust, hello(beta._live.instance, beta.address))
             await alpha.publish("room", b"still there")
             assert await take_values(subscription, 1) == [b"still there"]
 
@@ -215,15 +216,15 @@ def test_on_the_cube_nobody_takes_the_identifier_of_another() -> None:
 
 
 def test_in_gossip_nobody_takes_the_identifier_of_another() -> None:
-    roster = Roster("alpha/1", "127.0.0.1:1", 3)
-    roster.found(0)
-    roster.learn([Peer("beta/1", "127.0.0.1:2", 5)])
-    roster.check_claim("beta/1", [Peer("beta/1", "127.0.0.1:2", 5), Peer("gamma/1", "127.0.0.1:3", 6)])
+    address_book = AddressBook("alpha/1", "127.0.0.1:1", 3)
+    address_book.found(0)
+    address_book.learn([Peer("beta/1", "127.0.0.1:2", 5)])
+    address_book.check_claim("beta/1", [Peer("beta/1", "127.0.0.1:2", 5), Peer("gamma/1", "127.0.0.1:3", 6)])
     with pytest.raises(ProtocolError, match="identifier 5"):
-        roster.check_claim("mallory/1", [Peer("mallory/1", "127.0.0.1:9", 5)])
-    roster.claim(Peer("beta/1", "127.0.0.1:2", 5))
+        address_book.check_claim("mallory/1", [Peer("mallory/1", "127.0.0.1:9", 5)])
+    address_book.claim(Peer("beta/1", "127.0.0.1:2", 5))
     with pytest.raises(ProtocolError, match="identifier 7"):
-        roster.check_claim("beta/1", [Peer("beta/1", "127.0.0.1:2", 7)])
+        address_book.check_claim("beta/1", [Peer("beta/1", "127.0.0.1:2", 7)])
 
 
 def test_on_a_tree_the_place_of_a_founder_is_for_the_one_that_is_named() -> None:
@@ -239,7 +240,7 @@ def test_on_a_tree_the_place_of_a_founder_is_for_the_one_that_is_named() -> None
         alpha, beta = await asyncio.gather(*starting)
         mallory = ours().files(NODE, "mallory")
         assert "is that of 'beta'" in await told(alpha, mallory, hello("mallory/1", beta.address))
-        assert [peer.instance for peer in alpha.cluster.peers()] == [beta.instance]
+        assert [peer.instance for peer in alpha._live.cluster.peers()] == [beta._live.instance]
         await asyncio.gather(alpha.close(), beta.close())
 
     running(test)
@@ -281,13 +282,13 @@ def test_a_recorded_handshake_is_of_no_use_to_anybody() -> None:
             async with antiphon.connect(proxy.address, tls=ours().client("shop")) as client:
                 await client.publish("room", b"pay")
             await proxy.close()
-            await until(lambda: not alpha.clients)
-            before = alpha.refused_connections
+            await until(lambda: not alpha._live.clients)
+            before = alpha._live.refused_connections
             reader, writer = await asyncio.open_connection(*split_address(alpha.address))
             writer.write(proxy.recorded)
             await reader.read()
             writer.close()
-            await until(lambda: alpha.refused_connections == before + 1)
+            await until(lambda: alpha._live.refused_connections == before + 1)
             await alpha.publish("room", b"end")
             assert await take_values(subscription, 2) == [b"pay", b"end"]
 

@@ -53,10 +53,11 @@ HEARD = """        elif type(message).__name__ == "Tone":
 
 SPREAD = """        from antiphon.transport.peer_messages import Tone
 
-        self._cluster.spread(Tone(name))
+        for topic in topics:
+            self._cluster.spread(Tone(topic.name))
 """
 
-ANNOUNCING = "        if not self._cluster.knows_everybody:\n"
+ANNOUNCING = "        for topic in topics:\n            if others:\n"
 
 
 def with_shade(arguments: str) -> tuple[str, str]:

@@ -13,7 +13,8 @@ import pytest
 
 import antiphon
 from antiphon.membership.messages import PROTOCOL_VERSION
-from tests.node.support import CHILD, Child, free_addresses, running, until
+from antiphon.node.local_cluster import free_addresses
+from tests.node.support import CHILD, Child, running, until
 from tests.versions.next_version import build_next
 
 THIS = Path(antiphon.__file__).parent.parent
@@ -36,7 +37,7 @@ async def main():
         heard = await client.subscribe("guests").ready()
         await client.publish("guests", b"of the next version")
         async for message in heard:
-            print(message.value.decode(), client._connection.version)
+            print(message.value.decode(), client._live._connection.version)
             return
 
 antiphon.run(main())

@@ -32,12 +32,12 @@ import antiphon
 from antiphon.api.batch_codec import check_payload
 from antiphon.fabrics.cube.diagnosis import Diagnosis, DiagnosisOptions
 from antiphon.kernel.errors import PeerError, UsageError
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import ProtocolMessage
 from antiphon.kernel.process import Environment
-from antiphon.membership.heartbeats import Vigil
+from antiphon.membership.heartbeats import FailureDetector
 from antiphon.node.environment import LiveEnvironment
 from antiphon.node.members import Foundation, Members, ProcessMaker
-from antiphon.node.node import Node
+from antiphon.node.node import LiveNode
 from antiphon.node.settings import Settings
 from antiphon.runtime.clocks import monotonic_us
 from antiphon.runtime.logging import write_logs
@@ -124,7 +124,7 @@ class TestingEnvironment(LiveEnvironment):
     tests_sent = 0
     test_bytes_sent = 0
 
-    def send(self, destination: int, message: Message) -> None:
+    def send(self, destination: int, message: ProtocolMessage) -> None:
         self.tests_sent += 1
         self.test_bytes_sent += LENGTH_BYTES + len(self._loop.codec.encode(message))
         super().send(destination, message)
@@ -159,7 +159,7 @@ class DetectionMaker(ProcessMaker):
         self.lost_at: dict[int, int] = {}
 
     def new_environment(self, node: Foundation, identifier: int) -> LiveEnvironment:
-        self.environment = TestingEnvironment(identifier, node.core, node.disk, secrets.randbits(62))
+        self.environment = TestingEnvironment(identifier, node.loop, node.disk, secrets.randbits(62))
         return self.environment
 
     def new_process(self, node: Foundation, environment: Environment, members: list[int]) -> WatchingDiagnosis:
@@ -176,9 +176,9 @@ class DetectionNode:
     def __init__(self, task: DetectionTask) -> None:
         self._task = task
         self._maker = DetectionMaker(task)
-        self.node = Node(task.settings, self._maker)
+        self.node = LiveNode(task.settings, self._maker)
         kinds = (*FABRIC_KINDS["cube"], *DIAGNOSIS_KINDS)
-        self.node.core.codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS), kinds, check_payload)
+        self.node.loop.codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS), kinds, check_payload)
         self.lost_at = self._maker.lost_at
 
     def begin(self) -> None:
@@ -363,7 +363,7 @@ def diagnosis_row(task: DetectionTask, system: str, fault: str, several: list[Ru
 
 def default_row(settings: Settings, nodes: int, fault: str, several: list[Run]) -> Detection:
     """The results of connections and signs of life. Two idle nodes exchange a question in every third check."""
-    look_seconds = Vigil(settings.lost_seconds, 0.0).look_seconds
+    look_seconds = FailureDetector(settings.lost_seconds, 0.0).look_seconds
     return Detection(
         DEFAULT,
         fault,

@@ -34,12 +34,12 @@ from antiphon.fabrics.cube.assembly.implementation import cube_options
 from antiphon.fabrics.cube.topology import PartialCube, dimension_for
 from antiphon.fabrics.cube.vcube_ps import VCubePs
 from antiphon.kernel.errors import PeerError
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import ProtocolMessage
 from antiphon.kernel.process import Environment, Process
 from antiphon.node.environment import LiveEnvironment
 from antiphon.node.loop import NodeLoop
 from antiphon.node.members import Foundation, Members, ProcessMaker
-from antiphon.node.node import Node
+from antiphon.node.node import LiveNode
 from antiphon.node.settings import Settings
 from antiphon.storage.disk import Disk
 from antiphon_lab.bench.own_process import python_module
@@ -132,11 +132,11 @@ HOSTS: Final = "of hosts"
 class CountingEnvironment(LiveEnvironment):
     """Counts the messages of a process by class."""
 
-    def __init__(self, identifier: int, core: NodeLoop, disk: Disk, seed: int, kinds: dict[str, int]) -> None:
-        super().__init__(identifier, core, disk, seed)
+    def __init__(self, identifier: int, loop: NodeLoop, disk: Disk, seed: int, kinds: dict[str, int]) -> None:
+        super().__init__(identifier, loop, disk, seed)
         self._kinds = kinds
 
-    def send(self, destination: int, message: Message) -> None:
+    def send(self, destination: int, message: ProtocolMessage) -> None:
         kind = type(message).__name__
         self._kinds[kind] = self._kinds.get(kind, 0) + 1
         super().send(destination, message)
@@ -149,7 +149,7 @@ class CountingMaker(ProcessMaker):
         self.kinds: dict[str, int] = {}
 
     def new_environment(self, node: Foundation, identifier: int) -> LiveEnvironment:
-        return CountingEnvironment(identifier, node.core, node.disk, secrets.randbits(62), self.kinds)
+        return CountingEnvironment(identifier, node.loop, node.disk, secrets.randbits(62), self.kinds)
 
 
 class TrustingMembers(Members):
@@ -162,7 +162,7 @@ class TrustingMembers(Members):
         assert isinstance(process, (VCubePs, AggregatingVCubePs)), "the node was made with such a process"
         if not process.nodes.cube.contains(identifier):
             process.joined(identifier)
-        self._core.settle()
+        self._loop.settle()
 
 
 class PlainMaker(CountingMaker):
@@ -302,17 +302,17 @@ def ask(process: subprocess.Popen[bytes], task: PacketTask) -> str:
 async def perform(task: PacketTask) -> None:
     """Join, wait for the start, publish, wait for everything, and report the costs."""
     maker = MAKERS[task.process]()
-    async with await Node(task.settings.checked(), maker).start() as node:
+    async with antiphon.Node(await LiveNode(task.settings.checked(), maker).start()) as node:
         subscription = await node.subscribe(TOPIC, limit=1 << 20).ready()
         say(node.address)
         await heard("go")
-        before, kinds_before = count(node), dict(maker.kinds)
+        before, kinds_before = count(node._live), dict(maker.kinds)
         cpu_before, begun = time.process_time(), time.monotonic()
         receiving = asyncio.ensure_future(receive(subscription, task.processes * task.messages))
         await publish(node, task)
         latencies = await asyncio.wait_for(receiving, SETTLE_SECONDS)
         cpu_seconds, elapsed = time.process_time() - cpu_before, time.monotonic() - begun
-        after = count(node)
+        after = count(node._live)
         frames, writes, segments, sent, held = (new - old for new, old in zip(after, before, strict=True))
         kinds = {kind: number - kinds_before.get(kind, 0) for kind, number in maker.kinds.items()}
         memory = peak_memory_bytes()
@@ -323,7 +323,7 @@ async def perform(task: PacketTask) -> None:
         await heard("end")
 
 
-def count(node: antiphon.Node) -> tuple[int, int, int, int, int]:
+def count(node: LiveNode) -> tuple[int, int, int, int, int]:
     """Frames, writes, segments and bytes so far, over all links of a node, and packets that it has delayed."""
     links = node.host.links.values()
     process = node.process

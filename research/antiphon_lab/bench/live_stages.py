@@ -19,7 +19,8 @@ from mypy_extensions import i64
 
 import antiphon
 from antiphon.api.batch import Batch, Message
-from antiphon.api.batch_codec import Columns, decode_columns, encode_columns
+from antiphon.api.batch_codec import decode_columns, encode_columns
+from antiphon.api.columns import Columns
 from antiphon.api.outbox import BATCH_BYTES, BATCH_MESSAGES
 from antiphon.kernel.message import CAUSAL, Publication
 from antiphon.orders.mixed import MixedOrder
@@ -137,12 +138,12 @@ async def measure_iteration(payload: bytes, columns: Columns) -> float:
     """``async for`` over a subscription whose messages have already arrived."""
     async with antiphon.start() as node:
         subscription = await node.subscribe("room", limit=1 << 30).ready()
-        topic = node.topic("room")
+        topic = node._live.topic("room")
         best = float("inf")
         for _ in range(ROUNDS):
             batches = [Batch("room", 0, "causal", 0, payload, columns) for _ in range(TURNS)]
             for batch in batches:
-                subscription.push(topic, batch)
+                subscription._live.push(topic, batch)
             expected = sum(len(batch) for batch in batches)
             begun = time.process_time()
             await take(subscription, expected)

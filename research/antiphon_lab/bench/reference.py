@@ -147,7 +147,7 @@ def run_aggregation(nodes: int, seed: int) -> ReferenceMeasurement:
         return process
 
     case = aggregation.AggregationCase(nodes)
-    law = NormalDelay(aggregation.MEAN_TICKS, aggregation.DEVIATION_TICKS[case.starts])
+    law = NormalDelay(aggregation.MEAN_TICKS, aggregation.LAWS[case.starts].deviation_ticks)
     engine = Engine(nodes, NetworkModel(law), build, seed)
     for identifier, start in enumerate(aggregation.start_times(case, seed)):
         engine.at(start, PublishAction(identifier, bytes(case.payload_bytes)))

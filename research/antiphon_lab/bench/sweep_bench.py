@@ -21,7 +21,7 @@ import msgspec
 from antiphon.pipeline.grid import parse_grid
 from antiphon.pipeline.jobs import largest_first, run_on_spark
 from antiphon.pipeline.session import SessionOptions, spark_session
-from antiphon.pipeline.sweep import Sweep, look
+from antiphon.pipeline.sweep import Sweep, inspect
 from antiphon.pipeline.sweep_cells import TRACES, CellRecord, run_cell
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def measure_sweep(engine: Engine, cores: int, cells: int, publications: int) -> 
     """Run the sweep once."""
     text = GRID.format(cells=cells, nodes=NODES, publications=publications)
     with tempfile.TemporaryDirectory(prefix="antiphon-bench-") as place:
-        sweep = look(parse_grid(text, Path("the grid of the benchmark")), Path(place))
+        sweep = inspect(parse_grid(text, Path("the grid of the benchmark")), Path(place))
         spent = (on_spark if engine == "spark" else in_pool)(sweep, cores)
         records = list(sweep.records.values())
         return SweepMeasurement(

@@ -9,8 +9,10 @@ import msgspec
 import typer
 from rich.table import Table
 
+import antiphon
 from antiphon.cli import output
 from antiphon.kernel.errors import PeerError, UsageError
+from antiphon_lab.bench.live_growth import FEW_TOPICS, LoneMessage, TopicCosts, measure_lone, measure_topics
 from antiphon_lab.bench.live_packets import VARIANTS, WITH_AND_WITHOUT, Packets, Variant, measure_packets, median_of
 from antiphon_lab.bench.live_stages import Stage, measure_stages
 from antiphon_lab.bench.peers.registry import OURS
@@ -50,6 +52,14 @@ class LiveReport(msgspec.Struct, frozen=True):
     figures: list[Figures]
 
 
+class GrowthReport(msgspec.Struct, frozen=True):
+    """The result as JSON with ``--lone`` and ``--topics``."""
+
+    machine: Machine
+    lone: list[LoneMessage]
+    topics: list[TopicCosts]
+
+
 class PacketReport(msgspec.Struct, frozen=True):
     """The result as JSON with ``--packets`` and ``--faults``."""
 
@@ -82,6 +92,13 @@ def live(
             help="Instead: the cost of fault tolerance without faults, beside plain VCube-PS in the same run.",
         ),
     ] = False,
+    lone: Annotated[
+        bool, typer.Option("--lone", help="Instead: processor time of messages that travel alone, at all ends.")
+    ] = False,
+    topics: Annotated[
+        str,
+        typer.Option("--topics", metavar="N,...", help="Instead: time and memory for so many topics, at two nodes."),
+    ] = "",
     rates: Annotated[
         str | None,
         typer.Option(
@@ -98,9 +115,16 @@ def live(
     Every publisher and subscriber is a process of its own, with a node in it, on loopback.
     """
     output.warn_if_not_compiled()
+    if sum((packets, faults, lone, bool(topics))) > 1:
+        raise UsageError("--packets, --faults, --lone and --topics are comparisons of their own; choose one of them")
+    if lone or topics:
+        grown = measure_growth(lone, topics)
+        if json:
+            output.print_json(grown)
+        else:
+            show_growth(grown)
+        return
     if packets or faults:
-        if packets and faults:
-            raise UsageError("packets and faults are two comparisons; choose one of them")
         wanted = rates or (FAULT_RATES if faults else PACKET_RATES)
         compared = PacketReport(Machine.here(), measure_all(WITH_AND_WITHOUT if faults else VARIANTS, wanted))
         if json:
@@ -124,6 +148,42 @@ def live(
     failures = [one for one in figures if one.error]
     if failures:
         raise PeerError(f"{len(failures)} of {len(figures)} runs failed, the first with: {failures[0].error}")
+
+
+def measure_growth(lone: bool, topics: str) -> GrowthReport:
+    """Messages that travel alone, or each number of topics."""
+    try:
+        counts = [int(count) for count in topics.split(",") if count.strip()]
+    except ValueError:
+        raise UsageError(f"{topics!r} are no numbers of topics; write for example 1000,10000") from None
+    if any(count < 1 for count in counts):
+        raise UsageError(f"there is at least 1 topic, not {min(counts)}")
+    return GrowthReport(
+        Machine.here(),
+        [antiphon.run(measure_lone(ends)) for ends in ("nodes", "clients")] if lone else [],
+        [antiphon.run(measure_topics(count)) for count in counts],
+    )
+
+
+def show_growth(report: GrowthReport) -> None:
+    """Print the tables for people."""
+    table = Table(box=None, pad_edge=False)
+    if report.lone:
+        for heading in ("µs of the processor per lone message", "user", "system"):
+            table.add_column(heading, justify="left" if heading.startswith("µs") else "right")
+        for one in report.lone:
+            table.add_row(f"between two {one.ends}", f"{one.user_us:.1f}", f"{one.system_us:.1f}")
+    else:
+        for heading in ("topics", "new topic, µs", "KiB each", "message, µs", f"on {FEW_TOPICS} topics, µs"):
+            table.add_column(heading, justify="right")
+        for each in report.topics:
+            table.add_row(
+                f"{each.topics:,}",
+                *(f"{value:.1f}" for value in (each.new_topic_us, each.kib_per_topic_and_node)),
+                *(f"{value:.1f}" for value in (each.message_us, each.message_us_on_few_topics)),
+            )
+    output.console.print(table)
+    output.console.print("Processor time of all ends together, in one process; memory per topic and node.")
 
 
 def measure_all(variants: dict[str, Variant], rates: str) -> list[Packets]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,8 @@ from rich.table import Table
 from antiphon.cli import output
 from antiphon.cli.jobs import Cores, Master, run_with_progress
 from antiphon.kernel.errors import UsageError
-from antiphon_lab.reproduction.experiment import DIFFERS, EXPLAINED, REPRODUCED, Experiment, Report, Row, shown
+from antiphon_lab.reproduction.experiment import Experiment, Report, Row, shown
+from antiphon_lab.reproduction.verdicts import DERIVED, DIFFERS, FITTED, REFUTED, REPRODUCED, accepted
 
 if TYPE_CHECKING:
     from antiphon.pipeline.jobs import Watcher
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 SMALL_SECONDS = 30.0
 """Work of less than this is done here: starting Spark costs some seconds, and not every machine has Java."""
 
-STYLES = {REPRODUCED: "green", EXPLAINED: "yellow", DIFFERS: "bold red"}
+STYLES = {REPRODUCED: "green", FITTED: "cyan", DERIVED: "dim", REFUTED: "yellow", DIFFERS: "bold red"}
 
 
 def reproduce(
@@ -33,6 +35,9 @@ def reproduce(
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="All experiments; the same as no name.")] = False,
     list_only: Annotated[bool, typer.Option("--list", help="Say which experiments there are and stop.")] = False,
+    ledger: Annotated[
+        bool, typer.Option("--ledger", help="Show every published number beside the reports in DIR, and stop.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")] = False,
     nodes: Annotated[
         int | None, typer.Option("--nodes", metavar="N", help="Leave out measurements that need more nodes.")
@@ -63,8 +68,12 @@ def reproduce(
 ) -> None:
     """Run published experiments and print measured against published, with a verdict for every number.
 
-    [green]reproduced[/]: within the stated tolerance. [yellow]explained[/]: differs, and a note says why.
-    [red]differs[/]: differs for no known reason; the exit code is then 1, and also if an experiment fails.
+    [green]reproduced[/]: in the interval that the document and the spread over repetitions justify.
+    [cyan]fitted[/]: the same, but a free parameter was chosen with the number in sight: no evidence.
+    derived: the same, but it follows from inputs or by counting: no evidence.
+    [yellow]refuted[/]: outside, and a check that ran shows which statement of the document is inconsistent.
+    [red]differs[/]: outside and not understood, or a promise was broken; the exit code is then 1, and also if an
+    experiment fails. Fewer than three repetitions get no verdict.
 
     All measurements of all experiments are one job. One that was stopped goes on where it stopped: finished
     measurements are kept in DIR/measurements, and each experiment leaves its report in DIR/reports.
@@ -79,6 +88,11 @@ def reproduce(
     chosen = find(names or [])
     if list_only:
         show_list(chosen, json)
+        return
+    if ledger:
+        from antiphon_lab.cli.reproduce_ledger import show_ledger
+
+        show_ledger(out, json)
         return
     output.warn_if_not_compiled()
     wanted = [(experiment, experiment.plan(full, nodes, repetitions)) for experiment in chosen]
@@ -185,10 +199,10 @@ def show(report: Report) -> None:
 
 
 def rows_table(rows: list[Row]) -> Table:
-    """Measured against published, one line per row; ± is the standard deviation between repetitions."""
+    """Measured against published, one line per row; ± is half of the 95 % confidence interval of the mean."""
     table = Table(box=None, pad_edge=False)
     table.add_column("")
-    for heading in ("published", "measured", "±", "deviation"):
+    for heading in ("published", "measured", "±", "interval"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("unit", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
@@ -198,9 +212,21 @@ def rows_table(rows: list[Row]) -> Table:
             row.label,
             "" if row.published is None else f"{row.published.value:g}",
             shown(row.measured.mean),
-            "" if row.measured.deviation is None else shown(row.measured.deviation),
-            "" if row.deviation is None else f"{100 * row.deviation:+.1f} %",
+            "" if row.confidence is None else shown(row.confidence),
+            interval_text(row),
             row.unit,
             f"[{STYLES[verdict]}]{verdict}[/]" if verdict else "",
         )
     return table
+
+
+def interval_text(row: Row) -> str:
+    """The interval in which the mean must lie."""
+    if row.published is None:
+        return ""
+    low, high = accepted(row.published, row.measured.values)
+    if high == inf:
+        return f"> {shown(low)}"
+    if row.published.interval.side == "below":
+        return f"< {shown(high)}"
+    return shown(low) if low == high else f"{shown(low)} to {shown(high)}"

@@ -50,7 +50,7 @@ def show_tree(tour: Tour) -> None:
 
 def show_comparison(tour: Tour) -> None:
     """One root for all against one tree per publisher, measured against published."""
-    from antiphon_lab.experiments.vcube.broadcasts import MANY_TREES, ONE_TREE, BroadcastCase
+    from antiphon_lab.experiments.vcube.broadcasts import SRPT, VCUBE_PS, BroadcastCase
     from antiphon_lab.experiments.vcube.several_publishers import FIG_5_8A, SHORT_TICKS
 
     plan = FIG_5_8A.plan(full=False, node_limit=512, repetitions=3)
@@ -65,9 +65,7 @@ def show_comparison(tour: Tour) -> None:
     for heading in ("nodes", "one root", "one tree each", "ratio"):
         table.add_column(heading, justify="right")
     for nodes in plan.sizes:
-        one, many = (
-            latency[f"latency, {BroadcastCase(trees, nodes, 100, SHORT_TICKS)}"] for trees in (ONE_TREE, MANY_TREES)
-        )
+        one, many = (latency[f"latency, {BroadcastCase(trees, nodes, 100, SHORT_TICKS)}"] for trees in (SRPT, VCUBE_PS))
         table.add_row(str(nodes), f"{one:.0f}", f"{many:.0f}", f"{one / many:.2f}")
     output.console.print(table)
     tour.say("What the text of the thesis says about it, and what was measured just now:")

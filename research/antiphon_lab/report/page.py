@@ -16,17 +16,15 @@ from markupsafe import Markup
 import antiphon
 from antiphon_lab.report.chart import MARKER, NARROW, WIDE, marker, svg, x_text
 from antiphon_lab.report.colours import colour_of, dash_of, shade_of
+from antiphon_lab.report.ledger import counts_of, ledger
 from antiphon_lab.report.stored import Result, StoredRow
 from antiphon_lab.report.tables import figure_file
-from antiphon_lab.reproduction.experiment import DIFFERS, EXPLAINED, REPRODUCED, shown
+from antiphon_lab.reproduction.experiment import shown
 from antiphon_lab.reproduction.figures import Figure, Series
-
-VERDICTS = (REPRODUCED, EXPLAINED, DIFFERS)
-HIDDEN_PARAMETERS = ("tolerances",)
-"""Parameters that the tables show beside every number."""
+from antiphon_lab.reproduction.verdicts import VERDICTS
 
 
-def page(results: Sequence[Result], folder: str, made: str) -> str:
+def page(results: Sequence[Result], folder: str, made: str, ledger_file: str = "") -> str:
     """The whole page; ``folder`` has the tables, ``made`` is a line about when and how it was made."""
     template = environment().get_template("page.html.j2")
     return template.render(
@@ -35,9 +33,23 @@ def page(results: Sequence[Result], folder: str, made: str) -> str:
         places=sources(results),
         folder=folder,
         made=made,
+        ledger=ledger_file,
         version=antiphon.__version__,
         style=Markup(resource("page.css")),
         script=Markup(resource("page.js")),
+    )
+
+
+def ledger_page(results: Sequence[Result], report: str) -> str:
+    """The page with every published number; ``report`` is the name of the file with the figures."""
+    entries = ledger(results)
+    template = environment().get_template("page.ledger.html.j2")
+    return template.render(
+        entries=entries,
+        counts=counts_of(entries),
+        report=report,
+        version=antiphon.__version__,
+        style=Markup(resource("page.css")),
     )
 
 
@@ -51,7 +63,7 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(shown=shown, signed=signed, words=words, anchor=anchor)
+    made.filters.update(shown=shown, signed=signed, words=words, anchor=anchor, ends=ends)
     made.globals.update(
         verdicts=VERDICTS,
         pictures=pictures,
@@ -106,7 +118,7 @@ def measured_only(result: Result) -> list[StoredRow]:
 
 def parameters_of(result: Result) -> dict[str, object]:
     """The parameters to show."""
-    return {name: value for name, value in result.parameters.items() if name not in HIDDEN_PARAMETERS}
+    return dict(result.parameters)
 
 
 def sources(results: Sequence[Result]) -> list[str]:
@@ -131,6 +143,16 @@ def signed(share: float | None) -> str:
     if share is None:
         return ""
     return f"{100 * share:+.1f} %".replace("-", "\u2212")
+
+
+def ends(interval: tuple[float | None, float | None] | None) -> str:
+    """An interval in words; it is open where a document gives a border and a side."""
+    if interval is None:
+        return ""
+    low, high = interval
+    if low is None or high is None:
+        return f"below {shown(high)}" if high is not None else f"above {shown(low or 0.0)}"
+    return shown(low) if low == high else f"{shown(low)} to {shown(high)}"
 
 
 def words(value: object) -> str:

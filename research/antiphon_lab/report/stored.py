@@ -19,6 +19,7 @@ from antiphon_lab.reproduction.job import REPORTS
 from antiphon_lab.reproduction.machine import Machine
 from antiphon_lab.reproduction.measurements import MEASUREMENTS
 from antiphon_lab.reproduction.registry import EXPERIMENTS
+from antiphon_lab.reproduction.verdicts import VERDICTS
 
 SPREADS = "Standard deviations between repetitions"
 """How the last note of a result begins; tables show the same beside the means."""
@@ -32,12 +33,16 @@ class StoredRow(msgspec.Struct, frozen=True):
     measured: float
     published: float | None = None
     spread: float | None = None
+    confidence: float | None = None
+    repetitions: int = 1
     deviation: float | None = None
+    interval: tuple[float | None, float | None] | None = None
+    because: str | None = None
     verdict: str | None = None
     reason: str | None = None
-    tolerance: str | None = None
     where: str | None = None
     says: str | None = None
+    key: str | None = None
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -65,8 +70,12 @@ class Result(msgspec.Struct, frozen=True):
         """How many rows have this verdict."""
         return sum(row.verdict == verdict for row in self.rows)
 
+    def counts(self) -> dict[str, int]:
+        """How many rows have each verdict."""
+        return {verdict: self.count(verdict) for verdict in VERDICTS}
+
     def reasons(self) -> list[str]:
-        """Why rows that do not agree do not; each reason once."""
+        """The reasons of verdicts beside their intervals; each reason once."""
         return list(dict.fromkeys(row.reason for row in self.rows if row.reason is not None))
 
     def remarks(self) -> list[str]:

@@ -20,15 +20,21 @@ ROWS = pa.schema(
         ("unit", pa.string()),
         ("measured", pa.float64()),
         ("spread", pa.float64()),
+        ("confidence", pa.float64()),
+        ("repetitions", pa.int64()),
         ("published", pa.float64()),
         ("deviation", pa.float64()),
+        ("low", pa.float64()),
+        ("high", pa.float64()),
+        ("because", pa.string()),
         ("verdict", pa.string()),
-        ("tolerance", pa.string()),
         ("where", pa.string()),
         ("reason", pa.string()),
     ]
 )
-"""``spread`` is the standard deviation between repetitions, ``deviation`` is relative to the published value."""
+"""``spread`` is the standard deviation between repetitions, ``confidence`` half of the 95 % confidence interval of the
+mean, ``deviation`` relative to the published value; ``low`` and ``high`` are the interval that agrees with it.
+"""
 
 POINTS = pa.schema(
     [
@@ -73,9 +79,11 @@ def figure_file(result: Result, figure: Figure) -> str:
 
 def rows_table(result: Result) -> pa.Table:
     """The rows of one experiment."""
-    records = [
-        {"experiment": result.name, **{name: getattr(row, name) for name in ROWS.names[1:]}} for row in result.rows
-    ]
+    records = []
+    for row in result.rows:
+        low, high = row.interval or (None, None)
+        named = {name: getattr(row, name) for name in ROWS.names[1:] if name not in ("low", "high")}
+        records.append({"experiment": result.name, "low": low, "high": high, **named})
     return pa.Table.from_pylist(records, schema=ROWS)
 
 

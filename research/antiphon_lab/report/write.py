@@ -1,4 +1,4 @@
-"""Write a report: the page, and beside it a folder with every table as CSV and Parquet."""
+"""Write a report: the page and the ledger, and beside them a folder with every table as CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from antiphon.kernel.errors import UsageError
-from antiphon_lab.report.page import page
+from antiphon_lab.report.page import ledger_page, page
 from antiphon_lab.report.stored import Result, results_of
 from antiphon_lab.report.tables import tables_of
 from antiphon_lab.reproduction.experiment import Report
@@ -28,11 +28,18 @@ def write_results(results: Sequence[Result], path: Path) -> None:
         for result in results:
             for table in tables_of(result):
                 table.write(folder)
-        path.write_text(page(results, folder.name, made_now()), encoding="utf-8")
+        beside = ledger_of(path)
+        path.write_text(page(results, folder.name, made_now(), beside.name), encoding="utf-8")
+        beside.write_text(ledger_page(results, path.name), encoding="utf-8")
     except OSError as error:
         raise UsageError(
             f"cannot write the report to {path}: {error.strerror or error}; choose another place"
         ) from error
+
+
+def ledger_of(path: Path) -> Path:
+    """Where the ledger of a report lies: ``report-ledger.html`` beside ``report.html``."""
+    return path.with_name(f"{path.stem}-ledger.html")
 
 
 def folder_of(path: Path) -> Path:

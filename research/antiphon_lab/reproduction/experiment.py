@@ -12,10 +12,11 @@ same times and their comparison is not blurred by luck.
 
 from __future__ import annotations
 
+import math
 import operator
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
@@ -24,19 +25,26 @@ import msgspec
 import antiphon
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.randomness import GOLDEN_GAMMA, mix64
-from antiphon_lab.reproduction.documents import Number
+from antiphon_lab.reproduction.documents import Interval, Number
 from antiphon_lab.reproduction.figures import Figure, Point
 from antiphon_lab.reproduction.machine import Machine
+from antiphon_lab.reproduction.verdicts import (
+    DIFFERS,
+    LEAST_REPETITIONS,
+    REFUTED,
+    Derived,
+    Fitted,
+    Refutation,
+    accepted,
+    half_width,
+    verdict_on,
+)
+
+SMALL_NODES = 128
+"""Up to this size runs take no time, and scatter: some plans repeat them more often."""
 
 LARGE_NODES = 1024
 """Above this size one run takes seconds, so default plans repeat it less often."""
-
-LEAST_SAMPLE = 3
-"""With fewer repetitions nothing is known about how they scatter."""
-
-REPRODUCED = "reproduced"
-EXPLAINED = "explained"
-DIFFERS = "differs"
 
 
 class Case(Protocol):
@@ -57,16 +65,23 @@ MeasuredType = TypeVar("MeasuredType")
 
 @dataclass(frozen=True)
 class Plan:
-    """How large and how often. ``large_repetitions`` is for sizes above ``LARGE_NODES``."""
+    """How large and how often.
+
+    ``large_repetitions`` is for sizes above ``LARGE_NODES``, ``small_repetitions`` for those up to ``SMALL_NODES``; 0
+    is as many as for others.
+    """
 
     sizes: tuple[int, ...]
     repetitions: int
     large_repetitions: int
     full: bool = False
+    small_repetitions: int = 0
 
     def repetitions_of(self, nodes: int) -> int:
         """How often a case of this size is run."""
-        return self.large_repetitions if nodes > LARGE_NODES else self.repetitions
+        if nodes > LARGE_NODES:
+            return self.large_repetitions
+        return max(self.repetitions, self.small_repetitions) if nodes <= SMALL_NODES else self.repetitions
 
     def limited(self, node_limit: int | None, repetitions: int | None) -> Plan:
         """This plan with the limits of the caller; at least one size, a power of two, is left."""
@@ -77,7 +92,7 @@ class Plan:
             sizes = tuple(size for size in self.sizes if size <= node_limit)
             plan = replace(plan, sizes=sizes or (1 << (node_limit.bit_length() - 1),))
         if repetitions is not None:
-            plan = replace(plan, repetitions=repetitions, large_repetitions=repetitions)
+            plan = replace(plan, repetitions=repetitions, large_repetitions=repetitions, small_repetitions=0)
         return plan
 
 
@@ -118,22 +133,18 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Explanation:
-    """Why a value cannot agree with the published one. ``holds`` is the check that this reason applies here."""
-
-    text: str
-    holds: bool
-
-
-@dataclass(frozen=True)
 class Row:
-    """One line of a result. Without a published number there is no verdict."""
+    """One line of a result. Without a published number there is no verdict.
+
+    ``basis`` is there if the number is no evidence, ``refutation`` if a check can show that the document errs.
+    """
 
     label: str
     unit: str
     measured: Sample
     published: Number | None = None
-    explanation: Explanation | None = None
+    refutation: Refutation | None = None
+    basis: Fitted | Derived | None = None
 
     @property
     def deviation(self) -> float | None:
@@ -143,51 +154,81 @@ class Row:
         return self.measured.mean / self.published.value - 1
 
     @property
+    def confidence(self) -> float | None:
+        """Half of the 95 % confidence interval of the mean; None after only one repetition."""
+        return half_width(self.measured.values)
+
+    @property
     def verdict(self) -> str | None:
-        """Reproduced, explained or differs."""
-        number = self.published
-        if number is None:
+        """One of the five verdicts; None without a published number, and after too few repetitions."""
+        if self.published is None:
             return None
-        if number.tolerance.allows(number.value, self.measured.mean, self.measured.deviation):
-            return REPRODUCED
-        return EXPLAINED if self.reason is not None else DIFFERS
+        return verdict_on(self.published, self.measured.values, self.basis, self.refutation)
 
     @property
     def reason(self) -> str | None:
-        """Why the row does not agree, if that is known."""
-        if self.explanation is not None and self.explanation.holds:
-            return self.explanation.text
-        number = self.published
-        if number is not None and number.tolerance.deviations is not None and len(self.measured.values) < LEAST_SAMPLE:
-            return f"one run scatters; repeat at least {LEAST_SAMPLE} times to see how much, and to get a verdict."
+        """The reason of the verdict, beside the interval."""
+        verdict = self.verdict
+        if self.published is not None and verdict is None:
+            return f"no verdict on {len(self.measured.values)} of at least {LEAST_REPETITIONS} repetitions"
+        if verdict == REFUTED:
+            return str(self.refutation)
+        if self.basis is not None and verdict is not None:
+            return str(self.basis)
         return None
 
     def as_json(self) -> dict[str, object]:
-        """The row as machines get it."""
+        """The row as machines get it; an end of the interval that is not bounded is null."""
         number = self.published
+        ends = None if number is None else accepted(number, self.measured.values)
         return {
             "label": self.label,
             "unit": self.unit,
             "published": None if number is None else number.value,
             "measured": self.measured.mean,
             "spread": self.measured.deviation,
+            "confidence": self.confidence,
+            "repetitions": len(self.measured.values),
             "deviation": self.deviation,
+            "interval": None if ends is None else [end if math.isfinite(end) else None for end in ends],
+            "because": None if number is None else str(number.interval),
             "verdict": self.verdict,
-            "reason": self.reason if self.verdict == EXPLAINED else None,
-            "tolerance": None if number is None else str(number.tolerance),
+            "reason": self.reason,
             "where": None if number is None else number.where,
             "says": None if number is None else number.says,
+            "key": None if number is None else number.key,
         }
 
 
-def compared(label: str, measured: Sample, published: Number, explanation: Explanation | None = None) -> Row:
+def compared(
+    label: str,
+    measured: Sample,
+    published: Number,
+    refutation: Refutation | None = None,
+    basis: Fitted | Derived | None = None,
+) -> Row:
     """A row with a published number beside the measured one."""
-    return Row(label, published.unit, measured, published, explanation)
+    return Row(label, published.unit, measured, published, refutation, basis)
 
 
 def compared_from(least: int, size: int, label: str, measured: Sample, published: Number) -> Row:
     """A row with a published number beside it, unless the system is too small to say anything about that."""
     return compared(label, measured, published) if size >= least else Row(label, published.unit, measured)
+
+
+def counted(label: str, measured: Sample, value: float, unit: str, says: str, within: float = 0.0) -> Row:
+    """A row whose value follows by counting and not from a publication: off by more than ``within``, it differs."""
+    interval = Interval("follows by counting", absolute=within)
+    return compared(label, measured, Number(value, unit, COUNTED, says, interval), basis=Derived(f"counting: {says}"))
+
+
+def promised(label: str, violations: Iterable[float], unit: str = "violations") -> Row:
+    """A row about promises that every run must keep: one violation in any of the runs makes the result differ."""
+    total = Sample((float(sum(violations)),))
+    return counted(label, total, 0, unit, "a promise that every run has to keep")
+
+
+COUNTED = "follows by counting, not published"
 
 
 @dataclass(frozen=True)
@@ -301,7 +342,7 @@ class Report:
     machine: Machine | None = None
 
     def add(self, finding: Finding) -> None:
-        """Add a row, figure or note; the explanation of a row becomes a note where the row needs it."""
+        """Add a row, figure or note; a refutation becomes a note where the row needs it."""
         if isinstance(finding, Note):
             self.notes.append(finding.text)
             return
@@ -309,19 +350,18 @@ class Report:
             self.figures.append(finding)
             return
         self.rows.append(finding)
-        if finding.verdict == EXPLAINED:
+        if finding.verdict == REFUTED:
             self.notes.append(f"{finding.label}: {finding.reason}")
 
     def finish(self, parameters: dict[str, object], seconds: float) -> None:
         """Add facts that are known only at the end."""
-        tolerances = {row.label: str(row.published.tolerance) for row in self.rows if row.published is not None}
-        self.parameters = {**parameters, "tolerances": tolerances}
+        self.parameters = parameters
         self.seconds = seconds
         self.machine = Machine.here()
 
     @property
     def differs(self) -> bool:
-        """Whether any row disagrees with the document for no known reason."""
+        """Whether any row disagrees with the document for no known reason, or a promise was broken."""
         return any(row.verdict == DIFFERS for row in self.rows)
 
     def as_json(self) -> dict[str, object]:

@@ -85,10 +85,18 @@ NODES = Axis("number of nodes", scale="log2")
 
 def published_point(x: float, number: Number, sign: int = 1) -> Point:
     """A published number at its place; ``sign`` is -1 where a figure shows a decrease as a negative increase."""
-    limit = number.tolerance.limit
+    limit = limit_of(number)
     if limit is not None and sign < 0:
         limit = "lower" if limit == "upper" else "upper"
     return Point(x, sign * number.value, limit=limit)
+
+
+def limit_of(number: Number) -> Limit | None:
+    """Whether a document gives a value, or only the most or the least of it."""
+    low, high = number.interval.ends(number.value)
+    if number.interval.low is not None and number.value in (low, high):
+        return "upper" if number.value == high else "lower"
+    return {"above": "lower", "below": "upper", None: None}[number.interval.side]
 
 
 def published_series(

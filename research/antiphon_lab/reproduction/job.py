@@ -65,7 +65,7 @@ class Reproduction:
             read=read_measured,
             run=run_measurement,
         )
-        self.job.look()
+        self.job.poll()
 
     def _part(self, experiment: Experiment[Any, Any], plan: Plan) -> Part:
         """An experiment with its measurements, of which others may have some already."""

@@ -35,7 +35,7 @@ MEASUREMENTS = "measurements"
 RECORD = "record.json"
 LONGEST_NAME = 80
 PACKAGES = {module.__name__: Path(module.__path__[0]) for module in (antiphon, antiphon_lab)}
-FRAME = tuple(Path(__file__).with_name(f"{name}.py") for name in ("documents", "experiment", "figures"))
+FRAME = tuple(Path(__file__).with_name(f"{name}.py") for name in ("documents", "experiment", "figures", "verdicts"))
 """Modules that define how measurements are repeated, compared and reported, not what is measured; their imports do not
 count either.
 """

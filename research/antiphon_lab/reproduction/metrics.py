@@ -16,6 +16,9 @@ import pyarrow.compute as pc
 
 from antiphon.kernel.errors import UsageError
 
+ACKNOWLEDGEMENTS = ("Acknowledgement", "Ack")
+"""The names of acknowledgements in traces: of broadcasts, and of VCube-PS as published."""
+
 
 def tree_sends(trace: pa.Table, root: int | None) -> pa.Table:
     """The copies that go down a tree: every ``send`` of a publication except those to a single root.
@@ -23,7 +26,8 @@ def tree_sends(trace: pa.Table, root: int | None) -> pa.Table:
     Acknowledgements are not publications. Where a single root serves all nodes, only the first hop of a publication
     goes to it, and the documents count its queue and not that hop.
     """
-    chosen = pc.and_(pc.equal(trace["event"], "send"), pc.not_equal(trace["message"], "Acknowledgement"))
+    is_copy = pc.invert(pc.is_in(trace["message"], pa.array(ACKNOWLEDGEMENTS)))
+    chosen = pc.and_(pc.equal(trace["event"], "send"), is_copy)
     if root is not None:
         chosen = pc.and_(chosen, pc.not_equal(trace["peer"], root))
     return trace.select(["time", "node", "peer", "message", "value"]).filter(chosen)

@@ -8,8 +8,9 @@ from typing import Any
 from antiphon.kernel.errors import UsageError
 from antiphon_lab.experiments.aggregation.better import AGGREGATION_BETTER
 from antiphon_lab.experiments.aggregation.buffers import FIG_4_6, FIG_4_7
+from antiphon_lab.experiments.aggregation.dependencies import FIG_4_3
 from antiphon_lab.experiments.aggregation.latency import FIG_4_4, FIG_4_5
-from antiphon_lab.experiments.aggregation.packets import FIG_4_3, TABLE_4_1, TABLE_4_2, TABLE_4_3
+from antiphon_lab.experiments.aggregation.packets import TABLE_4_1, TABLE_4_2, TABLE_4_3
 from antiphon_lab.experiments.aggregation.trees import FIG_4_9
 from antiphon_lab.experiments.brisa.churn import TABLE_4_1 as BRISA_TABLE_4_1
 from antiphon_lab.experiments.brisa.network import FIG_4_10, FIG_4_11, FIG_4_12
@@ -30,6 +31,7 @@ from antiphon_lab.experiments.epto.figures import FIG_5_9 as EPTO_5_9
 from antiphon_lab.experiments.epto.limits import FIG_5_10A as EPTO_5_10A
 from antiphon_lab.experiments.epto.limits import FIG_5_10B as EPTO_5_10B
 from antiphon_lab.experiments.epto.limits import FIG_5_11 as EPTO_5_11
+from antiphon_lab.experiments.ginger.as_published import GINGER_AS_PUBLISHED
 from antiphon_lab.experiments.ginger.cost import COST
 from antiphon_lab.experiments.ginger.latency import FAULTS_AND_LATENCY, KEYS_AND_LATENCY
 from antiphon_lab.experiments.ginger.reconfiguration import RECONFIGURATION
@@ -87,6 +89,7 @@ EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (
     RECONFIGURATION,
     FAULTS_AND_LATENCY,
     KEYS_AND_LATENCY,
+    GINGER_AS_PUBLISHED,
     COST,
     BRISA_4_3,
     BRISA_4_7,

@@ -213,7 +213,7 @@ def curves_experiment(kind: str, figure: str) -> Experiment[CurveCase, UniverseC
         name=f"stan/fig-{figure}",
         document=f"{DOCUMENT}, Figure {figure}",
         description=f"universes of subscriptions: popularity of topics and activity of processes, like {kind}",
-        default=Plan((DEFAULT_PROCESSES,), repetitions=1, large_repetitions=1),
+        default=Plan((DEFAULT_PROCESSES,), repetitions=3, large_repetitions=3),
         full=Plan((FULL_PROCESSES,), repetitions=3, large_repetitions=3, full=True),
         parameters={"candidates": CANDIDATES, "source": "synthetic stand-ins; the traces are not published"},
         cases=curve_cases(kind),

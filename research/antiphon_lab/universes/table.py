@@ -15,17 +15,7 @@ import msgspec
 import numpy as np
 
 from antiphon_lab.reproduction.documents import document
-from antiphon_lab.reproduction.experiment import (
-    Experiment,
-    Explanation,
-    Finding,
-    Note,
-    Plan,
-    Results,
-    Row,
-    Sample,
-    compared,
-)
+from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample, compared
 from antiphon_lab.reproduction.figures import Axis, Figure, Point, Series, published_series
 from antiphon_lab.universes.law import FEWEST_SUBSCRIBERS, Law, Population, law_named
 from antiphon_lab.universes.method import CANDIDATES, Method
@@ -189,20 +179,10 @@ def compare_universe(case: TableCase, results: Found, index: int) -> Iterator[Fi
         number = table.number(case.kind, index)
         fitting = counted(case, results, index, "seeds", what)
         literal = counted(case, results, index, "enlarged", what)
-        near = number.value / 3 <= fitting.mean <= 3 * number.value
-        stand_in = Explanation(
-            "the stand-in is no trace: its topics are more popular than the real ones, or share fewer subscribers; "
-            "what comes out is within three times the published number.",
-            near,
-        )
-        yield compared(f"{what} of {name}", fitting, number, stand_in)
-        other = Explanation(
-            "the subscribers of the enlarged set are more than the table has, and those of the seed set come nearer: "
-            "the table seems to count the latter.",
-            literal.mean > fitting.mean and near,
-        )
+        # The traces are lost: what stand-ins give is shown, and not held to the table.
+        yield Row(f"{what} of {name} (published {number.value:g})", number.unit, fitting)
         if what == "processes":
-            yield compared(f"{what} of {name}{IN_SHORT['enlarged']}", literal, number, other)
+            yield Row(f"{what} of {name}{IN_SHORT['enlarged']}", number.unit, literal)
         inside = counted(case, results, index, "inside", what)
         yield Row(f"{what} of {name}{IN_SHORT['inside']}", number.unit, inside)
 
@@ -230,7 +210,7 @@ TABLE_3_1: Experiment[TableCase, list[Made]] = Experiment(
     name="stan/table-3.1",
     document=f"{DOCUMENT}, Table 3.1",
     description="universes of subscriptions: how many topics and processes the method makes of a number of seeds",
-    default=Plan((DEFAULT_PROCESSES,), repetitions=1, large_repetitions=1),
+    default=Plan((DEFAULT_PROCESSES,), repetitions=3, large_repetitions=3),
     full=Plan((FULL_PROCESSES,), repetitions=3, large_repetitions=3, full=True),
     parameters={
         "candidates": {"default": DEFAULT_CANDIDATES, "full": CANDIDATES},

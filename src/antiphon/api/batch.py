@@ -1,9 +1,9 @@
 """Batches: the messages of one publisher that travel, are ordered and are stored together.
 
-What an application publishes in one turn of the loop, on one topic and with one order, becomes one publication of the
-protocol. Ordering, encoding, sending and logging are then paid once for all of them; a message costs its copy and the
-object in which the application sees it. Sequence numbers of the protocol count batches, those that users see count
-messages: a batch says which number its first message has.
+The messages that an application publishes in one turn of the loop, on one topic and with one order, become one
+publication of the protocol. Ordering, encoding, sending and logging are then paid once for all of them; a message costs
+its copy and the object in which the application sees it. Sequence numbers of the protocol count batches, those that
+users see count messages: a batch says which number its first message has.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.api.batch_codec import NEVER, Author, Columns, decode_after_header, read_header
+from antiphon.api.batch_codec import decode_after_header, read_header
+from antiphon.api.columns import NEVER, Author, Columns
 
 
 @final
@@ -160,6 +161,12 @@ class Batch:
         if columns is None:
             columns = self._columns = decode_after_header(self.payload, self.count, self._columns_begin)
         return columns
+
+    def bare(self) -> Batch:
+        """The same without its columns, which take as much memory again: to be kept for longer."""
+        if self._columns is None:
+            return self
+        return Batch(self.topic, self.publisher, self.order, self.first_offset, self.payload, None, self.sequence)
 
     def count_from(self, offset: int) -> int:
         """How many messages it has from an offset on."""

@@ -1,54 +1,14 @@
-"""The content of a batch as it is written and read: a column of values, and others where messages have more.
-
-Apart from :mod:`antiphon.api.batch` because msgspec reads the types of fields at run time, which compiled classes do
-not have.
-"""
+"""Batches as bytes: the payload of a publication is a count, the author, and the columns of its messages."""
 
 from __future__ import annotations
 
 from struct import Struct as Layout
-from typing import Annotated, Final, NamedTuple
+from typing import Final
 
 import msgspec
 
+from antiphon.api.columns import NO_AUTHOR, Author, Columns, UnreadColumns
 from antiphon.kernel.errors import ProtocolError
-
-Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
-Microseconds = Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800_000_000)]
-"""Since 1970, up to the end of the year 9999, behind which there are no dates."""
-
-NEVER: Final = 0
-"""In the column of expiry times: the message does not expire."""
-
-
-class Columns(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    """The content of a batch as it is written; a column that no message uses is missing.
-
-    ``about`` is no column: the keys that all messages of the batch were published about with ``keys=``. Neither is
-    ``author_sequence``: the number of the first message among those of the client that published them.
-    """
-
-    first_sequence: Number
-    timestamp_us: Microseconds
-    values: list[bytes]
-    keys: list[bytes | None] | None = None
-    headers: list[dict[str, bytes] | None] | None = None
-    expires_us: list[Number] | None = None
-    about: list[bytes] | None = None
-    author_sequence: Number | None = None
-
-
-class Receipt(msgspec.Struct, frozen=True):
-    """Of a message that was accepted: its author, and the author's own number for it on its topic, from 1.
-
-    The author is the client that published it, or the node, if its own application did. Subscribers at every node see
-    the same two numbers (``Message.author`` and ``Message.author_sequence``), also if the client has changed its node.
-    """
-
-    topic: str
-    author: int
-    sequence: int
-
 
 COUNT_BYTES: Final = 4
 HAS_AUTHOR: Final = 1 << 31
@@ -58,29 +18,47 @@ HAS_WRITER: Final = 1 << 30
 """Added, too, where the author is a lane of a writer, of which more follows (:mod:`antiphon.sessions.writers`)."""
 
 
-class Author(NamedTuple):
-    """Whose batch it is, and its number among theirs.
+SCANNED_BYTES: Final = 1 << 20
+"""Longer batches are looked through before they are decoded: their headers may be far more objects than messages."""
 
-    If it is a lane of a writer, also which writer and lane, and a digest of what the lane has written in the series:
-    with this batch, and before it.
-    """
+BATCH_HEADERS_AT_MOST: Final = 1 << 18
+"""How many headers all messages of a long batch may have together."""
 
-    client: int
-    number: int
-    writer: int = 0
-    lane: int = 0
-    digest: int = 0
-    previous: int = 0
-
-
-NO_AUTHOR: Final = Author(0, 0)
 COUNT: Final = Layout("<I")
 CLIENT_HEADER: Final = Layout("<IQQ")
 WRITER_HEADER: Final = Layout("<IQQQQQQ")
 CLIENT_AUTHOR: Final = Layout("<QQ")
 WRITER_AUTHOR: Final = Layout("<QQQQQQ")
+HEADER_BYTES: Final = 3
+"""The shortest header."""
+
+SHORT_TABLE: Final = 0x8
+TABLES: Final = {0xDE: 2, 0xDF: 4}
+TABLE_HEAD_BYTES: Final = 5
 COLUMNS_ENCODER: Final = msgspec.msgpack.Encoder()
-COLUMNS_DECODER: Final = msgspec.msgpack.Decoder(Columns)
+COLUMNS_DECODER: msgspec.msgpack.Decoder[Columns] = msgspec.msgpack.Decoder(Columns)
+
+
+UNREAD_DECODER: msgspec.msgpack.Decoder[UnreadColumns] = msgspec.msgpack.Decoder(UnreadColumns)
+ENTRIES_DECODER: msgspec.msgpack.Decoder[list[msgspec.Raw]] = msgspec.msgpack.Decoder(list[msgspec.Raw])
+
+
+def check_headers(encoded: memoryview) -> None:
+    """Refuse columns with too many headers, which is seen by the sizes of the tables and without decoding these."""
+    headers = UNREAD_DECODER.decode(encoded).headers
+    if memoryview(headers).nbytes <= HEADER_BYTES * BATCH_HEADERS_AT_MOST:
+        return
+    found = sum(table_size(bytes(memoryview(table)[:TABLE_HEAD_BYTES])) for table in ENTRIES_DECODER.decode(headers))
+    if found > BATCH_HEADERS_AT_MOST:
+        raise ProtocolError(f"a batch has {found} headers; at most {BATCH_HEADERS_AT_MOST} are allowed")
+
+
+def table_size(head: bytes) -> int:
+    """How many entries a table of MessagePack has, by its first bytes; 0 if it is none."""
+    if head[0] >> 4 == SHORT_TABLE:
+        return head[0] & 0x0F
+    width = TABLES.get(head[0], 0)
+    return int.from_bytes(head[1 : 1 + width], "big")
 
 
 def encode_columns(columns: Columns, author: Author = NO_AUTHOR) -> bytes:
@@ -121,6 +99,8 @@ def decode_columns(payload: bytes) -> Columns:
 def decode_after_header(payload: bytes, count: int, begin: int) -> Columns:
     """The content of a batch whose header says how many messages it has, and where its columns begin."""
     try:
+        if len(payload) > SCANNED_BYTES:
+            check_headers(memoryview(payload)[begin:])
         columns = COLUMNS_DECODER.decode(memoryview(payload)[begin:])
     except msgspec.DecodeError as error:
         raise ProtocolError(f"a publication of {len(payload)} bytes holds no batch of messages: {error}") from error

@@ -14,7 +14,7 @@ from typing import Any, Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.api.batch_codec import NEVER, NO_AUTHOR, Author, Columns
+from antiphon.api.columns import NEVER, NO_AUTHOR, Author, Columns
 from antiphon.api.receipts import BatchReceipt, Publishing, Refusals
 from antiphon.runtime.errors import OverloadedError
 
@@ -78,77 +78,99 @@ class BlockedOutboxes:
     """
 
     def __init__(self) -> None:
-        # In the order in which they have their turn; an outbox that is tried and still blocked goes to the end.
-        self._ring: dict[Outbox, None] = {}
+        self.ring: dict[Outbox, None] = {}
+        """In the order in which they have their turn; an outbox that is tried and still blocked goes to the end."""
         self._named: dict[Outbox, None] = {}
         # How many of the ring are still to have a turn because of an event that may have opened room anywhere.
         self._owed: i64 = 0
 
     def __len__(self) -> int:
-        return len(self._ring)
+        return len(self.ring)
 
     def __iter__(self) -> Iterator[Outbox]:
-        return iter(list(self._ring))
+        return iter(list(self.ring))
 
     def add(self, outbox: Outbox) -> None:
         """An outbox holds more than there is room for."""
-        self._ring[outbox] = None
+        self.ring[outbox] = None
 
     def discard(self, outbox: Outbox) -> None:
         """An outbox holds nothing that waits for room."""
-        self._ring.pop(outbox, None)
+        self.ring.pop(outbox, None)
         self._named.pop(outbox, None)
 
     def name(self, outbox: Outbox) -> None:
         """There may be room for this one: it is tried next."""
-        if outbox in self._ring:
+        if outbox in self.ring:
             self._named[outbox] = None
 
     def name_all(self) -> None:
         """There may be room for any of them: each has a turn."""
-        self._owed = len(self._ring)
+        self._owed = len(self.ring)
 
     @property
     def has_more(self) -> bool:
         """Whether some outbox is still to have the turn that an event gave it."""
-        return self._owed > 0 and len(self._ring) > 0
+        return self._owed > 0 and len(self.ring) > 0
 
     def take_due(self, count: int) -> list[Outbox]:
         """The outboxes that were named, and the next ``count`` of the others; each is to be flushed by the caller."""
         due = list(self._named)
         self._named.clear()
         for outbox in due:
-            del self._ring[outbox]
-        for outbox in list(islice(self._ring, count)):
-            del self._ring[outbox]
+            del self.ring[outbox]
+        for outbox in list(islice(self.ring, count)):
+            del self.ring[outbox]
             due.append(outbox)
         for outbox in due:
-            self._ring[outbox] = None
+            self.ring[outbox] = None
         self._owed = max(0, self._owed - count)
         return due
+
+
+# Shared by all outboxes that hold nothing: they stay empty.
+NO_VALUES: Final[list[bytes]] = []
+NOTHING_CLOSED: Final[list[Segment]] = []
+
+
+@final
+class OutboxOwner:
+    """The node or client that outboxes belong to: one for all of them, because there may be very many.
+
+    ``room`` says how many more publications the protocol takes now about a subject; ``send`` hands one over. Of
+    ``loop`` only ``call_soon`` and ``create_future`` are used. ``author`` says who publishes, and ``refusals`` count
+    what it was refused. ``blocked`` are the outboxes that have more than there was room for.
+    """
+
+    def __init__(
+        self,
+        loop: Any,
+        accepted: Any,
+        room: Callable[[Any], int],
+        send: Callable[[Any, Segment], object],
+        clock_us: Callable[[], int],
+        blocked: BlockedOutboxes,
+        author: Callable[[], int],
+        refusals: Refusals,
+    ) -> None:
+        self.loop: Final[Any] = loop
+        self.accepted: Final = BatchReceipt(accepted, None)
+        self.room: Final = room
+        self.send: Final = send
+        self.clock_us: Final = clock_us
+        self.blocked: Final = blocked
+        self.author: Final = author
+        self.refusals: Final = refusals
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Outbox:
     """The publications of this node on one topic that have not left yet.
 
-    ``room`` says how many more publications the protocol takes now; ``send`` hands one over. Both come from the node,
-    as does ``loop``, of which only ``call_soon`` and ``create_future`` are used.
+    ``subject`` is the topic as the owner knows it, and as it wants to be asked about it.
     """
 
-    def __init__(
-        self,
-        topic: str,
-        order: str,
-        loop: Any,
-        accepted: Any,
-        room: Callable[[], int],
-        send: Callable[[Segment], object],
-        clock_us: Callable[[], int],
-        blocked: BlockedOutboxes,
-        author: Callable[[], int],
-        refusals: Refusals,
-    ) -> None:
+    def __init__(self, topic: str, order: str, owner: OutboxOwner, subject: Any) -> None:
         self.topic: Final[str] = topic
         self.order: str = order
         # The keys that what is collected is about: their numbers, and their names if they are no column.
@@ -156,21 +178,13 @@ class Outbox:
         self.names: tuple[bytes, ...] = ()
         self.first_sequence: i64 = 1
         self.next_sequence: i64 = 1
-        self._loop: Final[Any] = loop
-        self._accepted: Final = BatchReceipt(accepted, None)
-        # Who publishes here, and where what it was refused is counted.
-        self._author: Final = author
-        self._refusals: Final = refusals
-        self._room: Final = room
-        self._send: Final = send
-        self.clock_us: Final = clock_us
-        # All outboxes of the node that have more than there was room for.
-        self._blocked: Final = blocked
+        self._owner: Final[OutboxOwner] = owner
+        self._subject: Final[Any] = subject
         # What has another order or other keys than the values below and had to wait before them.
-        self._closed: list[Segment] = []
+        self._closed: list[Segment] = NOTHING_CLOSED
         self._closed_count: i64 = 0
         self._closed_bytes: i64 = 0
-        self._values: list[bytes] = []
+        self._values: list[bytes] = NO_VALUES
         self._keys: list[bytes | None] | None = None
         self._headers: list[dict[str, bytes] | None] | None = None
         self._expires_us: list[int] | None = None
@@ -187,6 +201,10 @@ class Outbox:
 
     def __len__(self) -> int:
         return len(self._values) + self._closed_count
+
+    def clock_us(self) -> int:
+        """The clock of whoever publishes here, in microseconds since 1970."""
+        return self._owner.clock_us()
 
     def begin_at(self, sequence: int) -> None:
         """Number messages from here on."""
@@ -224,16 +242,19 @@ class Outbox:
 
     def _take(self, value: bytes, size: i64, with_receipt: bool) -> Publishing:
         number = self.next_sequence + len(self._values)
-        self._values.append(value)
+        if len(self._values) == 0:
+            self._values = [value]
+        else:
+            self._values.append(value)
         self._bytes += size
         if len(self._values) >= BATCH_MESSAGES or self._bytes >= BATCH_BYTES or self._closed_count > 0:
             batch = self._post_full(size, with_receipt)
         else:
             if not self._is_scheduled and not self.is_blocked:
                 self._is_scheduled = True
-                self._loop.call_soon(self.flush_in_turn)
-            batch = self._current_receipt() if with_receipt else self._accepted
-        return Publishing(batch, self.topic, self._author, number)
+                self._owner.loop.call_soon(self.flush_in_turn)
+            batch = self._current_receipt() if with_receipt else self._owner.accepted
+        return Publishing(batch, self.topic, self._owner.author, number)
 
     def post_columns(
         self,
@@ -251,7 +272,7 @@ class Outbox:
         size: i64 = 0
         for value in columns.values:
             size += len(value)
-        receipt = self._loop.create_future() if with_receipt else None
+        receipt = self._owner.loop.create_future() if with_receipt else None
         numbered = Columns(
             int(self.next_sequence),
             columns.timestamp_us,
@@ -264,9 +285,7 @@ class Outbox:
             columns.first_sequence if author.client != 0 and author.writer == 0 else None,
         )
         self.next_sequence += len(columns.values)
-        self._closed.append(Segment(order, about, numbered, size, receipt, author, is_foreign=True))
-        self._closed_count += len(columns.values)
-        self._closed_bytes += size
+        self._add_closed(Segment(order, about, numbered, size, receipt, author, is_foreign=True))
         self.flush()
         if with_receipt:
             return receipt
@@ -317,7 +336,7 @@ class Outbox:
             self._expires_us.pop()
 
     def change(self, order: str, about: tuple[int, ...], names: tuple[bytes, ...]) -> None:
-        """What follows has another order or is about other keys, and so belongs to another batch.
+        """The next messages have another order or are about other keys, and so belong to another batch.
 
         Batches stay in the order of the calls: what one publisher asks for in order is one line, whatever the keys.
         """
@@ -328,7 +347,7 @@ class Outbox:
         self.names = names
 
     def widen(self, about: tuple[int, ...]) -> None:
-        """What follows is about other keys, and may be in the same batch: that is then about all of them."""
+        """The next messages are about other keys. They may join the batch, which is then about all of these keys."""
         if len(self._values) > 0:
             together = tuple(sorted({*(self.about or NO_KEY), *(about or NO_KEY)}))
             if len(together) > KEYS_TOGETHER:
@@ -338,14 +357,14 @@ class Outbox:
         self.about = about
 
     def _a_turn(self) -> Any:
-        future = self._loop.create_future()
-        self._loop.call_soon(set_if_waiting, future)
+        future = self._owner.loop.create_future()
+        self._owner.loop.call_soon(set_if_waiting, future)
         return future
 
     def until_room(self) -> Any:
         """A future that is done when publishers need not wait any more."""
         if self._waiting is None:
-            self._waiting = self._loop.create_future()
+            self._waiting = self._owner.loop.create_future()
         return self._waiting
 
     def _room_receipt(self) -> BatchReceipt:
@@ -356,7 +375,7 @@ class Outbox:
     def _current_receipt(self) -> BatchReceipt:
         receipt = self._receipt
         if receipt is None:
-            receipt = self._receipt = BatchReceipt(self._loop.create_future(), self._refusals)
+            receipt = self._receipt = BatchReceipt(self._owner.loop.create_future(), self._owner.refusals)
         return receipt
 
     def flush_in_turn(self) -> None:
@@ -372,21 +391,23 @@ class Outbox:
             self.fail(self.failure)
             return True
         has_moved = not self.is_blocked
-        while len(self._values) + self._closed_count > 0 and self._room() > 0:
+        while len(self._values) + self._closed_count > 0 and self._owner.room(self._subject) > 0:
             if len(self._closed) == 0:
                 self._close()
             has_moved = True
             segment = self._closed.pop(0)
+            if len(self._closed) == 0:
+                self._closed = NOTHING_CLOSED
             self._closed_count -= len(segment.columns.values)
             self._closed_bytes -= segment.size
-            self._send(segment)
+            self._owner.send(self._subject, segment)
         self.is_blocked = len(self._values) + self._closed_count > 0
         if self.is_blocked:
             if has_moved:
                 self.blocked_at_us = self.clock_us()
-            self._blocked.add(self)
+            self._owner.blocked.add(self)
         else:
-            self._blocked.discard(self)
+            self._owner.blocked.discard(self)
         if self._waiting is not None and not self.is_blocked:
             waiting = self._waiting
             self._waiting = self._waiting_receipt = None
@@ -401,20 +422,27 @@ class Outbox:
             int(self.next_sequence), self.clock_us(), values, self._keys, self._headers, self._expires_us, names
         )
         self.next_sequence += len(values)
-        self._refusals.published += len(values)
+        self._owner.refusals.published += len(values)
         receipt = self._receipt
         if receipt is not None:
             receipt.count = len(values)
         future = None if receipt is None else receipt.future
-        self._closed.append(Segment(self.order, self.about, columns, self._bytes, future))
-        self._closed_count += len(values)
-        self._closed_bytes += self._bytes
-        self._values = []
+        self._add_closed(Segment(self.order, self.about, columns, self._bytes, future))
+        self._values = NO_VALUES
         self._keys = None
         self._headers = None
         self._expires_us = None
         self._bytes = 0
         self._receipt = None
+
+    def _add_closed(self, segment: Segment) -> None:
+        """A batch waits to be sent."""
+        if len(self._closed) == 0:
+            self._closed = [segment]
+        else:
+            self._closed.append(segment)
+        self._closed_count += len(segment.columns.values)
+        self._closed_bytes += segment.size
 
     def fail(self, error: BaseException) -> None:
         """Nothing can be sent any more: whoever waits is told why."""
@@ -426,10 +454,10 @@ class Outbox:
         for segment in self._closed:
             if segment.receipt is None and not segment.is_foreign:
                 # Its publisher was told that it is taken, as it mostly is; flush and close say that it was not.
-                refusal = self._refusals.add(error, len(segment.columns.values))
+                refusal = self._owner.refusals.add(error, len(segment.columns.values))
                 if self._waiting_receipt is not None:
                     self._waiting_receipt.counted(refusal)
-        self._closed.clear()
+        self._closed = NOTHING_CLOSED
         self._closed_count = 0
         self._closed_bytes = 0
         self._waiting = self._waiting_receipt = None

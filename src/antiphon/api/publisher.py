@@ -5,12 +5,12 @@ Everything that an application gives is checked here, before it is added to an o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from typing import Any, Final, overload
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.api.batch_codec import NEVER
+from antiphon.api.columns import NEVER
 from antiphon.api.outbox import Outbox
 from antiphon.api.receipts import Publishing, Refusals
 from antiphon.api.topic_names import key_number
@@ -35,8 +35,8 @@ Key = bytes | str | int
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Publisher:
-    """Publishing, as nodes and clients offer it."""
+class PublishHost:
+    """The outboxes of a node or a client, one per topic, and what decides which messages may be added to them."""
 
     def __init__(self, default_order: str) -> None:
         self.default_order: Final[str] = default_order
@@ -60,6 +60,29 @@ class Publisher:
 
     def check_majority(self, topic: str, order: str) -> None:
         """Refuse what needs a majority where that is known to be out of reach now."""
+
+    def settle_publishing(self, publishing: Publishing) -> Awaitable[Any]:
+        """The receipt of a message when it has its position in the history of its topic."""
+        raise UsageError("a client waits for positions; connect one to this node (antiphon.connect)")
+
+    def change_keys(self, outbox: Outbox, key: bytes | None, keys: object) -> None:
+        """Make the next message of an outbox begin a batch about these keys, unless it has them already."""
+        names = names_of_keys(keys)
+        about = numbers_of_keys(key, names)
+        if about == outbox.about and names == outbox.names:
+            return
+        if self.mixes_keys and outbox.order != "total" and len(names) == 0 and len(outbox.names) == 0:
+            outbox.widen(about)
+        else:
+            outbox.change(outbox.order, about, names)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Publisher:
+    """Publishing, as nodes and clients offer it."""
+
+    def __init__(self, host: PublishHost) -> None:
+        self._host: Final[PublishHost] = host
 
     @overload
     def publish(
@@ -86,6 +109,20 @@ class Publisher:
         ttl_seconds: float | None = None,
     ) -> Publishing: ...
 
+    @overload
+    def publish(
+        self,
+        topic: str,
+        value: Value,
+        *,
+        order: str | None = None,
+        key: Key | None = None,
+        keys: Sequence[Key] | None = None,
+        headers: dict[str, bytes] | None = None,
+        ttl_seconds: float | None = None,
+        acks: str,
+    ) -> Awaitable[Any]: ...
+
     # The types are those above. A compiled function would refuse others with an error that does not say what to do.
     def publish(
         self,
@@ -97,7 +134,8 @@ class Publisher:
         keys: Any = None,
         headers: Any = None,
         ttl_seconds: Any = None,
-    ) -> Publishing:
+        acks: str = "one",
+    ) -> Any:
         """Publish a message. Await the result: it becomes a ``Receipt`` when the message is accepted.
 
         The receipt names the author and the author's own number for the message. The call itself takes the message and
@@ -108,37 +146,34 @@ class Publisher:
         counts. ``key`` or ``keys`` say what the message is about: ``"total"`` puts it into one order with all messages
         about the same keys. A key is bytes, or a text or a number, which stand for the bytes of their text.
         ``headers`` are shown to subscribers. After ``ttl_seconds`` no subscriber is shown the message any more.
+
+        ``acks="quorum"``, on a topic with a history, waits for more: the message has its position there, on the disks
+        of a majority of the topic's replicas. The result is then a ``SettledReceipt``.
         """
-        outbox = self.outboxes.get(topic)
+        if acks != "one" and acks != "quorum":
+            raise UsageError(f"acks is 'one' or 'quorum', not {acks!r}")
+        host = self._host
+        outbox = host.outboxes.get(topic)
         if outbox is None:
-            outbox = self.open_outbox(topic)
+            outbox = host.open_outbox(topic)
         if order is None:
-            order = self.default_order
-        if order == "total" or self.asks_majority:
-            self.check_majority(topic, order)
+            order = host.default_order
+        if order == "total" or host.asks_majority:
+            host.check_majority(topic, order)
         if order != outbox.order:
             check_order(order)
             outbox.change(order, outbox.about, outbox.names)
         name = None if key is None else bytes_of_key(key)
         if name is not None or keys is not None or len(outbox.about) > 0:
-            self._change_keys(outbox, name, keys)
+            host.change_keys(outbox, name, keys)
         plain = value if isinstance(value, bytes) and len(value) <= VALUE_BYTES_AT_MOST else checked_value(value)
         if name is None and headers is None and ttl_seconds is None:
-            return outbox.post(plain, self.with_receipts)
+            publishing = outbox.post(plain, host.with_receipts)
+            return publishing if acks == "one" else host.settle_publishing(publishing)
         check_beside_value(name, headers)
         expires_us = NEVER if ttl_seconds is None else outbox.clock_us() + checked_ttl_us(ttl_seconds)
-        return outbox.post_with(plain, name, headers, expires_us, self.with_receipts)
-
-    def _change_keys(self, outbox: Outbox, key: bytes | None, keys: object) -> None:
-        """See to it that what follows is in a batch about these keys, where there are keys."""
-        names = names_of_keys(keys)
-        about = numbers_of_keys(key, names)
-        if about == outbox.about and names == outbox.names:
-            return
-        if self.mixes_keys and outbox.order != "total" and len(names) == 0 and len(outbox.names) == 0:
-            outbox.widen(about)
-        else:
-            outbox.change(outbox.order, about, names)
+        publishing = outbox.post_with(plain, name, headers, expires_us, host.with_receipts)
+        return publishing if acks == "one" else host.settle_publishing(publishing)
 
 
 def check_order(order: str) -> None:
@@ -184,7 +219,7 @@ def bytes_of_key(key: object) -> bytes:
 
 
 def checked_value(value: object) -> bytes:
-    """What may be published, as bytes."""
+    """A value that may be published, as bytes."""
     if isinstance(value, (bytearray, memoryview)):
         value = bytes(value)
     if not isinstance(value, bytes):
@@ -218,7 +253,7 @@ def check_beside_value(key: bytes | None, headers: object) -> None:
 
 
 def checked_part(part: object, what: str) -> bytes:
-    """What holds bytes beside the value."""
+    """The parts of a message that hold bytes beside the value."""
     if not isinstance(part, bytes):
         raise WrongTypeError(f"{what} holds bytes, not {type(part).__name__}; encode it, for example with .encode()")
     return part

@@ -1,8 +1,8 @@
-"""What becomes of what was published: receipts, and the refusals that nobody has looked at yet.
+"""The fate of published messages: receipts, and the refusals that nobody has looked at yet.
 
 ``publish`` answers with a :class:`Publishing`, one for each message and as cheap as an object can be. The messages of a
-batch share what they wait for, a :class:`BatchReceipt`. Whoever awaits a publishing gets its receipt, or the error that
-it met. Errors at which nobody has looked are counted, and ``flush`` and ``close`` raise them.
+batch share what they wait for, a :class:`BatchReceipt`. An awaited publishing becomes its receipt, or raises the error
+that it met. Errors at which nobody has looked are counted, and ``flush`` and ``close`` raise them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, final
 
 from mypy_extensions import i64
 
-from antiphon.api.batch_codec import Receipt
+from antiphon.api.columns import Receipt
 from antiphon.kernel.errors import PeerError
 
 KINDS_AT_MOST: Final = 16
@@ -34,7 +34,7 @@ class PublishRefusal:
 
 @final
 class Refusals:
-    """What messages met that were published since the last flush."""
+    """Errors of messages that were published since the last flush."""
 
     def __init__(self) -> None:
         self.published: i64 = 0
@@ -80,7 +80,7 @@ class Refusals:
 
 @final
 class BatchReceipt:
-    """What the messages of one batch wait for: a future that is done when they are accepted or refused."""
+    """The future that the messages of one batch wait for: it is done when they are accepted or refused."""
 
     def __init__(self, future: Any, refusals: Refusals | None) -> None:
         self.future: Final[Any] = future
@@ -129,7 +129,7 @@ class BatchReceipt:
 class Publishing:
     """A message on its way. Awaiting it gives its :class:`Receipt` when it is accepted, or raises why it is not.
 
-    It can be used wherever :mod:`asyncio` takes a future. Whoever stops waiting takes nothing back: the message is
+    It can be used wherever :mod:`asyncio` takes a future. To stop waiting takes nothing back: the message is
     published all the same. The messages of a batch are accepted together, but each has a future of its own as soon as
     somebody waits for it, so nobody notices that others do not wait any longer.
     """

@@ -1,7 +1,7 @@
 """Subscriptions: messages of a topic, or of all topics that match a pattern, as an iterator or to a callback.
 
-A subscription is *ready* when whatever anybody publishes from then on will come. What comes faster than the
-application takes it waits in a bounded queue; what happens at the bound is the subscription's policy:
+A *ready* subscription receives every message that is published from then on. Messages wait for the application in a
+bounded queue; the policy of the subscription says what happens when the queue is full:
 
 * ``block`` (the default): nothing is dropped. The publishers of the topic are slowed; at a node with a log the
   subscription goes on reading from the log instead, and nobody is slowed.
@@ -13,33 +13,29 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
-from types import TracebackType
 from typing import Final, Protocol
 
 from antiphon.api.batch import Batch, Message
+from antiphon.api.iteration import Callback, call_for_each
 from antiphon.api.outbox import set_if_waiting
 from antiphon.api.topic_state import LiveTopic
+from antiphon.api.waiting import Mark, Meter, WaitingBatches
 from antiphon.kernel.errors import AntiphonError, ProtocolError, UsageError
 from antiphon.runtime.clocks import wall_clock_us
 from antiphon.runtime.errors import MissedMessagesError, SlowConsumerError
 from antiphon.runtime.logging import logger
 from antiphon.runtime.tasks import Tasks
-from antiphon.sessions.dedup import Ranges, SeenOfAll
+from antiphon.sessions.dedup import DedupTable
 from antiphon.sessions.replay_buffer import Resumption
 
 POLICIES: Final = ("block", "drop_oldest", "drop_newest", "disconnect")
 DEFAULT_LIMIT: Final = 65_536
-QUEUE_BYTES_AT_MOST: Final = 64 << 20
-"""How many bytes may wait in one subscription, however many messages they are."""
-
 REPLAY_BYTES: Final = 1 << 20
 """How much of a log is read at a time."""
 
 Start = str | int | datetime
-Callback = Callable[[Message], Awaitable[None] | None]
 WhenMissed = Callable[[str], None]
 """Is told the topic of which messages may be missing."""
 
@@ -57,33 +53,17 @@ def checked_start(start: Start) -> Start:
     return start
 
 
-class Mark:
-    """Stands between the batches of a subscription.
-
-    Either messages of the topic may be missing here, or from here on comes whatever is not among ``seen``: what its
-    node had shown before.
-    """
-
-    def __init__(self, seen: dict[int, Ranges] | None = None) -> None:
-        self.seen = seen
-
-    @property
-    def is_gap(self) -> bool:
-        """Whether messages may be missing here."""
-        return self.seen is None
-
-
 class SubscriptionHost(Protocol):
-    """What a subscription needs of the node or client that it belongs to."""
+    """The services of the node or client that a subscription belongs to."""
 
     @property
     def has_log(self) -> bool:
         """Whether what was delivered can be read again."""
 
-    async def subscription_ready(self, subscription: Subscription) -> None:
+    async def subscription_ready(self, subscription: LiveSubscription) -> None:
         """Wait until a subscription is effective."""
 
-    def subscription_closed(self, subscription: Subscription, topics: list[LiveTopic]) -> None:
+    def subscription_closed(self, subscription: LiveSubscription, topics: list[LiveTopic]) -> None:
         """A subscription has ended."""
 
     def first_offset(self, topic: LiveTopic, start: Start) -> int:
@@ -92,15 +72,15 @@ class SubscriptionHost(Protocol):
     def read_log(self, topic: LiveTopic, offset: int, max_bytes: int) -> list[Batch]:
         """Batches from the log."""
 
-    def taken(self, subscription: Subscription, batch: Batch, from_offset: int) -> None:
+    def taken(self, subscription: LiveSubscription, batch: Batch, from_offset: int) -> None:
         """The application has taken a batch."""
 
-    def release_credit(self, topic: LiveTopic, subscription: Subscription) -> None:
+    def release_credit(self, topic: LiveTopic, subscription: LiveSubscription) -> None:
         """A subscription that had fallen behind has room again."""
 
 
-class Subscription:
-    """Iterate over it, or give it a callback. Use as an async context manager, or call ``close``."""
+class LiveSubscription:
+    """The queue of one subscription: hosts push batches into it, and an application takes messages out of it."""
 
     def __init__(
         self,
@@ -136,80 +116,44 @@ class Subscription:
         # Whether marks say where each topic begins, as gateways want it.
         self.marks_beginnings = False
         # Where gateways want it: the batches that were dropped since somebody took note of them.
-        self.dropped_batches: dict[LiveTopic, SeenOfAll] | None = None
-        self._queue: deque[tuple[LiveTopic, Batch | Mark]] = deque()
-        self._queued = 0
-        self._queued_bytes = 0
-        self._current: Iterator[Message] = iter(())
+        self.dropped_batches: dict[LiveTopic, DedupTable] | None = None
+        self._waiting = WaitingBatches(limit)
+        self.current: Iterator[Message] = iter(())
+        # Its topics, with the offset from which on each of them is wanted.
         self._from_offset: dict[LiveTopic, int] = {}
         self._waiter: asyncio.Future[None] | None = None
+        # Where a gateway takes what comes: called when something has come, or nothing more will.
+        self.when_arrived: Callable[[], None] | None = None
         self._room: asyncio.Future[None] | None = None
         self._failure: BaseException | None = None
         self._is_closed = False
         self._has_ended = False
-        self._topics: dict[LiveTopic, None] = {}
         # The topics whose publishers may be waiting for this subscription.
         self._held: dict[LiveTopic, None] = {}
         self._reading: set[LiveTopic] = set()
+        self._loop = asyncio.get_running_loop()
         self._tasks = Tasks()
         if callback is not None and self._callback is None:
-            self._tasks.spawn(self._call_for_each(callback))
+            self._tasks.spawn(call_for_each(self, callback))
 
-    # What the application does.
+    # What the application does (:class:`antiphon.api.pubsub.Subscription`).
 
-    async def ready(self) -> Subscription:
-        """Wait until whatever is published from now on will come."""
+    async def ready(self) -> None:
+        """Wait until every message that is published from now on will arrive."""
         await self._host.subscription_ready(self)
-        return self
 
-    def __aiter__(self) -> AsyncIterator[Message]:
-        return self._messages()
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits for the application."""
+        return len(self._waiting) == 0
 
-    async def _messages(self) -> AsyncIterator[Message]:
-        while True:
-            # Whoever stops in the middle of a batch and iterates again goes on with the next message.
-            for message in self._current:
-                yield message
-            while not self._queue:
-                if not self._may_get_more():
-                    return
-                await self._arrival()
-            self._current = iter(self._take_messages())
-
-    async def batches(self) -> AsyncIterator[list[Message]]:
-        """Iterate over lists of messages, as they come: the quickest way to take many."""
-        while True:
-            messages = list(self._current)
-            if not messages:
-                while not self._queue:
-                    if not self._may_get_more():
-                        return
-                    await self._arrival()
-                messages = self._take_messages()
-            if messages:
-                yield messages
-
-    async def raw_batches(self) -> AsyncIterator[tuple[LiveTopic, Batch | Mark, int]]:
-        """Iterate over batches and marks, each with the offset from which on its topic is wanted: for gateways."""
-        while True:
-            while not self._queue:
-                if not self._may_get_more():
-                    return
-                await self._arrival()
-            topic, batch = self._take()
-            if isinstance(batch, Batch):
-                self.delivered += batch.count
-            yield topic, batch, self._from_offset.get(topic, 0)
-
-    def _may_get_more(self) -> bool:
-        """Whether anything can still come; raises the error with which the subscription ended."""
+    def arrival(self) -> asyncio.Future[None] | None:
+        """Done when something has come, or nothing more will; None if that is known. Raises why it ended, if it did."""
         if self._failure is not None:
             raise self._failure
-        return not self._is_closed
-
-    def _arrival(self) -> asyncio.Future[None]:
-        """Done when something has come, or nothing more will."""
-        self._waiter = asyncio.get_running_loop().create_future()
+        if self._is_closed:
+            return None
+        self._waiter = self._loop.create_future()
         return self._waiter
 
     @property
@@ -225,24 +169,20 @@ class Subscription:
     @property
     def queued(self) -> int:
         """How many messages wait for the application."""
-        return self._queued
+        return self._waiting.messages
 
-    async def close(self) -> None:
-        """End the subscription."""
-        self.end()
+    def count_memory(self, meter: Meter) -> None:
+        """Count its memory together with that of other subscriptions of an identity, as gateways do."""
+        self._waiting.meter = meter
 
     def end(self) -> None:
         """End the subscription at once: when this returns, its host knows nothing of it any more."""
         if self._has_ended:
             return
         self._is_closed = True
-        self._clear()
+        self._waiting.clear()
         self._end()
         self._wake()
-
-    def _clear(self) -> None:
-        self._queue.clear()
-        self._queued = self._queued_bytes = 0
 
     def _end(self) -> None:
         """Nothing more is wanted of the host; what has come may still be taken."""
@@ -251,27 +191,17 @@ class Subscription:
         for topic in self._reading:
             topic.readers -= 1
         self._reading.clear()
-        topics = list(self._topics)
-        self._topics.clear()
+        topics = list(self._from_offset)
         self._held.clear()
         # The host first forgets it, then lets those go on who waited for it: what they publish is not for it.
         self._host.subscription_closed(self, topics)
-
-    async def __aenter__(self) -> Subscription:
-        return await self.ready()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        await self.close()
 
     # What the node does.
 
     def begin(self, topic: LiveTopic) -> None:
         """Start with a topic whose membership is effective: at its end, or with what its log holds."""
-        if self._is_closed or topic in self._topics:
+        if self._is_closed or topic in self._from_offset:
             return
-        self._topics[topic] = None
         if self.resumption is not None:
             self._resume(topic, self.resumption)
             return
@@ -286,7 +216,7 @@ class Subscription:
         """Begin with what has been shown here and was not seen elsewhere."""
         self._from_offset[topic] = 0
         topic.add_sink(self)
-        is_gap, batches = resumption.replay(topic.name, topic.recent)
+        is_gap, batches = resumption.replay(topic.name, topic.replay_buffer)
         if is_gap:
             self.miss(topic)
         for batch in batches:
@@ -297,11 +227,12 @@ class Subscription:
 
     def _mark_beginning(self, topic: LiveTopic) -> None:
         if self.marks_beginnings:
-            self._queue.append((topic, Mark(topic.recent.shown.ranges())))
+            buffer = topic.replay_buffer
+            self._waiting.add_mark(topic, Mark(buffer.shown.ranges(), buffer.past.ranges()))
             self._wake()
 
     def begin_at(self, topic: LiveTopic, offset: int) -> None:
-        """What comes of a topic is wanted from an offset on."""
+        """Show the messages of a topic from this offset on."""
         self._from_offset[topic] = offset
 
     def push(self, topic: LiveTopic, batch: Batch) -> None:
@@ -312,31 +243,15 @@ class Subscription:
             self._call(topic, batch)
             self._host.taken(self, batch, self._from_offset.get(topic, 0))
             return
-        if self._queue and not self._has_room_for(batch) and not self._make_room(topic, batch):
+        waiting = self._waiting
+        if not waiting.has_room_for(batch) and not self._make_room(topic, batch):
             return
-        self._queue.append((topic, batch))
-        self._queued += batch.count
-        self._queued_bytes += len(batch.payload)
-        is_full = self._queued >= self.limit or self._queued_bytes >= QUEUE_BYTES_AT_MOST
-        if is_full and self.policy == "block" and not self._host.has_log:
+        waiting.add(topic, batch)
+        if waiting.is_full and self.policy == "block" and not self._host.has_log:
             topic.fell_behind(self)
             self._held[topic] = None
-        if self._waiter is not None:
+        if self._waiter is not None or self.when_arrived is not None:
             self._wake()
-
-    def _has_room_for(self, batch: Batch) -> bool:
-        is_short = self._queued_bytes + len(batch.payload) <= QUEUE_BYTES_AT_MOST
-        return is_short and self._queued + batch.count <= self.limit
-
-    def _is_half_empty(self) -> bool:
-        return self._queued * 2 <= self.limit and self._queued_bytes * 2 <= QUEUE_BYTES_AT_MOST
-
-    def _remove(self) -> tuple[LiveTopic, Batch | Mark]:
-        topic, batch = self._queue.popleft()
-        if isinstance(batch, Batch):
-            self._queued -= batch.count
-            self._queued_bytes -= len(batch.payload)
-        return topic, batch
 
     def miss(self, topic: LiveTopic) -> None:
         """Here messages may be missing."""
@@ -348,7 +263,7 @@ class Subscription:
         elif self.has_callback:
             log.error("messages may be missing", topic=topic.name, pattern=self.pattern)
         else:
-            self._queue.append((topic, Mark()))
+            self._waiting.add_mark(topic, Mark())
             self._wake()
 
     def fail(self, error: BaseException) -> None:
@@ -359,7 +274,7 @@ class Subscription:
 
     def revoke(self, error: BaseException) -> None:
         """End with an error at once: nothing more is shown, not even what has come."""
-        self._clear()
+        self._waiting.clear()
         self.fail(error)
         if not self._has_ended:
             self._end()
@@ -368,7 +283,7 @@ class Subscription:
         """The queue is full: do what the policy says; whether the batch is to be taken."""
         if self.policy == "block":
             if not self._host.has_log:
-                return True
+                return self._is_allowed(batch)
             # The log has it: go on from there when the application has taken what waits.
             topic.remove_sink(self)
             self._read_from(topic, batch.first_offset)
@@ -377,39 +292,54 @@ class Subscription:
             self._drop(topic, batch)
             return False
         if self.policy == "drop_oldest":
-            self._drop_oldest_for(batch)
-            return True
-        error = SlowConsumerError(
-            f"the subscription to {self.pattern!r} had {self._queued} messages waiting and was ended; "
-            "take them faster, raise its limit or choose another policy"
+            return self._drop_oldest_for(topic, batch)
+        self.fail(
+            SlowConsumerError(
+                f"the subscription to {self.pattern!r} had {self.queued} messages waiting and was ended; "
+                "take them faster, raise its limit or choose another policy"
+            )
         )
-        self.fail(error)
         self._end()
         return False
 
-    def _drop_oldest_for(self, batch: Batch) -> None:
-        """Drop batches until there is room for another. Marks stay: the subscriber must hear of what is missing."""
-        marks: list[tuple[LiveTopic, Batch | Mark]] = []
-        while self._queue and not self._has_room_for(batch):
-            topic, oldest = self._remove()
+    def _is_allowed(self, batch: Batch) -> bool:
+        """Whether publishers wait for it; if its identity has no memory left, it ends instead."""
+        meter = self._waiting.meter
+        if meter is None or not self._waiting.refuses(batch):
+            return True
+        self.fail(meter.memory_used_up(f"the subscription to {self.pattern!r} was ended"))
+        self._end()
+        return False
+
+    def _drop_oldest_for(self, topic: LiveTopic, batch: Batch) -> bool:
+        """Drop batches until there is room for another; whether there is. Marks stay: they tell what is missing."""
+        marks: list[tuple[LiveTopic, Mark]] = []
+        waiting = self._waiting
+        while len(waiting) > 0 and not waiting.has_room_for(batch):
+            of_topic, oldest = waiting.take()
             if isinstance(oldest, Batch):
-                self._drop(topic, oldest)
+                self._drop(of_topic, oldest)
             else:
-                marks.append((topic, oldest))
-        self._queue.extendleft(reversed(marks))
+                marks.append((of_topic, oldest))
+        waiting.put_back(marks)
+        if waiting.refuses(batch):
+            # Its identity has no memory left, and nothing of it is here.
+            self._drop(topic, batch)
+            return False
+        return True
 
     def _drop(self, topic: LiveTopic, batch: Batch) -> None:
         self.dropped += batch.count
         if self.dropped_batches is not None:
-            self.dropped_batches.setdefault(topic, SeenOfAll()).add(batch.author, batch.number, batch.is_written)
+            self.dropped_batches.setdefault(topic, DedupTable()).add(batch.author, batch.number, batch.is_written)
 
     def _call(self, topic: LiveTopic, batch: Batch) -> None:
         callback = self._callback
         assert callback is not None, "only subscriptions with a callback call"
         try:
             messages = self._visible(topic, batch)
-        except ProtocolError as error:
-            log.error("a batch cannot be read", cause=error, topic=topic.name, publisher=batch.publisher)
+        except ProtocolError as unreadable:
+            log.error("a batch cannot be read", cause=unreadable, topic=topic.name, publisher=batch.publisher)
             return
         self.delivered += len(messages)
         for message in messages:
@@ -419,14 +349,7 @@ class Subscription:
                 # One bad message must not cost the others, nor the node's other subscriptions.
                 log.error("a callback failed", cause=error, topic=topic.name, offset=message.offset)
 
-    async def _call_for_each(self, callback: Callback) -> None:
-        async for message in self:
-            try:
-                await callback(message)  # type: ignore[misc]
-            except Exception as error:
-                log.error("a callback failed", cause=error, topic=message.topic, offset=message.offset)
-
-    def _take_messages(self) -> list[Message]:
+    def take_messages(self) -> list[Message]:
         """The messages of the next batch in the queue."""
         topic, batch = self._take()
         if not isinstance(batch, Batch):
@@ -435,13 +358,20 @@ class Subscription:
         self.delivered += len(messages)
         return messages
 
+    def take_raw(self) -> tuple[LiveTopic, Batch | Mark, int]:
+        """The next batch or mark, with the offset from which on its topic is wanted: for gateways."""
+        topic, batch = self._take()
+        if isinstance(batch, Batch):
+            self.delivered += batch.count
+        return topic, batch, self._from_offset.get(topic, 0)
+
     def _take(self) -> tuple[LiveTopic, Batch | Mark]:
         """The next batch or mark in the queue."""
-        topic, batch = self._remove()
+        topic, batch = self._waiting.take()
         if not isinstance(batch, Batch):
             return topic, batch
         self._host.taken(self, batch, self._from_offset.get(topic, 0))
-        if self._is_half_empty():
+        if self._waiting.is_half_empty:
             # Publishers that go on may fill the queue again at once, and hold other topics, or the same.
             held = list(self._held)
             self._held.clear()
@@ -467,7 +397,7 @@ class Subscription:
         """Read the log from an offset on, until there is nothing that the others have seen and this one has not."""
         try:
             while offset < topic.visible_offset:
-                while not self._is_half_empty():
+                while not self._waiting.may_read(REPLAY_BYTES):
                     # Several topics may wait for the same room.
                     if self._room is None or self._room.done():
                         self._room = asyncio.get_running_loop().create_future()
@@ -476,9 +406,7 @@ class Subscription:
                     if self._callback is not None:
                         self._call(topic, batch)
                     else:
-                        self._queue.append((topic, batch))
-                        self._queued += batch.count
-                        self._queued_bytes += len(batch.payload)
+                        self._waiting.add(topic, batch)
                     offset = batch.end_offset
                 self._wake()
                 await asyncio.sleep(0)
@@ -499,3 +427,19 @@ class Subscription:
         if waiter is not None:
             self._waiter = None
             set_if_waiting(waiter)
+        if self.when_arrived is not None:
+            self.when_arrived()
+
+
+class EmptySubscription(LiveSubscription):
+    """A subscription of nobody: for its sake its node is a member, and it takes nothing."""
+
+    def __init__(self, host: SubscriptionHost, pattern: str) -> None:
+        super().__init__(host, pattern)
+        self.reads_messages = False
+
+    def miss(self, topic: LiveTopic) -> None:
+        """Nobody is here to be told."""
+
+    def push(self, topic: LiveTopic, batch: Batch) -> None:
+        pass

@@ -55,13 +55,14 @@ def checked_pattern(name: str) -> str:
 
 
 def check_words(name: object) -> None:
-    """What holds for names and patterns."""
+    """The rules for both names and patterns."""
     if not isinstance(name, str):
         raise UsageError(f"a topic has a name, not {type(name).__name__}; write for example 'orders.europe'")
     if len(name.encode()) > NAME_BYTES_AT_MOST:
         raise UsageError(f"the name of topic {name[:20]!r}... is longer than {NAME_BYTES_AT_MOST} bytes; shorten it")
     for word in name.split("."):
-        if not word or not word.isprintable() or any(character.isspace() for character in word):
+        # The only space that counts as printable is that of ASCII.
+        if not word or not word.isprintable() or " " in word:
             raise UsageError(f"{name!r} is no topic: it needs printable words between dots, such as 'orders.europe'")
         if len(word) > 1 and any(wildcard in word for wildcard in WILDCARDS):
             raise UsageError(f"in {name!r}, '*' and '>' stand for whole words; write 'orders.*' or 'orders.>'")

@@ -1,19 +1,19 @@
-"""What one live node knows about one topic: who here publishes and subscribes, and how far it has delivered."""
+"""The knowledge of a live node about one topic: who here publishes and subscribes, and how far it has delivered."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from antiphon.api.batch import Batch
 from antiphon.api.outbox import Outbox
 from antiphon.api.topic_names import topic_number
 from antiphon.kernel.errors import UsageError
 from antiphon.runtime.clocks import monotonic_us
-from antiphon.sessions.dedup import Logged, SeenOfAll
-from antiphon.sessions.replay_buffer import PER_KEY, Budget, Recent, TotalOrder
+from antiphon.sessions.dedup import Arrivals, DedupTable, LoggedPublications
+from antiphon.sessions.replay_buffer import PER_KEY, Budget, ReplayBuffer, TotalOrderScope
+from antiphon.sessions.steps import Promise
 
 
 class Sink(Protocol):
@@ -33,7 +33,17 @@ class Sink(Protocol):
         """Nothing more will come, for this reason."""
 
 
-class UnderWay:
+NO_SINKS: Final[tuple[Sink, ...]] = ()
+SINKS_IN_ROW: Final = 8
+"""More sinks of one topic than this are in a table; fewer take less memory, and less time, in a row."""
+
+# Shared by all topics that have nothing of a kind: they stay empty.
+NOBODY_BEHIND: Final[dict[Sink, None]] = {}
+NOTHING_RECORDED: Final[dict[int, int]] = {}
+NEVER_LOGGED: Final = LoggedPublications()
+
+
+class BytesInFlight:
     """How many bytes of this node's publications on one topic are under way: their sizes, the oldest first.
 
     A process counts publications: how many more it takes before others have acknowledged some. Publications have
@@ -41,9 +51,10 @@ class UnderWay:
     so the number that is under way says which ones these are.
     """
 
-    def __init__(self) -> None:
-        self._sizes: deque[int] = deque()
-        self.bytes = 0
+    def __init__(self, size: int) -> None:
+        # There are a few of them at most.
+        self._sizes = [size]
+        self.bytes = size
 
     def add(self, size: int) -> None:
         """One more is under way."""
@@ -54,28 +65,31 @@ class UnderWay:
         """No more than so many are still under way."""
         sizes = self._sizes
         while len(sizes) > count and sizes:
-            self.bytes -= sizes.popleft()
+            self.bytes -= sizes.pop(0)
 
 
 class LiveTopic:
     """One topic at one node."""
 
-    def __init__(self, name: str, budget: Budget | None = None, total_order: TotalOrder = PER_KEY) -> None:
+    def __init__(self, name: str, budget: Budget | None = None, total_order: TotalOrderScope = PER_KEY) -> None:
         self.name = name
         self.number = topic_number(name)
         self.outbox: Outbox | None = None
-        self._sinks: dict[Sink, None] = {}
+        self._sinks: tuple[Sink, ...] | dict[Sink, None] = NO_SINKS
         # How many of them look into batches.
         self.reading_sinks = 0
         # Subscriptions that read the log and will be sinks when they have caught up.
         self.readers = 0
         # Subscriptions that wait for the membership.
         self.beginners = 0
-        # Done when this node's membership is effective, and when everybody has heard that it publishes here.
+        # Done when this node's membership is effective.
         self.joined: asyncio.Future[None] | None = None
+        # Whether everybody has heard that this node publishes here.
+        self.is_announced = False
         # Whether some client's session waits for what is delivered here.
         self.is_watched = False
-        self.announced: asyncio.Task[None] | None = None
+        # Kept when this node knows whose batches others had seen here, see :class:`antiphon.sessions.node_end.NodeEnd`.
+        self.learned: Promise[None] | None = None
         # Messages up to the first have got their offset; up to the second, subscribers may see them.
         self.end_offset = 0
         self.visible_offset = 0
@@ -85,19 +99,19 @@ class LiveTopic:
         # Until when, on the loop's clock, publishers elsewhere or here wait for acknowledgements.
         self.hurried_until = 0.0
         # What was delivered, so that nothing is delivered twice, and the last of what was shown.
-        self.seen = SeenOfAll()
+        self.seen = Arrivals()
         # The last batches of clients that an earlier life of this node has logged.
-        self.logged_before = SeenOfAll()
+        self.logged_before: DedupTable | None = None
         # Where the log has what was delivered last, by the keys of publications; only where others may ask for it.
-        self.recorded: dict[int, int] = {}
+        self.recorded: dict[int, int] = NOTHING_RECORDED
         # What the log has ever held; only where a node comes back with its log.
-        self.logged = Logged()
-        self.recent: Recent[Batch] = Recent(budget or Budget(), total_order)
+        self.logged = NEVER_LOGGED
+        self.replay_buffer: ReplayBuffer[Batch] = ReplayBuffer(budget or Budget(), total_order)
         # What this node has published and others may not have acknowledged.
-        self.under_way = UnderWay()
+        self.under_way: BytesInFlight | None = None
         self.repeated_batches = 0
         # Those of the sinks that hold as much as they may, and whether there are any.
-        self._behind: dict[Sink, None] = {}
+        self._behind: dict[Sink, None] = NOBODY_BEHIND
         self.is_behind = False
         self.delivered_messages = 0
         self.delivered_bytes = 0
@@ -113,10 +127,30 @@ class LiveTopic:
 
     def may_publish(self) -> bool:
         """Whether whoever must know that this node publishes here knows it."""
-        joined, announced = self.joined, self.announced
-        if joined is None or announced is None:
-            return False
-        return joined.done() and announced.done() and not joined.cancelled()
+        return self.is_announced and self.is_member()
+
+    def sent(self, size: int) -> None:
+        """A publication of so many bytes is under way from here."""
+        if self.under_way is None:
+            self.under_way = BytesInFlight(size)
+        else:
+            self.under_way.add(size)
+
+    def acknowledged_but(self, count: int) -> int:
+        """No more than so many publications are still under way from here; gives their bytes."""
+        under_way = self.under_way
+        if under_way is None:
+            return 0
+        if count == 0:
+            self.under_way = None
+            return 0
+        under_way.keep(count)
+        return under_way.bytes
+
+    @property
+    def bytes_under_way(self) -> int:
+        """How many bytes are under way from here."""
+        return 0 if self.under_way is None else self.under_way.bytes
 
     def is_wanted(self) -> bool:
         """Whether anybody here still publishes or subscribes."""
@@ -124,7 +158,7 @@ class LiveTopic:
 
     @property
     def sinks(self) -> tuple[Sink, ...]:
-        """Whatever here wants the messages of this topic."""
+        """The readers of the messages of this topic."""
         return tuple(self._sinks)
 
     @property
@@ -134,26 +168,39 @@ class LiveTopic:
 
     def add_sink(self, sink: Sink) -> None:
         """From now on a sink gets what is shown."""
-        self.reading_sinks += sink not in self._sinks and sink.reads_messages
-        self._sinks[sink] = None
+        sinks = self._sinks
+        if sink in sinks:
+            return
+        self.reading_sinks += sink.reads_messages
+        if isinstance(sinks, dict):
+            sinks[sink] = None
+        elif len(sinks) < SINKS_IN_ROW:
+            self._sinks = (*sinks, sink)
+        else:
+            self._sinks = dict.fromkeys((*sinks, sink))
 
     def remove_sink(self, sink: Sink) -> bool:
         """A sink wants nothing more, so nobody waits for it either; true if it was the last to wait for."""
-        self.reading_sinks -= sink in self._sinks and sink.reads_messages
-        self._sinks.pop(sink, None)
+        sinks = self._sinks
+        if sink in sinks:
+            self.reading_sinks -= sink.reads_messages
+            if isinstance(sinks, dict):
+                del sinks[sink]
+            else:
+                self._sinks = tuple([each for each in sinks if each is not sink])
         return self.caught_up(sink)
 
     def show(self, batch: Batch) -> None:
         """Let the subscribers see a batch."""
         self.visible_offset = batch.end_offset
-        self.recent.add(monotonic_us(), batch)
+        self.replay_buffer.add(monotonic_us(), batch.bare())
         for sink in tuple(self._sinks):
             sink.push(self, batch)
 
     def miss(self) -> None:
         """Tell the subscribers that messages are missing; what is lost from now on is another gap."""
         self.is_missing = False
-        self.recent.lost(monotonic_us())
+        self.replay_buffer.lost(monotonic_us())
         for sink in tuple(self._sinks):
             sink.miss(self)
 
@@ -163,6 +210,8 @@ class LiveTopic:
         They are slowed for sinks alone: a sink that has ended takes nothing, and would hold them for ever.
         """
         if sink in self._sinks:
+            if not self._behind:
+                self._behind = {}
             self._behind[sink] = None
             self.is_behind = True
 
@@ -172,22 +221,27 @@ class LiveTopic:
             return False
         del self._behind[sink]
         self.is_behind = bool(self._behind)
+        if not self.is_behind:
+            self._behind = NOBODY_BEHIND
         return not self.is_behind
 
 
 class LiveTopicTable:
     """The topics of one node, by their names and numbers."""
 
-    def __init__(self, total_order: TotalOrder) -> None:
+    def __init__(self, total_order: TotalOrderScope) -> None:
         self.by_name: dict[str, LiveTopic] = {}
         self.by_number: dict[int, LiveTopic] = {}
         self._budget = Budget()
         self._total_order = total_order
+        # What topics whose membership is effective share, instead of a future for each.
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.done.set_result(None)
         # Up to which offset the log holds a topic, where there is a log.
         self.logged_end: Callable[[str], int] | None = None
 
     def topic(self, name: str) -> LiveTopic:
-        """What this node knows about a topic, from now on if not before."""
+        """The state of a topic, made now if it is new."""
         found = self.by_name.get(name)
         if found is None:
             found = LiveTopic(name, self._budget, self._total_order)
@@ -197,5 +251,6 @@ class LiveTopicTable:
             self.by_name[name] = found
             if self.logged_end is not None:
                 found.end_offset = found.visible_offset = self.logged_end(name)
+                found.logged = LoggedPublications()
                 found.logged.is_known = found.end_offset == 0
         return found

@@ -24,7 +24,7 @@ from antiphon.audit.promises import (
     check_judgeable,
     contract_for,
     is_live,
-    separates_incarnations,
+    needs_memory,
     stopped_of,
 )
 from antiphon.audit.report import CHECKS, MORE_CHECKS, NO_SCENARIO, Audit, Check, verdict_of
@@ -82,7 +82,7 @@ def judging(
             described = [describe(file)[0] for file in files if file.suffix in ENDINGS]
             for about in described:
                 check_judgeable(about, scenarios)
-            if any(separates_incarnations(about) for about in described):
+            if any(needs_memory(about) for about in described):
                 return audit_files(files, scenarios)
             if session is None:
                 session = stack.enter_context(start_spark())

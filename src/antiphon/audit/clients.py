@@ -1,7 +1,7 @@
 """The judge of clients: what they were promised when they publish and subscribe through nodes that come and go.
 
 It is told what applications ask for, what is accepted and refused, what subscriptions show and where a gap is told, and
-knows nothing of the code behind it. What it checks:
+knows nothing of the code behind it. The judge checks:
 
 * ``duplicates``: a subscription shows a message at most once, and only messages that somebody asked for.
 * ``fifo``: the ordered messages of one client are shown in the order in which it asked for them.
@@ -9,8 +9,13 @@ knows nothing of the code behind it. What it checks:
 * ``total order``: two total messages are shown in the same order by all subscriptions that show both.
 * ``lost``: an accepted message is shown by every subscription that was effective when it was asked for, unless the
   subscription was told of a gap since.
+* ``exactly once``: the log of a node holds the messages of a writer once, in order and, within a series, without gaps.
 * ``stuck``: in the end every message is accepted or refused, and every subscription is effective.
 * ``error``: nothing is raised.
+
+Messages of an exactly-once writer are promised less (``docs/spark.md``). A series that was written again may come to
+some nodes late, so its messages have no order with those of others. A node that others do not reach is not waited for,
+so where that may be (``nodes_may_be_away``), messages of writers may be missing there.
 """
 
 from __future__ import annotations
@@ -22,12 +27,13 @@ FIFO = "fifo"
 CAUSAL = "causal"
 TOTAL = "total order"
 LOST = "lost"
+WRITTEN = "exactly once"
 STUCK = "stuck"
 ERROR = "error"
-KINDS = (ERROR, DUPLICATES, FIFO, CAUSAL, TOTAL, LOST, STUCK)
+KINDS = (ERROR, DUPLICATES, FIFO, CAUSAL, TOTAL, LOST, WRITTEN, STUCK)
 
 
-class Asked:
+class ClientPublication:
     """A message, as its application knows it."""
 
     def __init__(self, client: int, place: int, order: str, past: frozenset[str], at_us: int) -> None:
@@ -40,8 +46,8 @@ class Asked:
         self.is_refused = False
 
 
-class Heard:
-    """What one subscription has shown."""
+class SubscriptionRecord:
+    """The messages that one subscription has shown."""
 
     def __init__(self) -> None:
         self.ready_at_us: int | None = None
@@ -53,10 +59,13 @@ class ClientJudge:
     """Judges one run. A client has one subscription; clients that gave up are owed nothing."""
 
     def __init__(self) -> None:
-        self._asked: dict[str, Asked] = {}
-        self._heard: dict[int, Heard] = {}
+        self._asked: dict[str, ClientPublication] = {}
+        self._heard: dict[int, SubscriptionRecord] = {}
         self._counts: dict[int, int] = {}
         self._given_up: set[int] = set()
+        self._writers: set[int] = set()
+        self._written_again: set[str] = set()
+        self.nodes_may_be_away = False
         self.violations: dict[str, int] = {}
         self.examples: list[str] = []
         self.deliveries = 0
@@ -69,6 +78,11 @@ class ClientJudge:
         if len(self.examples) < 5:
             self.examples.append(f"{kind}: {about}")
 
+    @property
+    def asked_for(self) -> int:
+        """How many messages applications have asked for."""
+        return len(self._asked)
+
     # What happens.
 
     def asked(self, client: int, name: str, order: str, at_us: int) -> None:
@@ -76,7 +90,7 @@ class ClientJudge:
         place = self._counts[client] = self._counts.get(client, 0) + 1
         heard = self._heard.get(client)
         past = frozenset() if heard is None else frozenset(heard.shown)
-        self._asked[name] = Asked(client, place, order, past, at_us)
+        self._asked[name] = ClientPublication(client, place, order, past, at_us)
 
     def accepted(self, name: str) -> None:
         """A message is accepted."""
@@ -88,14 +102,22 @@ class ClientJudge:
 
     def ready(self, client: int, at_us: int) -> None:
         """The subscription of a client is effective."""
-        heard = self._heard.setdefault(client, Heard())
+        heard = self._heard.setdefault(client, SubscriptionRecord())
         if heard.ready_at_us is None:
             heard.ready_at_us = at_us
 
     def missed(self, client: int, at_us: int) -> None:
         """The subscription of a client is told of a gap."""
         self.gaps += 1
-        self._heard.setdefault(client, Heard()).gap_at_us = at_us
+        self._heard.setdefault(client, SubscriptionRecord()).gap_at_us = at_us
+
+    def writes(self, writer: int) -> None:
+        """The messages of this client are those of an exactly-once writer."""
+        self._writers.add(writer)
+
+    def written_again(self, names: Iterable[str]) -> None:
+        """A writer begins again with messages that some nodes may have shown."""
+        self._written_again.update(names)
 
     def gave_up(self, client: int) -> None:
         """A client has found no node for so long that it has ended."""
@@ -104,7 +126,7 @@ class ClientJudge:
     def shown(self, client: int, name: str) -> None:
         """The subscription of a client shows a message."""
         self.deliveries += 1
-        heard = self._heard.setdefault(client, Heard())
+        heard = self._heard.setdefault(client, SubscriptionRecord())
         asked = self._asked.get(name)
         if asked is None or name in heard.shown:
             self.violation(DUPLICATES, f"client {client} was shown {name} twice, or nobody has asked for it")
@@ -113,14 +135,30 @@ class ClientJudge:
             self._compare(client, name, asked, other, self._asked[other])
         heard.shown[name] = len(heard.shown)
 
-    def _compare(self, client: int, name: str, asked: Asked, other: str, earlier: Asked) -> None:
+    def _compare(
+        self, client: int, name: str, asked: ClientPublication, other: str, earlier: ClientPublication
+    ) -> None:
         """``other`` was shown before ``name``; it must not follow it."""
         if earlier.order == "none" or asked.order == "none":
             return
         if earlier.client == asked.client and earlier.place > asked.place:
             self.violation(FIFO, f"client {client} was shown {other} before {name}")
+        elif name in self._written_again:
+            return
         elif earlier.order != "fifo" and name in earlier.past:
             self.violation(CAUSAL, f"client {client} was shown {other} before {name}, which it follows")
+
+    def log_holds(self, node: str, names: Iterable[str]) -> None:
+        """The log of a node holds these messages of writers, each named by its writer, its series and its place."""
+        last: dict[str, tuple[int, int]] = {}
+        for name in names:
+            writer, series, place = name.rsplit(".", 2)
+            before = last.get(writer, (0, 0))
+            here = last[writer] = (int(series), int(place))
+            if here not in ((before[0], before[1] + 1), (max(here[0], before[0] + 1), 1)):
+                self.violation(
+                    WRITTEN, f"the log of {node} holds {name} behind place {before[1]} of series {before[0]}"
+                )
 
     # The verdict.
 
@@ -132,24 +170,33 @@ class ClientJudge:
                 self.violation(STUCK, f"the subscription of client {client} is not effective")
             if client in effective and heard.ready_at_us is not None:
                 self._look_for_lost(client, heard)
-        for name, asked in self._asked.items():
-            if not asked.is_accepted and not asked.is_refused and asked.client not in self._given_up:
-                self.violation(STUCK, f"{name} of client {asked.client} is neither accepted nor refused")
+        for name in self.unanswered():
+            client = self._asked[name].client
+            self.violation(STUCK, f"{name} of client {client} is neither accepted nor refused")
         self._look_at_total()
 
-    def _look_for_lost(self, client: int, heard: Heard) -> None:
+    def unanswered(self) -> list[str]:
+        """The messages that are neither accepted nor refused; clients that gave up are owed no answer."""
+        waiting = [name for name, asked in self._asked.items() if not asked.is_accepted and not asked.is_refused]
+        return [name for name in waiting if self._asked[name].client not in self._given_up]
+
+    def _look_for_lost(self, client: int, heard: SubscriptionRecord) -> None:
         since_us = max(heard.ready_at_us or 0, heard.gap_at_us)
         for name, asked in self._asked.items():
             is_owed = asked.is_accepted and asked.at_us > since_us and asked.client not in self._given_up
+            is_owed = is_owed and not (self.nodes_may_be_away and asked.client in self._writers)
             if is_owed and name not in heard.shown:
                 self.violation(LOST, f"client {client} was never shown {name}, accepted for client {asked.client}")
 
     def _look_at_total(self) -> None:
-        total = [name for name, asked in self._asked.items() if asked.order == "total"]
-        orders = [[name for name in heard.shown if name in set(total)] for heard in self._heard.values()]
-        for index, one in enumerate(orders):
-            places = {name: place for place, name in enumerate(one)}
-            for other in orders[:index]:
-                common = [places[name] for name in other if name in places]
+        records = list(self._heard.values())
+        for index, one in enumerate(records):
+            places = {
+                name: place
+                for place, name in enumerate(one.shown)
+                if self._asked[name].order == "total" and name not in self._written_again
+            }
+            for other in records[:index]:
+                common = [places[name] for name in other.shown if name in places]
                 if common != sorted(common):
                     self.violation(TOTAL, "two clients were shown total messages in different orders")

@@ -29,6 +29,8 @@ class Excuses:
     losses: Sequence[Loss] = ()
     told: str = TOLD_NEVER
     holes_in: int = UNSPECIFIED
+    loose: bool = False
+    """Whether a delivery shows nothing about what it follows: a later publication may have overtaken it."""
 
 
 NO_EXCUSES = Excuses()

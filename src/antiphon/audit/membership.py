@@ -17,7 +17,7 @@ is a node from its start to its end, a *lineage* the lives that have one disk af
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 IDENTITY = "identity"
@@ -166,7 +166,7 @@ class MembershipJudge:
         is_together = not facts.is_apart.get(peer, self._rules.begins_apart)
         return facts.sent, facts.losses.get(peer, 0), is_together
 
-    def came(self, life: int, peer: int, sender: int, stamp: tuple[int, int, bool]) -> None:
+    def on_frame(self, life: int, peer: int, sender: int, stamp: tuple[int, int, bool]) -> None:
         """A process is given what is said to come from a peer; ``sender`` is the life that has sent it."""
         number, losses, is_together = stamp
         if peer not in self._lives[sender].identifiers:
@@ -206,6 +206,10 @@ class MembershipJudge:
                     self.violation(KNOWLEDGE, f"life {life} knows {sorted(known)} of {sorted(there)}")
         elif not is_connected({identifiers[life] or 0: known & there for life, known in up.items()}):
             self.violation(KNOWLEDGE, "there is more than one overlay")
+
+    def have_all(self, up: Iterable[int], payloads: Sequence[bytes]) -> bool:
+        """Whether all of these have delivered all of this."""
+        return all(payload in self._lives[life].delivered for life in up for payload in payloads)
 
     def last_words(self, up: Iterable[int], payloads: Iterable[bytes]) -> None:
         """In the end all of these should have delivered all of this."""

@@ -301,10 +301,16 @@ class TopicOracle:
         known = [self._knows[node] for node in self.member_since if node in self._knows]
         unknowable = {node: self._unknowable(node) for node in self._lost}
         for node, publication in self.owed():
-            if publication[0] in self._excuses.mortal and not any(knows.holds(publication) for knows in known):
+            if publication[0] in self._excuses.mortal and not self._must_be_known(publication, known):
                 continue
             if not self._is_excused(node, publication, unknowable.get(node, [])):
                 self._findings.add("completeness", f"{self._name(node, publication)}: never delivered")
+
+    def _must_be_known(self, publication: Identity, known: Sequence[Past]) -> bool:
+        """Whether a member has delivered a publication or something that follows it."""
+        if self._excuses.loose:
+            return self._is_kept(publication)
+        return any(knows.holds(publication) for knows in known)
 
     def cut_off(self) -> None:
         """The run ended early. Publications in transit need not arrive, unless something that follows them did."""

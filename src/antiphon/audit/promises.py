@@ -48,12 +48,13 @@ def check_judgeable(about: Mapping[str, Any], scenarios: Scenarios | None) -> No
         simulated_contract(about, scenarios)
 
 
-def separates_incarnations(about: Mapping[str, Any]) -> bool:
-    """Whether restarted nodes continue to publish under their number; only the judge in memory separates their
-    incarnations.
+def needs_memory(about: Mapping[str, Any]) -> bool:
+    """Whether only the judge in memory can judge a run.
+
+    It separates the incarnations of nodes that publish under their number again, and it judges sessions that are loose.
     """
-    contract = None if is_live(about) else contract_in(about)
-    return contract is not None and contract.returns
+    contract = contract_in(about)
+    return contract is not None and (contract.returns or contract.loose_sessions)
 
 
 def stopped_of(about: Mapping[str, Any], survey: TraceSurvey, scenarios: Scenarios | None) -> str:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from antiphon.audit.findings import Excuses, Loss
+from antiphon.audit.findings import Excuses, Findings, Loss
 from antiphon.audit.incarnations import (
     incarnations_in,
     incarnations_of,
@@ -40,6 +40,10 @@ from antiphon.trace.contract import (
     TOTAL_ORDER,
     Contract,
 )
+from antiphon.trace.schema import ORDER
+
+SESSION_ORDERS = ("fifo", "causal")
+"""The orders of publications that keep their order in every session, and their promises."""
 
 STUCK_TEXT = "a node has unfinished work that cannot complete"
 
@@ -99,11 +103,15 @@ def judge_trace(table: pa.Table, contract: Contract, stopped: str, stuck: int = 
         ORDER_NAMES.index(contract.default),
         contract.leavers,
         incarnations,
-        Excuses(incarnations.mortal, losses, contract.told, holes_in),
+        Excuses(incarnations.mortal, losses, contract.told, holes_in, contract.loose_sessions),
         stopped != FINISHED,
         contract.all_asked,
     )
     verdict = Verdict(checks, findings.publications, findings.deliveries, len(losses))
+    if contract.loose_sessions:
+        among = judge_sessions(ordered_rows(rows), contract)
+        for kind in SESSION_ORDERS:
+            findings.counts[kind], findings.examples[kind] = among.counts[kind], among.examples.get(kind, "")
     verdict.counts = {**findings.counts, STUCK: stuck}
     verdict.examples = {**findings.examples, STUCK: STUCK_TEXT}
     if TOTAL_ORDER in checks:
@@ -132,6 +140,31 @@ def add_requests(verdict: Verdict, complaints: list[str]) -> None:
 def apart_from(rows: pa.Table, contract: Contract) -> Collection[int]:
     """The sources of which only total publications are in one order with others."""
     return pc.unique(rows["source"]).to_pylist() if contract.weaker_pass else contract.apart
+
+
+def judge_sessions(rows: pa.Table, contract: Contract) -> Findings:
+    """Judge the order of some publications alone; completeness is not judged."""
+    return judge(
+        rows,
+        contract.nodes,
+        contract.everybody,
+        complete=False,
+        default=ORDER_NAMES.index(contract.default),
+        incarnations=incarnations_in(rows, contract.remembers),
+        all_asked=contract.all_asked,
+    )
+
+
+def ordered_rows(rows: pa.Table) -> pa.Table:
+    """The rows without publications in total order and without order: others may overtake both in a loose session."""
+    columns = (rows[name].to_pylist() for name in ("topic", "source", "sequence"))
+    names = list(zip(*columns, strict=True))
+    orders = rows[ORDER].to_pylist()
+    overtaken = {name for name, order in zip(names, orders, strict=True) if order not in (None, *SESSION_ORDERS)}
+    is_about = pc.is_in(rows["event"], pa.array(["publish", "deliver"])).to_pylist()
+    return rows.filter(
+        pa.array([not (is_it and name in overtaken) for is_it, name in zip(is_about, names, strict=True)])
+    )
 
 
 def is_placed(rows: pa.Table, contract: Contract) -> npt.NDArray[np.bool_]:

@@ -41,7 +41,7 @@ def audit(
     live campaign has kept. The judge knows no protocol: it keeps its own clocks. Spark judges large traces. A broken
     promise is exit code 1.
 
-    Example: antiphon up -n 4 --trace traces    and, when it has ended: antiphon audit traces
+    Examples: antiphon up -n 4 --trace traces    antiphon audit traces
     """
     from antiphon.audit.auditor import files_in
     from antiphon.audit.report import VIOLATED

@@ -87,6 +87,29 @@ def print_next(authority: Path, made: list[tuple[str, Path, Path]]) -> None:
     print(f"  keep {authority.with_suffix('.key')} away from nodes: with it anyone can impersonate any node or client")
 
 
+@app.command("revoke")
+def revoke(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The nodes or clients.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", metavar="DIRECTORY", help="The directory of the authority.")] = Path(
+        "certs"
+    ),
+    json: Json = False,
+) -> None:
+    """Put certificates on the list of revoked ones, for [bold]antiphon node --tls-revoked[/].
+
+    Copy the list to the nodes: each notices it within seconds, and disconnects the holders.
+
+    Example: antiphon certs revoke shop
+    """
+    from antiphon.transport.certificates import Authority
+
+    path = Authority.open(out).revoke(names)
+    if json:
+        output.print_json({"revoked": str(path), "names": names})
+        return
+    print(f"wrote {path}; nodes that were started with --tls-revoked look at their copy every second")
+
+
 @app.command("token")
 def token(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the client.")] = "client",

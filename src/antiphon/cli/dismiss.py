@@ -77,7 +77,7 @@ async def council_at(access: running.ServerAccess) -> dict[str, Any]:
 async def tell(access: running.ServerAccess, gone: list[int]) -> dict[str, Any]:
     """Tell a broker which nodes are gone, and wait for the new council."""
     async with await running.connect_to_any(access) as client:
-        answer = await client.request(lambda number: DismissRequest(number, gone))
+        answer = await client._live.request(lambda number: DismissRequest(number, gone))
         assert isinstance(answer, DismissResponse), "a node answers a request with its response"
         if answer.error:
             raise PeerError(answer.error)

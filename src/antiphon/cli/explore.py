@@ -8,7 +8,11 @@ import typer
 from rich.table import Table
 
 from antiphon.cli import output
+from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import UsageError
+from antiphon.kernel.message import ORDER_NAMES
+from antiphon.simulator.explore.cluster_search import ClusterExploration, ClusterSearch
+from antiphon.simulator.explore.cluster_world import NODES, ClusterSystem
 from antiphon.simulator.explore.systems import SMALL_SYSTEMS, Explored, explore_lasting, failures_of
 
 
@@ -16,6 +20,35 @@ def explore(
     only: Annotated[
         str, typer.Option("--only", metavar="WORDS", help="Only systems whose name has these words; default all.")
     ] = "",
+    clients: Annotated[
+        bool,
+        typer.Option("--clients", help="Instead: clusters of three whole nodes, with their membership and a client."),
+    ] = False,
+    fabric: Annotated[
+        str, typer.Option("--fabric", metavar="F", help="With --clients: only this fabric; default all.")
+    ] = "",
+    script: Annotated[
+        str,
+        typer.Option(
+            "--script",
+            metavar="WORDS",
+            help="With --clients: the client's actions, 'connect' and the orders of its messages; without 'connect' it "
+            "is connected at the start.",
+        ),
+    ] = "causal",
+    reorderings: Annotated[
+        int,
+        typer.Option(
+            "--reorderings",
+            metavar="K",
+            min=0,
+            help="With --clients: how often a message arrives at a node before one that was sent to it earlier.",
+        ),
+    ] = 1,
+    all_orders: Annotated[bool, typer.Option("--all-orders", help="With --clients: no bound on reorderings.")] = False,
+    returns: Annotated[
+        bool, typer.Option("--returns", help="With --clients: the crashed node comes back, at every step.")
+    ] = False,
     states: Annotated[
         int, typer.Option("--states", metavar="N", min=1, help="The most states to visit per system.")
     ] = 20_000,
@@ -30,11 +63,18 @@ def explore(
     ] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Follow every schedule of the fault-tolerant cube with two and three nodes, one of which crashes at every step.
+    """Follow every schedule of small systems in which a node crashes at every step, and print the number of states.
 
-    The node fails for good, or restarts with its log. If a schedule breaks a promise, it is printed, and the exit code
-    is 1.
+    Without --clients: the fault-tolerant cube with two and three nodes. The node fails for good, or restarts with its
+    log. With --clients: three whole nodes on each fabric, and a client that connects, subscribes, publishes and moves
+    to another node. If a schedule breaks a promise, it is printed, and the exit code is 1.
     """
+    if clients:
+        clusters = client_systems(fabric, script, returns)
+        explore_clients(clusters, None if all_orders else reorderings, early_timers, states, json)
+        return
+    if fabric or all_orders or returns:
+        raise UsageError("--fabric, --all-orders and --returns belong to --clients; add --clients, or leave them out")
     systems = [system for system in SMALL_SYSTEMS if only in system.name]
     if not systems:
         raise UsageError(f"no system is called {only!r}; there are {', '.join(each.name for each in SMALL_SYSTEMS)}")
@@ -65,5 +105,61 @@ def show(found: list[Explored]) -> None:
     output.console.print(table)
     for one in found:
         if one.violation is not None:
-            output.console.print(f"{one.system}, node {one.failing}: {one.violation}", markup=False, soft_wrap=True)
-            output.console.print("\n".join(one.schedule), markup=False, soft_wrap=True)
+            show_schedule(f"{one.system}, node {one.failing}", one.violation, one.schedule)
+
+
+def show_schedule(name: str, violation: str, schedule: tuple[str, ...]) -> None:
+    """Print a schedule that breaks a promise."""
+    output.console.print(f"{name}: {violation}", markup=False, soft_wrap=True)
+    output.console.print("\n".join(schedule), markup=False, soft_wrap=True)
+
+
+def client_systems(fabric: str, script: str, returns: bool) -> list[ClusterSystem]:
+    """A cluster for each fabric and each crashing node; node 0 is the client's first."""
+    if fabric and fabric not in FABRICS:
+        raise UsageError(f"there is no fabric {fabric!r}; choose one of {', '.join(FABRICS)}")
+    actions = tuple(script.split())
+    if not actions or any(action not in ORDER_NAMES for action in actions[actions[0] == "connect" :]):
+        raise UsageError(f"--script {script!r}: write 'connect' or nothing, and then some of {', '.join(ORDER_NAMES)}")
+    fabrics = [fabric] if fabric else list(FABRICS)
+    return [ClusterSystem(each, actions, node, returns) for each in fabrics for node in range(NODES)]
+
+
+def explore_clients(
+    systems: list[ClusterSystem], reorderings: int | None, early_timers: int, states: int, json: bool
+) -> None:
+    """Explore clusters with a client."""
+    found: list[ClusterExploration] = []
+    with output.progress("explore", len(systems)) as steps:
+        for system in systems:
+            found.append(ClusterSearch(system, reorderings, early_timers, states).run())
+            steps.step(f"{system.fabric}, node {system.crashing}: {found[-1].states:,} states")
+    if json:
+        output.print_json({"explorations": found, "states": sum(one.states for one in found)})
+    else:
+        show_clients(found, reorderings, early_timers)
+    if any(one.violation is not None for one in found):
+        raise typer.Exit(1)
+
+
+def show_clients(found: list[ClusterExploration], reorderings: int | None, early_timers: int) -> None:
+    """Print the table for people, the bounds, and the schedules that break a promise."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("fabric")
+    for heading in ("node", "fails", "states", "steps", "ends", "longest", "waited", "seconds", "all"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for one in found:
+        fails = "and returns" if one.returns else "for good"
+        figures = (f"{one.states:,}", f"{one.transitions:,}", f"{one.ends:,}", f"{one.longest:,}")
+        times = (f"{one.waited_seconds:.1f} s", f"{one.seconds:.1f}")
+        table.add_row(one.fabric, str(one.crashing), fails, *figures, *times, "yes" if one.exhausted else "no")
+    output.console.print(table)
+    bound = "in any order" if reorderings is None else f"in order but for {reorderings} of them"
+    output.console.print(
+        f"{sum(one.states for one in found):,} states; messages arrive {bound}; {early_timers} timers expire while "
+        f"messages are in transit; the crash comes at every step",
+        soft_wrap=True,
+    )
+    for one in found:
+        if one.violation is not None:
+            show_schedule(f"{one.fabric}, node {one.crashing}", one.violation, one.schedule)

@@ -43,8 +43,9 @@ def node(
 ) -> None:
     """Be a node: requests and messages on standard input, answers and messages on standard output.
 
-    Example: [bold]maelstrom test -w broadcast --bin antiphon-broadcast --node-count 25[/], where antiphon-broadcast is
-    a script that runs [bold]antiphon maelstrom node --workload broadcast[/].
+    Maelstrom starts a script that runs [bold]antiphon maelstrom node --workload broadcast[/].
+
+    Example: [bold]maelstrom test -w broadcast --bin ./that-script --node-count 25[/]
     """
     from antiphon.maelstrom.loop import run_node
     from antiphon.maelstrom.services import options_for

@@ -46,9 +46,8 @@ def metrics(
 
     Times are in ticks in simulated runs, and in milliseconds or seconds in those of live nodes.
 
-    Example: antiphon simulate examples/scenarios/topics.toml --trace t.parquet --level everything
-
-    and then: antiphon metrics t.parquet --metric delivery-latency
+    Examples: antiphon simulate examples/scenarios/topics.toml --trace t.parquet --level everything
+        antiphon metrics t.parquet --metric delivery-latency
     """
     from antiphon.audit.auditor import files_in
     from antiphon.pipeline.metrics import METRICS, metric_named

@@ -13,7 +13,7 @@ from antiphon.cli import output, running
 from antiphon.fabrics.registry import DEFAULT_FABRIC, FABRICS
 
 if TYPE_CHECKING:
-    from antiphon.node.node import Node
+    from antiphon.node.handle import Node
     from antiphon.node.settings import Settings
 
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -95,9 +95,19 @@ def node(
     tls_authority: Annotated[
         Word, setting("FILE.pem", "The authority that signs the certificates of nodes and clients.")
     ] = None,
+    tls_revoked: Annotated[
+        Word, setting("FILE.pem", "Revoked certificates (antiphon certs revoke); read again when the file changes.")
+    ] = None,
     rights: Annotated[Word, setting("FILE.toml", "The rights of clients; read again when the file changes.")] = None,
+    audit: Annotated[
+        Word, setting("FILE", "The audit log: who connected, subscribed, was refused, hit a limit.")
+    ] = None,
+    audit_bytes: Annotated[Number, setting("BYTES", "The size at which the audit log is rotated; 64 MiB.")] = None,
     handshake_seconds: Annotated[
         Seconds, setting("S", "How long a new connection may take to identify itself; 5.")
+    ] = None,
+    frame_seconds: Annotated[
+        Seconds, setting("S", "How long a frame that has begun may bring less than 64 KiB per second; 10.")
     ] = None,
     insecure: Annotated[
         bool | None,
@@ -117,8 +127,9 @@ def node(
 ) -> None:
     """Run one node until it is told to stop (SIGTERM or Ctrl-C); it then leaves the cluster orderly.
 
-    The node prints its address when it has joined the cluster. On SIGHUP it reads the rights of clients again.
-    docs/operations.md describes the settings.
+    The node prints its address when it has joined the cluster. On SIGHUP it reads the rights of clients and
+    the certificates again.
+    docs/reference/settings.md describes the settings.
 
     Example: antiphon node --listen 127.0.0.1:7401 --join 127.0.0.1:7400 --data ./data-1
     """
@@ -152,8 +163,7 @@ async def serve(settings: Settings, as_json: bool, until_input_ends: bool, join_
     started = await running.first_of(begin(settings), stop)
     if started is None:
         return
-    if settings.rights is not None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, started.read_rights_again)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, started._live.read_again)
     try:
         announce(started, as_json)
         await running.first_of(started.until_stopped(), stop)

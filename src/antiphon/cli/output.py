@@ -7,23 +7,41 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 import antiphon.kernel.process
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console: Console
+    errors: Console
 
 SECONDS_BETWEEN_LINES = 2.0
 
 PLAIN_WIDTH = 120
 """The width where there is no terminal: enough for every table, so that no line is broken in two."""
 
-console = Console(highlight=False, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else PLAIN_WIDTH)
-errors = Console(stderr=True, highlight=False)
+
+def __getattr__(name: str) -> Any:
+    """``console`` for results and ``errors`` for everything else, made when first used: a node prints a line and
+    has no use for them."""
+    if name not in {"console", "errors"}:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else PLAIN_WIDTH
+    made = Console(highlight=False, width=width) if name == "console" else Console(stderr=True, highlight=False)
+    return globals().setdefault(name, made)
+
+
+def error_console() -> Console:
+    """The console for everything but results."""
+    return globals().get("errors") or __getattr__("errors")  # type: ignore[no-any-return]
 
 
 def is_compiled() -> bool:
@@ -33,14 +51,18 @@ def is_compiled() -> bool:
 
 def complain(sentence: str) -> None:
     """Print an error, on standard error."""
+    from rich.markup import escape
+
     # A sentence may contain [[fault]] or [network], which are not markup.
-    errors.print(f"[bold red]antiphon:[/] {escape(sentence)}", soft_wrap=True)
+    error_console().print(f"[bold red]antiphon:[/] {escape(sentence)}", soft_wrap=True)
 
 
 def warn_if_not_compiled() -> None:
     """Say once, before long work, that compiled modules would be faster."""
     if not is_compiled():
-        errors.print("antiphon: running without compiled modules (no C compiler at set-up): about 8 times slower")
+        error_console().print(
+            "antiphon: running without compiled modules (no C compiler at set-up): about 8 times slower"
+        )
 
 
 def end_with(found: dict[str, Any], as_json: bool, show: Callable[[dict[str, Any]], None], has_failed: bool) -> None:
@@ -68,7 +90,17 @@ def print_line(result: object) -> None:
 @contextmanager
 def progress(title: str, total: int) -> Iterator[Steps]:
     """Progress of long work: a bar on a terminal, a plain line now and then elsewhere; always on standard error."""
+    errors = error_console()
     if errors.is_terminal:
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),

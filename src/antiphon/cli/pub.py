@@ -8,16 +8,17 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from antiphon.cli import output, running
 from antiphon.kernel.errors import UsageError
+from antiphon.kernel.message import OrderName
 
 if TYPE_CHECKING:
     from antiphon.api.receipts import Publishing
-    from antiphon.client.client import Client
+    from antiphon.client.handle import Client
 
 GROUPS_IN_FLIGHT = 48
 """Fewer batches than a client may have in transit, so that its queue stays short."""
@@ -47,7 +48,7 @@ def pub(
     tls_key: running.TlsKey = None,
     token_file: running.TokenFile = None,
     order: Annotated[
-        Literal["none", "fifo", "causal", "total"] | None,
+        OrderName | None,
         typer.Option(help="The order of the messages; causal by default.", show_default=False),
     ] = None,
     key: Annotated[

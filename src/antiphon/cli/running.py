@@ -17,7 +17,7 @@ import typer
 from antiphon.kernel.errors import UsageError
 
 if TYPE_CHECKING:
-    from antiphon.client.client import Client
+    from antiphon.client.handle import Client
 
 Result = TypeVar("Result")
 

@@ -18,7 +18,8 @@ from antiphon.kernel.errors import UsageError
 
 if TYPE_CHECKING:
     from antiphon.api.batch import Message
-    from antiphon.api.subscription import Start, Subscription
+    from antiphon.api.pubsub import Subscription
+    from antiphon.api.subscription import Start
 
 DEFAULT_LIMIT = 65_536
 SECONDS_BETWEEN_LINES = 1.0

@@ -62,7 +62,7 @@ def sweep(
     from antiphon.pipeline.session import SessionOptions
 
     wanted = grids.load_grid(grid)
-    found = sweeps.look(wanted, out)
+    found = sweeps.inspect(wanted, out)
     if list_cells:
         show_cells(found, json)
         return

@@ -18,7 +18,7 @@ from antiphon.cli import output, running
 from antiphon.kernel.errors import AntiphonError, PeerError, UsageError
 
 if TYPE_CHECKING:
-    from antiphon.client.client import Client
+    from antiphon.client.handle import Client
 
 ANSWER_SECONDS = 5.0
 TOPICS_SHOWN = 20

@@ -16,6 +16,7 @@ from antiphon.cli import output, running
 from antiphon.cli.node import LogLevel
 from antiphon.fabrics.registry import DEFAULT_FABRIC, FABRICS
 from antiphon.kernel.errors import PeerError, UsageError
+from antiphon.kernel.message import OrderName
 from antiphon.node.local_cluster import Member, Plan, ProcessCluster, any_ports, founders_file, free_ports
 
 ALL_GONE = "all nodes have ended"
@@ -38,9 +39,7 @@ def up(
             help=f"How they are connected: {', '.join(each.shape for each in FABRICS.values())}.",
         ),
     ] = DEFAULT_FABRIC,
-    order: Annotated[
-        Literal["none", "fifo", "causal", "total"], typer.Option(help="The order of messages that do not name one.")
-    ] = "causal",
+    order: Annotated[OrderName, typer.Option(help="The order of messages that do not name one.")] = "causal",
     port: Annotated[
         int | None,
         typer.Option(
@@ -73,7 +72,7 @@ def up(
     Nodes are numbered from 0: in the table, in the names of directories and before the lines that they log. If one
     ends, the others continue without it.
 
-    Example: antiphon up -n 4 --data ./data    and in other terminals: antiphon sub room, antiphon pub room hello
+    Examples, in three terminals: antiphon up -n 4 --data ./data    antiphon sub room    antiphon pub room hello
     """
     import antiphon
     from antiphon.api.publisher import check_order

@@ -11,26 +11,28 @@ from __future__ import annotations
 import asyncio
 import secrets
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
 from antiphon.api.batch_codec import encode_columns
-from antiphon.api.lifecycle import Starting, raise_refusals
-from antiphon.api.outbox import BlockedOutboxes, Outbox, Segment
-from antiphon.api.pubsub import PubSub
+from antiphon.api.lifecycle import raise_refusals
+from antiphon.api.outbox import BlockedOutboxes, Outbox, OutboxOwner, Segment
+from antiphon.api.pubsub import PubSubHost
+from antiphon.api.receipts import Publishing
 from antiphon.api.topic_names import checked_name, client_number
-from antiphon.client.client_subscriptions import OngoingSubscriptions
+from antiphon.client.client_subscriptions import ClientSubscriptions
 from antiphon.client.connection import LOOK_SECONDS, ClientConnection, until_ended
 from antiphon.client.requests import Requests, set_exception
-from antiphon.client.server_pool import addresses_of
+from antiphon.client.server_pool import addresses_of, introduction_from
+from antiphon.client.streams.client_streams import ClientStreams
 from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError, UsageError
 from antiphon.membership.messages import OLDEST_VERSION, PROTOCOL_VERSION, Control, Hello, Refused
 from antiphon.runtime.clocks import monotonic_us, wall_clock_us
 from antiphon.runtime.errors import ClosedError, DeniedError, error_from
 from antiphon.runtime.logging import logger
 from antiphon.runtime.tasks import Tasks
-from antiphon.sessions.client_end import ClientEnd, Introduction, ServerPool
+from antiphon.sessions.client_end import ClientEnd, Introduction
 from antiphon.sessions.client_messages import (
     CLIENT_CONTROLS,
     Delivery,
@@ -43,14 +45,17 @@ from antiphon.sessions.client_messages import (
     RangeResponse,
     StatusRequest,
     StatusResponse,
+    StreamResponse,
     SubscriptionEnded,
 )
+from antiphon.sessions.server_pool import ServerPool
 from antiphon.sessions.steps import Promise
 from antiphon.transport.codec import Codec
 from antiphon.transport.links import CONNECT_SECONDS, split_address
 from antiphon.transport.peer_messages import PEER_CONTROLS
 from antiphon.transport.schema import SINCE, may_send
-from antiphon.transport.tls import Tls, check_meant, identity_of, is_loopback, reason_of, tls_from
+from antiphon.transport.stream_protocol import StreamProtocol
+from antiphon.transport.tls import Tls, check_meant, identity_of, is_loopback, reason_of
 
 RECONNECT_SECONDS: Final = 10.0
 """How long a client looks for another node, unless it is told otherwise."""
@@ -67,10 +72,8 @@ ANSWERS: Final = (PublishResponse, LogsResponse, RangeResponse, MarksResponse, P
 log = logger("client")
 
 
-class Client(PubSub):
-    """Made by :func:`antiphon.connect`."""
-
-    _subscriptions: OngoingSubscriptions
+class LiveClient(PubSubHost):
+    """A connected client. Applications hold it as :class:`antiphon.client.handle.Client`."""
 
     def __init__(
         self,
@@ -96,14 +99,23 @@ class Client(PubSub):
         self._former: ClientConnection | None = None
         self._blocked = BlockedOutboxes()
         self._end = ClientEnd(self, ServerPool(addresses_of(addresses)), round(reconnect_seconds * 1_000_000))
-        self._subscriptions = OngoingSubscriptions(self, self._end)
+        room, send, author = self._end.room, self._send_segment, self.author_number
+        self._outbox_owner = OutboxOwner(
+            self._loop, None, room, send, wall_clock_us, self._blocked, author, self.refusals
+        )
+        self._subscriptions = ClientSubscriptions(self, self._end)
         self._requests = Requests(self._end.next_number)
+        self.streams = ClientStreams(self, self._requests, partial(self._connect_to, tls))
         # The first answer of a node that is being tried.
         self._opening: asyncio.Future[StatusResponse] | None = None
         self._failure: BaseException | None = None
         self._tasks = Tasks()
         # Connections that have not ended, also those that were given up.
         self._open_connections: set[ClientConnection] = set()
+
+    @property
+    def subscriptions(self) -> ClientSubscriptions:
+        return self._subscriptions
 
     @property
     def address(self) -> str:
@@ -122,7 +134,7 @@ class Client(PubSub):
 
     # Connecting.
 
-    async def start(self) -> Client:
+    async def start(self) -> LiveClient:
         """Connect to the first of the given nodes that answers."""
         failures: list[str] = []
         for address in self._end.pool.given:
@@ -146,7 +158,9 @@ class Client(PubSub):
             async with asyncio.timeout(seconds):
                 connection = ClientConnection(self, address, self._open_connections)
                 self._connection = connection
-                transport, _ = await self._loop.create_connection(lambda: connection, host, port, ssl=self._context)
+                transport, _ = await self._loop.create_connection(
+                    partial(StreamProtocol, connection), host, port, ssl=self._context
+                )
                 self._check_node(transport, host)
                 self.send(
                     Hello(PROTOCOL_VERSION, self._cluster, self._instance, "", "", self._token, oldest=OLDEST_VERSION)
@@ -167,15 +181,7 @@ class Client(PubSub):
         connection.version = min(int(status.get("protocol", OLDEST_VERSION)), PROTOCOL_VERSION)
         # A node of an earlier version does not say it; batches about one key suit every fabric.
         self.mixes_keys = bool(status.get("mixes_keys", False))
-        lost_seconds = status.get("lost_seconds")
-        return Introduction(
-            address,
-            # Where clients have names, the node knows better than the client under which number it publishes.
-            int(status.get("author", client_number(self._instance))),
-            [peer["address"] for peer in status.get("peers", [])],
-            answer.clock_us - monotonic_us(),
-            None if lost_seconds is None else float(lost_seconds),
-        )
+        return introduction_from(address, status, client_number(self._instance), answer.clock_us - monotonic_us())
 
     def _check_node(self, transport: asyncio.BaseTransport, host: str) -> None:
         """Say nothing secret to anybody but a node."""
@@ -251,7 +257,7 @@ class Client(PubSub):
         else:
             connection.writer.close()
 
-    def bytes_heard(self) -> int:
+    def bytes_received(self) -> int:
         """How much has come from the node over this connection."""
         return 0 if self._connection is None else self._connection.bytes_received
 
@@ -312,19 +318,33 @@ class Client(PubSub):
 
     # Ending.
 
+    async def _connect_to(self, tls: Tls | None, address: str) -> ClientStreams:
+        """A connection to a node that leads a stream."""
+        other = LiveClient([address], self._cluster, self.default_order, 0.0, None, tls, self._token)
+        try:
+            return (await other.start()).streams
+        except BaseException:
+            await other.abandon()
+            raise
+
+    def settle_publishing(self, publishing: Publishing) -> Awaitable[Any]:
+        return self.streams.settle(publishing)
+
     async def abandon(self) -> None:
         """End the connection without waiting for anything."""
+        await self.streams.close()
         self._fail(ClosedError("the client has been closed; connect again"))
         await until_ended(self._open_connections)
 
     async def close(self) -> None:
         """Wait for what is in flight and end the connection; raises, as :meth:`flush` does, what was not accepted."""
         if self._failure is None:
-            await self._until_accepted()
+            await self.until_accepted()
             give_up_at = self._loop.time() + SAFE_SECONDS
             # A client closes once; a promise for each batch would cost something with every message.
             while len(self._end.unacked) and self._loop.time() < give_up_at:
                 await asyncio.sleep(LOOK_SECONDS)
+        await self.streams.close()
         self._fail(ClosedError("the client has been closed; connect again"))
         await until_ended(self._open_connections)
         await raise_refusals(self.refusals)
@@ -343,19 +363,7 @@ class Client(PubSub):
     def open_outbox(self, topic: str) -> Outbox:
         self.refuse_if_closed()
         name = checked_name(topic)
-        room, send = partial(self._end.room, name), partial(self._send_segment, name)
-        outbox = Outbox(
-            name,
-            self.default_order,
-            self._loop,
-            None,
-            room,
-            send,
-            wall_clock_us,
-            self._blocked,
-            self.author_number,
-            self.refusals,
-        )
+        outbox = Outbox(name, self.default_order, self._outbox_owner, name)
         self.outboxes[name] = outbox
         return outbox
 
@@ -367,7 +375,7 @@ class Client(PubSub):
     def author_number(self) -> int:
         return self._end.author
 
-    async def _until_accepted(self) -> None:
+    async def until_accepted(self) -> None:
         while self._end.unacked.unaccepted() or any(len(outbox) for outbox in self.outboxes.values()):
             for outbox in self.outboxes.values():
                 outbox.flush()
@@ -400,9 +408,11 @@ class Client(PubSub):
             if self._opening is not None and not self._opening.done():
                 self._opening.set_result(message)
         elif isinstance(message, StatusResponse):
-            self._requests.status_came(message)
+            self._requests.on_status(message)
+        elif isinstance(message, StreamResponse):
+            self.streams.on_response(message)
         elif isinstance(message, ANSWERS):
-            self._requests.answered(message)
+            self._requests.on_response(message)
         elif isinstance(message, Refused):
             reason = f"the node at {connection.address} refused: {message.reason}"
             error = error_from(reason, message.is_denied)
@@ -426,8 +436,8 @@ class Client(PubSub):
 
     def settle(self) -> None:
         """Send what there is room for, and write."""
-        if len(self._blocked) > 0 and self._end.has_room:
-            for outbox in self._blocked.take_due(len(self._blocked)):
+        if self._blocked.ring and self._end.has_room:
+            for outbox in self._blocked.take_due(len(self._blocked.ring)):
                 outbox.flush()
         connection = self._connection
         if connection is not None and connection.writer.queued_bytes:
@@ -467,35 +477,3 @@ class Client(PubSub):
         """Raise the reason why nothing can be done any more, if there is one."""
         if self._failure is not None:
             raise self._failure
-
-
-def connect(
-    addresses: str | Sequence[str],
-    *,
-    cluster: str = "antiphon",
-    order: str = "causal",
-    reconnect_seconds: float = RECONNECT_SECONDS,
-    on_reconnect: Callable[[str], None] | None = None,
-    tls: Tls | Mapping[str, str] | None = None,
-    token: str = "",
-) -> Starting[Client]:
-    """Connect to a node: ``async with antiphon.connect("127.0.0.1:7400") as client``.
-
-    Several addresses, as a list or with commas, are tried in this order. If its node fails, the client looks for
-    another one for ``reconnect_seconds``, among these addresses and all that its nodes have told it, and goes on there;
-    ``on_reconnect`` is then called with the address. With 0 it does not look.
-
-    ``tls`` names the files for nodes that want TLS, ``{"authority": "authority.pem"}``, ``certificate`` and ``key``
-    among them if the client has any. ``token`` identifies the client to nodes that have given out tokens.
-    """
-    files = tls if tls is None or isinstance(tls, Tls) else tls_from(tls)
-
-    async def begin() -> Client:
-        client = Client(addresses, cluster, order, reconnect_seconds, on_reconnect, files, token)
-        try:
-            return await client.start()
-        except BaseException:
-            await client.abandon()
-            raise
-
-    return Starting(begin())

@@ -6,7 +6,7 @@ import asyncio
 from typing import Final, Protocol
 
 from antiphon.membership.messages import OLDEST_VERSION
-from antiphon.transport.links import FrameReader, FrameWriter
+from antiphon.transport.framing import FrameReader, FrameWriter
 
 FAREWELL_SECONDS: Final = 1.0
 """How long a connection that was closed may take to end."""

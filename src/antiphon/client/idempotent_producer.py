@@ -1,10 +1,10 @@
 """The client's side of a writer: one lane of it writes a series, again if it has to, and knows when all have it.
 
-Whoever does work that may be done again opens a :class:`Lane`, hands in the same pieces in the same order and finishes.
-What all nodes have on their disks is not sent again. What differs from what was written before is refused. When
-:meth:`Lane.finish` returns, every member of the topics has every piece once. If anything goes wrong, whatever it is,
-nothing is promised, and everything may be begun again at any node (:mod:`antiphon.sessions.writers` says why that is
-so).
+A program whose work may be done again opens a :class:`Lane`, hands in the same pieces in the same order and finishes.
+Pieces that all nodes have on their disks are not sent again. A piece that differs from an earlier attempt is refused.
+When :meth:`Lane.finish` returns, every member of the topics has every piece once. If anything goes wrong, whatever it
+is, nothing is promised, and everything may be begun again at any node (:mod:`antiphon.sessions.writers` says why that
+is so).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any, Final
 
 import msgspec
 
-from antiphon.api.batch_codec import Columns, encode_columns
+from antiphon.api.batch_codec import encode_columns
+from antiphon.api.columns import Columns
 from antiphon.client.remote_log import AskingClient
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.membership.messages import Control
@@ -52,8 +53,8 @@ class ConflictError(UsageError):
     """Something else has been written under the same name and numbers before."""
 
 
-class Course:
-    """What a lane has written on one topic, in this series."""
+class LaneProgress:
+    """The progress of a lane on one topic, in this series."""
 
     def __init__(self) -> None:
         self.place = 0
@@ -73,7 +74,7 @@ class Lane:
         self._lane = lane
         self._series = series
         self._order = order
-        self._courses: dict[str, Course] = {}
+        self._progress: dict[str, LaneProgress] = {}
         self._under_way: deque[asyncio.Future[Any]] = deque()
         # Topics on which not all have the same of an earlier series.
         self._uneven: set[str] = set()
@@ -96,7 +97,7 @@ class Lane:
         opened = cls(client, writer, lane, series, order)
         wanted = list(dict.fromkeys(topics))
         nodes = await opened._ask(wanted)
-        found = {standing.topic for node in nodes for standing in node.standings}
+        found = {position.topic for node in nodes for position in node.lane_states}
         if not found <= set(wanted):
             # Also those who know nothing of the lane are members of these topics.
             nodes = await opened._ask([*dict.fromkeys((*wanted, *sorted(found)))])
@@ -117,7 +118,7 @@ class Lane:
         return answer.nodes
 
     def _begin(self, nodes: list[NodeProducerState]) -> None:
-        for topic in sorted({standing.topic for node in nodes for standing in node.standings}):
+        for topic in sorted({position.topic for node in nodes for position in node.lane_states}):
             numbers = [number for node in nodes for number, _ in standings_on(topic, node)]
             later = max(numbers)
             if series_of(later) > self._series:
@@ -130,14 +131,14 @@ class Lane:
                 if len(set(self._numbers(topic, nodes))) > 1:
                     self._uneven.add(topic)
                 continue
-            course = self._courses[topic] = Course()
-            course.furthest = place_of(later)
-            course.furthest_digests = {
+            progress = self._progress[topic] = LaneProgress()
+            progress.furthest = place_of(later)
+            progress.furthest_digests = {
                 digest for node in nodes for number, digest in standings_on(topic, node) if number == later
             }
             # In causal and total order, what is written now comes after all that this node had, also to those who could
             # not be asked. In fifo order that is so only of what goes through this node, so everything does.
-            course.everywhere = 0 if self._order == "fifo" else min(self._places(topic, nodes))
+            progress.everywhere = 0 if self._order == "fifo" else min(self._places(topic, nodes))
 
     def _numbers(self, topic: str, nodes: list[NodeProducerState]) -> list[int]:
         """How far the lane has come at the node that was asked and at all members of a topic."""
@@ -154,7 +155,7 @@ class Lane:
     async def _until_level(self, topic: str) -> None:
         """Wait for those who catch up with an earlier series: what comes of it behind the new one is dropped.
 
-        Who does not come further was away when it was written, and has a hole there as for all messages.
+        A node that does not come further was away when the series was written, and has a gap there as for all messages.
         """
         loop = asyncio.get_running_loop()
         moved_at, best, attempt = loop.time(), -1, 0
@@ -172,22 +173,22 @@ class Lane:
 
     async def write(self, topic: str, columns: Columns, about: tuple[int, ...] = ()) -> None:
         """Hand in the next piece for a topic. It is accepted when :meth:`finish` returns and not before."""
-        course = self._courses.get(topic)
-        if course is None:
-            course = self._courses[topic] = Course()
+        progress = self._progress.get(topic)
+        if progress is None:
+            progress = self._progress[topic] = LaneProgress()
         if topic in self._uneven:
             self._uneven.discard(topic)
             await self._until_level(topic)
-        previous = course.digest
-        course.place += 1
-        course.digest = chained(previous, topic, self._order, columns)
-        if course.place == course.furthest and course.furthest_digests != {course.digest}:
+        previous = progress.digest
+        progress.place += 1
+        progress.digest = chained(previous, topic, self._order, columns)
+        if progress.place == progress.furthest and progress.furthest_digests != {progress.digest}:
             raise self._conflict(topic)
-        if course.place <= course.everywhere:
+        if progress.place <= progress.everywhere:
             self.skipped += 1
             return
-        number = number_of(self._series, course.place)
-        lane = LaneOf(self._writer, self._lane, course.digest, previous)
+        number = number_of(self._series, progress.place)
+        lane = LaneOf(self._writer, self._lane, progress.digest, previous)
         payload = encode_columns(columns)
         while len(self._under_way) >= UNDER_WAY_AT_MOST:
             await self._under_way.popleft()
@@ -209,19 +210,21 @@ class Lane:
         loop = asyncio.get_running_loop()
         moved_at, best, attempt = loop.time(), -1, 0
         while True:
-            nodes = await self._ask(list(self._courses))
-            for topic in {standing.topic for node in nodes for standing in node.standings} | self._courses.keys():
+            nodes = await self._ask(list(self._progress))
+            for topic in {position.topic for node in nodes for position in node.lane_states} | self._progress.keys():
                 self._check_end(topic, nodes)
-            places = [place for topic in self._courses for place in self._places(topic, nodes)]
+            places = [place for topic in self._progress for place in self._places(topic, nodes)]
             if all(
-                place == course.place for topic, course in self._courses.items() for place in self._places(topic, nodes)
+                place == progress.place
+                for topic, progress in self._progress.items()
+                for place in self._places(topic, nodes)
             ):
-                return {topic: (course.place, course.digest) for topic, course in self._courses.items()}
+                return {topic: (progress.place, progress.digest) for topic, progress in self._progress.items()}
             if sum(places) > best:
                 best, moved_at, attempt = sum(places), loop.time(), 0
             if loop.time() - moved_at > STALLED_SECONDS:
                 raise PeerError(
-                    f"lane {self._lane} of {self._writer!r}: some member of {', '.join(self._courses)} does not have "
+                    f"lane {self._lane} of {self._writer!r}: some member of {', '.join(self._progress)} does not have "
                     f"all that was written and has not come further for {STALLED_SECONDS:g} seconds; begin again"
                 )
             await asyncio.sleep(PAUSES_SECONDS[min(attempt, len(PAUSES_SECONDS) - 1)])
@@ -229,17 +232,17 @@ class Lane:
 
     def _check_end(self, topic: str, nodes: list[NodeProducerState]) -> None:
         """Nobody may have more than was written now, or something else."""
-        course = self._courses.get(topic) or Course()
+        progress = self._progress.get(topic) or LaneProgress()
         for node in nodes:
             for number, digest in standings_on(topic, node):
                 if not self._is_of_series(number):
                     continue
                 place = place_of(number)
-                if place > course.place or (place == course.place and digest != course.digest):
+                if place > progress.place or (place == progress.place and digest != progress.digest):
                     raise self._conflict(topic)
 
 
-async def standings_of_series(client: AskingClient, writer: str, series: int) -> list[LaneState]:
+async def lane_states_of_series(client: AskingClient, writer: str, series: int) -> list[LaneState]:
     """How far all lanes of a writer have come at any node, of those that have written in this series."""
 
     def ask(number: int) -> Control:
@@ -247,12 +250,12 @@ async def standings_of_series(client: AskingClient, writer: str, series: int) ->
 
     answer = await client.request(ask)
     assert isinstance(answer, ProducerResponse), "nothing else answers this"
-    return [each for node in answer.nodes for each in node.standings if series_of(each.number) == series]
+    return [each for node in answer.nodes for each in node.lane_states if series_of(each.number) == series]
 
 
 def standings_on(topic: str, node: NodeProducerState) -> list[tuple[int, int]]:
     """Numbers and digests of one topic."""
-    return [(standing.number, standing.digest) for standing in node.standings if standing.topic == topic]
+    return [(position.number, position.digest) for position in node.lane_states if position.topic == topic]
 
 
 def chained(previous: int, topic: str, order: str, columns: Columns) -> int:

@@ -23,8 +23,8 @@ LogAnswer = LogsResponse | RangeResponse | MarksResponse | ProducerResponse | Di
 class Requests:
     """The open requests of one client, of two kinds.
 
-    Any node can say how it is, so the next node is asked again when one goes. What the log of a node was asked for, or
-    a lane has written, ends with the node: another node has another log.
+    Any node can say how it is, so the next node is asked again when one goes. Requests
+    about the log of a node, and about a lane, end with the node: another node has another log.
     """
 
     def __init__(self, next_number: Callable[[], int]) -> None:
@@ -52,7 +52,7 @@ class Requests:
         """The numbers under which somebody waits for the figures of a node."""
         return [number for number, answer in self._status.items() if not answer.done()]
 
-    def status_came(self, message: StatusResponse) -> None:
+    def on_status(self, message: StatusResponse) -> None:
         """A node says how it is, or that the client may not know."""
         answer = self._status.get(message.number)
         if message.denied:
@@ -60,13 +60,21 @@ class Requests:
         elif answer is not None and not answer.done():
             answer.set_result(message.status)
 
-    def answered(self, message: LogAnswer | PublishResponse) -> None:
+    def on_response(self, message: LogAnswer | PublishResponse) -> None:
         """The node has answered, if somebody still waits for it."""
         answer = self._of_node.get(message.number)
         if isinstance(message, PublishResponse) and message.error:
             set_exception(answer, error_from(message.error, message.is_denied, message.kind))
         elif answer is not None and not answer.done():
             answer.set_result(message)
+
+    def resolve(self, number: int, value: object) -> bool:
+        """Give an answer to the request with a number; whether somebody waits for it."""
+        answer = self._of_node.get(number)
+        if answer is None or answer.done():
+            return False
+        answer.set_result(value)
+        return True
 
     def node_lost(self, error: BaseException) -> None:
         """This node answers nothing more."""

@@ -1,10 +1,12 @@
-"""The addresses of nodes that an application gives to a client."""
+"""The nodes of a client: the addresses that an application gives, and what a node says about itself."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from antiphon.kernel.errors import UsageError
+from antiphon.sessions.client_end import Introduction
 from antiphon.transport.links import split_address
 
 
@@ -17,3 +19,17 @@ def addresses_of(given: str | Sequence[str]) -> list[str]:
     for address in found:
         split_address(address)
     return list(dict.fromkeys(found))
+
+
+def introduction_from(address: str, status: Mapping[str, Any], author: int, clock_us: int) -> Introduction:
+    """The words of a node about itself; one of an earlier version does not say everything."""
+    lost_seconds = status.get("lost_seconds")
+    return Introduction(
+        address,
+        # Where clients have names, the node knows better than the client under which number it publishes.
+        int(status.get("author", author)),
+        [peer["address"] for peer in status.get("peers", [])],
+        clock_us,
+        None if lost_seconds is None else float(lost_seconds),
+        bool(status.get("strict_session", False)),
+    )

@@ -1,4 +1,4 @@
-"""What a fabric says about itself, so that no other module compares its name.
+"""The description of a fabric by itself, so that no other module compares its name.
 
 Each fabric describes itself in its folder, and :mod:`antiphon.fabrics.registry` lists the descriptions:
 
@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from antiphon.fabrics.protocol import Protocol
+from antiphon.kernel.message import ORDER_NAMES
 from antiphon.kernel.process import Environment, Process
 
 
@@ -42,7 +43,7 @@ PARTIAL_VIEW: Final = MembershipPolicy("partial view", keeps_identity=False, beg
 
 
 class HostNames(NamedTuple):
-    """What a host knows about addresses and topics; the checks raise a UsageError."""
+    """A host's knowledge of addresses and topics; the checks raise a UsageError."""
 
     check_address: Callable[[str], object]
     check_topic: Callable[[str], object]
@@ -65,7 +66,7 @@ class NodeChoices(NamedTuple):
 
 
 class ProcessTraits(NamedTuple):
-    """What a live node must know about the behaviour that its settings describe."""
+    """The facts that a live node must know about the behaviour that its settings describe."""
 
     is_strict: bool = True
     """Whether ordered messages of a publisher wait for its own total messages before them."""
@@ -112,7 +113,7 @@ class Fabric:
     membership: MembershipPolicy
     implementation: Callable[[], Implementation] = field(repr=False)
     """Loads the code."""
-    orders: tuple[str, ...] = ("none", "fifo", "causal", "total")
+    orders: tuple[str, ...] = ORDER_NAMES
     has_table: bool = False
     """Whether live nodes have a table of settings for it, with its name (``Implementation.table``)."""
     has_keys: bool = True

@@ -35,7 +35,7 @@ class NetworkFigures(NamedTuple):
 
 
 class DiskKind(Enum):
-    """What a simulated disk keeps, and for whom."""
+    """The contents of a simulated disk, and their owners."""
 
     LOG = "a log that a crash removes"
     ASKED_LOG = "a log from which other nodes ask for single publications"

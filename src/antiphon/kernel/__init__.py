@@ -1,7 +1,7 @@
 """The contract that every protocol is written against. Read this package first; it takes ten minutes.
 
 * :mod:`~antiphon.kernel.process`: ``Process`` (a protocol at one node) and ``Environment`` (what it may do).
-* :mod:`~antiphon.kernel.message`: ``Message`` and ``Publication``, frozen and typed.
+* :mod:`~antiphon.kernel.message`: ``ProtocolMessage`` and ``Publication``, frozen and typed.
 * :mod:`~antiphon.kernel.randomness`: repeatable random numbers.
 * :mod:`~antiphon.kernel.errors`: whose fault it was.
 * :mod:`~antiphon.kernel.interval_set` and :mod:`~antiphon.kernel.publication_set`: sets of numbers with gaps.
@@ -13,7 +13,7 @@ A whole protocol, complete and runnable in both hosts::
             self.tell(Publication(self.me, 1, self.environment.now(), payload))
             return 1
 
-        def receive(self, sender: int, message: Message) -> None:
+        def receive(self, sender: int, message: ProtocolMessage) -> None:
             assert isinstance(message, Publication)
             self.tell(message)
 
@@ -24,7 +24,7 @@ A whole protocol, complete and runnable in both hosts::
 """
 
 from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError, ScenarioError, UsageError
-from antiphon.kernel.message import CAUSAL, FIFO, NONE, UNSPECIFIED, Message, Publication, publication_key
+from antiphon.kernel.message import CAUSAL, FIFO, NONE, UNSPECIFIED, ProtocolMessage, Publication, publication_key
 from antiphon.kernel.process import NO_NODE, Environment, Process
 from antiphon.kernel.randomness import RandomStream, mix64
 
@@ -36,10 +36,10 @@ __all__ = [
     "UNSPECIFIED",
     "AntiphonError",
     "Environment",
-    "Message",
     "PeerError",
     "Process",
     "ProtocolError",
+    "ProtocolMessage",
     "Publication",
     "RandomStream",
     "ScenarioError",

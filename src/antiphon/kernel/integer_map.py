@@ -10,12 +10,13 @@ from __future__ import annotations
 from typing import Final, final
 
 from librt.vecs import vec
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK
 
 EMPTY: Final[i64] = -1
-SMALLEST: Final = 8
+SMALLEST: Final = 4
+"""The first table has so many places; one of them at least stays empty, or else a search would not end."""
 
 SEQUENCE_MASK: Final = 0xFFFFFF
 SCATTER: Final = 0x9E3779B1
@@ -28,7 +29,8 @@ def home(key: i64) -> i64:
 
     Node identifiers are their own homes, side by side as they are looked up. Publications
     (:func:`antiphon.kernel.message.publication_key`) are scattered: with a few in flight from each source they would
-    otherwise queue for the place of their source, and form one run that every removal has to walk through.
+    otherwise queue for the place of their source, and form one run that every removal has to walk through. Look-ups ask
+    here for publications only.
     """
     sequence = key >> SOURCE_BITS
     if sequence == 0:
@@ -37,6 +39,7 @@ def home(key: i64) -> i64:
 
 
 @final
+@mypyc_attr(acyclic=True)
 class IntegerMap:
     """Keys are integers from 0 up, values any 64-bit integers. Listed only by key: nothing can depend on hashing."""
 
@@ -44,10 +47,11 @@ class IntegerMap:
         # Nothing is allocated before the first entry: most nodes of a huge simulation never need one.
         self._cells: vec[i64] = vec[i64]()
         self._mask: i64 = -1
-        self._count: i64 = 0
+        self.count: i64 = 0
+        """The number of entries; only the map changes it."""
 
     def __len__(self) -> int:
-        return int(self._count)
+        return int(self.count)
 
     def get(self, key: i64, default: i64) -> i64:
         """The value of ``key``, or ``default``."""
@@ -55,7 +59,7 @@ class IntegerMap:
         if mask < 0:
             return default
         cells = self._cells
-        slot = home(key) & mask
+        slot = (key if key <= SOURCE_MASK else home(key)) & mask
         while True:
             found = cells[slot << 1]
             if found == key:
@@ -67,12 +71,12 @@ class IntegerMap:
     def put(self, key: i64, value: i64) -> None:
         """Set the value of ``key``."""
         assert key >= 0, "keys are not negative"
-        if self._count * 8 >= (self._mask + 1) * 5:
+        if self.count * 8 >= (self._mask + 1) * 5:
             self._grow()
         slot = self._slot(key)
         if self._cells[slot << 1] == EMPTY:
             self._cells[slot << 1] = key
-            self._count += 1
+            self.count += 1
         self._cells[(slot << 1) | 1] = value
 
     def remove(self, key: i64) -> None:
@@ -84,7 +88,7 @@ class IntegerMap:
         hole = self._slot(key)
         if cells[hole << 1] == EMPTY:
             return
-        self._count -= 1
+        self.count -= 1
         slot = hole
         while True:
             slot = (slot + 1) & mask
@@ -103,7 +107,7 @@ class IntegerMap:
         twin = IntegerMap()
         twin._cells = vec[i64](self._cells)
         twin._mask = self._mask
-        twin._count = self._count
+        twin.count = self.count
         return twin
 
     def sorted_items(self) -> list[tuple[i64, i64]]:
@@ -121,7 +125,7 @@ class IntegerMap:
         """Where ``key`` is, or the empty slot where it belongs."""
         mask = self._mask
         cells = self._cells
-        slot = home(key) & mask
+        slot = (key if key <= SOURCE_MASK else home(key)) & mask
         while True:
             found = cells[slot << 1]
             if found == key or found == EMPTY:  # noqa: SIM109 (a tuple would box both)
@@ -133,7 +137,7 @@ class IntegerMap:
         size = SMALLEST if self._mask < 0 else (int(self._mask) + 1) * 2
         self._cells = vec[i64]([-1] * (size * 2))
         self._mask = size - 1
-        self._count = 0
+        self.count = 0
         position: i64 = 0
         while position < len(old):
             if old[position] != EMPTY:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 ANY_GAPS: Final[i64] = 1 << 40
 """More gaps than anybody has memory for."""
 
 
 @final
+@mypyc_attr(acyclic=True)
 class IntervalSet:
     """All integers up to ``complete``, and intervals beyond; no integer below 1 is ever missing.
 

@@ -9,7 +9,7 @@ repeatable and a failure replayable.
 There are two hosts: the simulator (virtual time, one thread) and the live runtime (sockets, disk). The same
 classes run in both.
 
-Time is an integer number of **ticks**. What a tick is belongs to the host: one unit of the published models in the
+Time is an integer number of **ticks**. The host says how long a tick is: one unit of the published models in the
 simulator, a microsecond live. Protocols get durations from their configuration, in ticks, and only compare and add.
 """
 
@@ -20,7 +20,7 @@ from typing import Final
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import ORDER_NAMES, UNSPECIFIED, Message, Publication
+from antiphon.kernel.message import ORDER_NAMES, UNSPECIFIED, ProtocolMessage, Publication
 from antiphon.kernel.randomness import RandomStream
 
 NO_NODE: Final[i64] = -1
@@ -34,7 +34,7 @@ UNBOUNDED: Final[i64] = 1 << 40
 class LogReader:
     """Reads what the log of a node holds of a topic, from its end backwards."""
 
-    def earlier(self) -> list[Message] | None:
+    def earlier(self) -> list[ProtocolMessage] | None:
         """The part before the one that was read last, as ``recorded``, its last entry last.
 
         The log begins with the node's subscription: empty before its beginning, None where it is not kept any more.
@@ -44,7 +44,7 @@ class LogReader:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Environment:
-    """What a process may do to the world. Implemented by each host; one instance per node."""
+    """The actions of a process on the world. Implemented by each host; one instance per node."""
 
     def __init__(self, identifier: i64) -> None:
         self.identifier: Final[i64] = identifier
@@ -57,7 +57,7 @@ class Environment:
         """The clock that all hosts share as far as they can, in ticks; it may be wrong, and run backwards."""
         return self.now()
 
-    def send(self, destination: i64, message: Message) -> None:
+    def send(self, destination: i64, message: ProtocolMessage) -> None:
         """Hand a message to the network. It may arrive late, out of order or not at all; the call never blocks."""
         raise NotImplementedError
 
@@ -71,7 +71,7 @@ class Environment:
         No node has kept it; or, if it ``is_late``, it arrived when its place in total order was already past.
         """
 
-    def read_back(self, topic: i64) -> LogReader | None:
+    def log_reader(self, topic: i64) -> LogReader | None:
         """Reads what this node's log holds of a topic; None where there is no log."""
         return None
 
@@ -79,36 +79,36 @@ class Environment:
         """Whether this node's log has ever held a publication; if that is not known it has."""
         return True
 
-    def recalled(self, topic: i64, source: i64, sequence: i64) -> Message | None:
+    def read_logged(self, topic: i64, source: i64, sequence: i64) -> ProtocolMessage | None:
         """A publication that was delivered here, as the log holds it; None if it does not, or not where to find it."""
         return None
 
-    def past(self, topic: i64) -> list[int] | None:
-        """What an earlier life of this node delivered on a topic that it had not left, as keys; None if there is none.
+    def restored_frontier(self, topic: i64) -> list[int] | None:
+        """Publications that an earlier life of this node delivered on a topic that it had not left, as keys, or None.
 
         It is closed: with a publication, all that it had to follow is in it, or was past when that life subscribed.
         """
         return None
 
-    def journal(self) -> list[Message] | None:
+    def journal(self) -> list[ProtocolMessage] | None:
         """All that earlier lives of this process have written down, in that order; None where nothing is kept."""
         return None
 
-    def write(self, record: Message) -> None:
+    def write(self, record: ProtocolMessage) -> None:
         """Write something down for the next life of this process, behind all that was written before."""
 
-    def rewrite(self, records: list[Message]) -> None:
+    def rewrite(self, records: list[ProtocolMessage]) -> None:
         """Replace all that was written down by these records."""
 
     def sync(self) -> bool:
         """Whether all that was written down, and delivered, is on disk. If not, ``synced`` is called when it is.
 
-        It is called once for each question, in the order of the questions. What was written and is not on disk when the
-        node crashes was never written, from some record on.
+        It is called once for each question, in the order of the questions. If the node crashes,
+        the records that are not on disk are lost, from some record on.
         """
         return True
 
-    def unwanted(self, message: Message) -> None:
+    def unwanted(self, message: ProtocolMessage) -> None:
         """A copy of a publication has come to this node, which is no member of its topic; hosts may count them."""
 
     def subscribed(self, topic: i64) -> None:
@@ -120,10 +120,10 @@ class Environment:
     def ordering_epoch(self, epoch: i64, members: list[int], councils: list[list[int]]) -> None:
         """This node has begun an epoch in which total publications are ordered; it means nothing to the process.
 
-        Who orders says who the members are and whose majorities they hold; from others both lists are empty.
+        The orderer names the members and the groups whose majorities they hold; from others both lists are empty.
         """
 
-    def keeps_up(self, topic: i64) -> bool:
+    def has_capacity(self, topic: i64) -> bool:
         """Whether the application here takes what is delivered on a topic; if not, publishers are to be slowed."""
         return True
 
@@ -183,7 +183,7 @@ class Process:
     def refusal(self, order: i64, topic: i64 = 0) -> str | None:
         """Why a publication in some order on a topic cannot be accepted now, and what to do; nothing if it can.
 
-        Hosts ask before they publish. What was accepted is delivered, however long that takes.
+        Hosts ask before they publish. An accepted publication is delivered, however long that takes.
         """
         return None
 
@@ -201,12 +201,12 @@ class Process:
         """
         return UNBOUNDED
 
-    def recorded(self, publication: Publication) -> Message:
-        """What a log is to hold of a publication that is just being delivered; the process may be given it again."""
+    def recorded(self, publication: Publication) -> ProtocolMessage:
+        """The form in which a log holds a publication that is just being delivered; the process may get it again."""
         return publication
 
-    def counted(self, topic: i64) -> list[int]:
-        """All that counts as past here on a topic, as keys; what ``Environment.past`` is to say after a restart."""
+    def frontier_keys(self, topic: i64) -> list[int]:
+        """All that counts as past here on a topic, as keys; ``Environment.restored_frontier`` after a restart."""
         raise NotImplementedError
 
     def check_only_order(self, asked: i64, only: i64) -> None:
@@ -226,7 +226,7 @@ class Process:
         """Stop being a member of a topic. The environment is told when nothing more will be delivered."""
         raise UsageError("this fabric knows no topics: everybody gets everything, and nobody can unsubscribe")
 
-    def receive(self, sender: i64, message: Message) -> None:
+    def receive(self, sender: i64, message: ProtocolMessage) -> None:
         """A message has arrived and has been processed by the node's input stage."""
         raise NotImplementedError
 
@@ -239,7 +239,7 @@ class Process:
     def peer_lost(self, peer: i64) -> None:
         """The link to a peer that this process watches is broken: the peer has failed, gone, or is out of reach.
 
-        What was sent to it lately may be lost. It is still watched, and may be heard of again.
+        Messages sent to it lately may be lost. It is still watched, and may be heard of again.
         """
 
     def peer_found(self, peer: i64) -> None:

@@ -27,7 +27,7 @@ from antiphon.fabrics.tree.options import TreeOptions
 from antiphon.fabrics.tree.quorum import Council
 from antiphon.fabrics.tree.topology import Overlay, regular_parents
 from antiphon.kernel.errors import PeerError
-from antiphon.kernel.message import Message, Publication
+from antiphon.kernel.message import ProtocolMessage, Publication
 from antiphon.kernel.process import Environment
 from antiphon.kernel.randomness import RandomStream
 from antiphon.maelstrom.links import FrameLinks, LinkOptions
@@ -137,7 +137,7 @@ class MaelstromEnvironment(Environment):
     def now(self) -> int:
         return self._host.timers.now()
 
-    def send(self, destination: int, message: Message) -> None:
+    def send(self, destination: int, message: ProtocolMessage) -> None:
         self._host.links.to(destination).send(self._host.codec.encode(message))
 
     def deliver(self, publication: Publication) -> None:
@@ -255,7 +255,7 @@ class MaelstromHost:
 
     def _received(self, peer: int, encoded: bytes) -> None:
         message = self.codec.decode(encoded)
-        assert isinstance(message, Message), "hosts of this kind exchange nothing but messages of processes"
+        assert isinstance(message, ProtocolMessage), "hosts of this kind exchange nothing but messages of processes"
         self.process.receive(peer, message)
 
     def _lost(self, peer: int) -> None:

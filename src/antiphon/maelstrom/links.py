@@ -14,9 +14,10 @@ ends are told that the link is broken. Maelstrom's network promises none of that
   counts. An end that receives nothing for ``patience_us`` begins anew; the other end finds a higher count in the next
   frame that reaches it, and knows that what it sent before is lost. Frames that name another count than the current one
   are ignored.
-* **Silence is probed.** A watched link is asked for an answer when it was silent for ``beat_us``, and then every
-  ``probe_us``; a link in use needs no probes. A node that loses one link probes all others, because partitions seldom
-  cut only one.
+* **The detector of live nodes notices silence** (:class:`antiphon.membership.heartbeats.FailureDetector`). It looks at
+  the watched links, says which peers to ask for an answer and which are lost after ``patience_us``. A node that loses
+  one link probes all others, because partitions seldom cut only one. A lost peer is asked every ``beat_us``, as a live
+  node tries to connect again.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ import msgspec
 
 from antiphon.maelstrom.protocol import Frame
 from antiphon.maelstrom.timers import HostTimers
+from antiphon.membership.heartbeats import FailureDetector
+from antiphon.membership.host import SECOND_US, microseconds
 
 FRAMES_UNDER_WAY: Final = 64
 """The most unacknowledged frames; further messages wait."""
@@ -87,6 +90,7 @@ class FrameLink:
         # Whether frames get through, as far as known, and whether the host was told that they do not.
         self.is_up = True
         self.is_told_lost = False
+        self.frames_heard = 0
         self._links = links
         self._options = links.options
         self._mine = 1
@@ -134,18 +138,28 @@ class FrameLink:
         now = self._links.timers.now()
         self.is_watched = True
         self.is_told_lost = False
-        self._heard_us = max(self._heard_us, now - self._options.beat_us)
         if not self.is_up:
             # It may have become whole unnoticed: it gets a little time to show that.
             self._give_up_us = now + self._options.beat_us
             self._ask_us = now
-        self._ask_us = min(self._ask_us, self._heard_us + self._options.beat_us)
+        self._links.look_out()
         self._links.changed(self)
 
     def unwatch(self) -> None:
         """Report nothing about the link any more."""
         self.is_watched = False
         self.is_told_lost = False
+
+    def ask(self) -> None:
+        """The peer is silent: ask it for an answer, unless frames are sent again anyway."""
+        if not self._is_stalled:
+            now = self._links.timers.now()
+            self._put(Frame(self._mine, self._yours, got=self._got, asks=True), now)
+
+    def break_down(self) -> None:
+        """The peer has been silent for so long that it counts as lost."""
+        self._begin_anew(self._links.timers.now())
+        self._links.changed(self)
 
     def doubt(self) -> None:
         """Find out whether the link is whole, although the host has not asked."""
@@ -189,8 +203,6 @@ class FrameLink:
         if not self.is_up:
             return NEVER
         since = self._doubted_us
-        if self.is_watched:
-            since = min(since, self._heard_us)
         if self._unacknowledged:
             # While anything arrives, frames will get through sooner or later.
             since = min(since, max(self._heard_us, self._stalled_us))
@@ -241,16 +253,12 @@ class FrameLink:
             self._put(Frame(self._mine, self._yours, got=self._got, gap=min(self._early)), now)
 
     def _ask(self, now: int) -> None:
-        """Ask for an answer, and plan the next probe."""
-        needed = self.is_watched or self._doubted_us != NEVER or bool(self._queue and not self.is_up)
-        if not needed:
+        """Find out whether a link that is broken or in doubt is whole, and plan the next attempt."""
+        wanted = self.is_watched or bool(self._queue)
+        if self._doubted_us == NEVER and (self.is_up or not wanted):
             self._ask_us = NEVER
             return
-        if self.is_up and now - self._heard_us < self._options.beat_us:
-            self._ask_us = self._heard_us + self._options.beat_us
-            return
-        if not self._is_stalled:
-            self._put(Frame(self._mine, self._yours, got=self._got, asks=True), now)
+        self.ask()
         self._ask_us = now + (self._options.probe_us if self.is_up else self._options.beat_us)
 
     def _begin_anew(self, now: int) -> None:
@@ -299,6 +307,7 @@ class FrameLink:
             return
         was_silent = now - self._heard_us >= self._options.beat_us
         self._heard_us = now
+        self.frames_heard += 1
         self._doubted_us = NEVER
         if frame.mine > self._yours:
             self._peer_began_anew(frame)
@@ -318,8 +327,6 @@ class FrameLink:
             self._take(frame, now)
         if frame.asks:
             self._acknowledge_us = now
-        if self.is_watched:
-            self._ask_us = min(self._ask_us, now + self._options.beat_us)
         self._links.changed(self)
 
     def _peer_began_anew(self, frame: Frame) -> None:
@@ -403,6 +410,8 @@ class FrameLinks:
         self._links: dict[int, FrameLink] = {}
         self._planned_us: dict[int, int] = {}
         self._changed: dict[int, FrameLink] = {}
+        self._detector = FailureDetector(options.patience_us / SECOND_US, timers.now() / SECOND_US)
+        self._is_looking_out = False
 
     def to(self, peer: int) -> FrameLink:
         """The link to a peer, made at its first use."""
@@ -415,6 +424,23 @@ class FrameLinks:
     def changed(self, link: FrameLink) -> None:
         """A step of a link may be due earlier."""
         self._changed[link.peer] = link
+
+    def look_out(self) -> None:
+        """Look again and again which watched peers are silent, while there are any."""
+        if not self._is_looking_out:
+            self._is_looking_out = True
+            self.timers.after(microseconds(self._detector.look_seconds), self._poll)
+
+    def _poll(self) -> None:
+        self._is_looking_out = False
+        heard = {peer: link.frames_heard for peer, link in self._links.items() if link.is_watched and link.is_up}
+        silent = self._detector.poll(self.timers.now() / SECOND_US, heard)
+        for peer in silent.asked:
+            self._links[peer].ask()
+        for peer in silent.lost:
+            self._links[peer].break_down()
+        if any(link.is_watched for link in self._links.values()):
+            self.look_out()
 
     def doubt_others(self, lost: FrameLink) -> None:
         """One link has broken: probe all others."""

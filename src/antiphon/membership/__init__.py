@@ -1,4 +1,4 @@
-"""Who belongs to a cluster: joining, identifiers, addresses, heartbeats, members that are lost, found and return.
+"""The nodes of a cluster: joining, identifiers, addresses, heartbeats, members that are lost, found and return.
 
 ``membership.py`` is what all clusters share. ``full_mesh.py`` connects everybody with everybody, for cubes
 (``cube_members.py``) and broker trees (``tree_members.py``); ``partial_view.py`` connects some, for gossip.

@@ -1,10 +1,11 @@
-"""Who there is in a gossip cluster, as one node knows it: identifiers, addresses, contacts. Pure bookkeeping.
+"""The other nodes of a cluster as one node knows them: identifiers, addresses, contacts. Pure bookkeeping.
 
 **Identifiers** must be small, since they are part of the name of every publication, and nobody may have the same as
 another, ever. Nobody is asked for that. The founder owns all of them. A newcomer gets one from whoever it turns to, and
 a part of what that node has left, to give to others in turn. So any node can take anybody in, at any time, and two
-never give the same. What a node that fails still had is lost; a part is a 256th, so more than two thousand may come and
-go through the founder, and a thousand through each of those that it took in. Who has nothing left asks others to give.
+never give the same. The identifiers that a failed node still had are lost; a part is a 256th, so more than two thousand
+may come and go through the founder, and a thousand through each of those that it took in. A node that has nothing left
+asks others to give.
 
 That does not end when all are gone who had much. The upper half of the identifiers is divided into **blocks**, which
 who has nothing left takes with the consent of others (:mod:`antiphon.membership.id_allocation`). Where each knows all
@@ -41,14 +42,14 @@ BLOCK: Final = 64
 BLOCKS_AT_MOST: Final = (MAXIMUM_IDENTIFIER + 1 - BLOCKS_FIRST) // BLOCK
 
 BLOCKS_DRAWN: Final = BLOCKS_AT_MOST - 1024
-"""Blocks are drawn from the first so many: who founds a cluster anew takes an identifier above all that it has seen."""
+"""Blocks are drawn from the first so many: a node that founds a cluster anew begins above all that it saw."""
 
 DRAWS_AT_MOST: Final = 64
 """So often a block is drawn that is known to be taken before there seem to be none left."""
 
 
-class Roster:
-    """What one node knows about others."""
+class AddressBook:
+    """The identifiers, addresses and contacts that one node knows."""
 
     def __init__(
         self, instance: str, address: str, contacts_wanted: int, draw: Callable[[int], int] | None = None
@@ -113,12 +114,15 @@ class Roster:
         self._unclaimed.add(newcomer.instance)
         return given
 
-    def next_block(self) -> int | None:
-        """A block that nobody has taken, as far as this node knows; it counts as taken from now on."""
+    def next_block(self, skipped: int = 0) -> int | None:
+        """A block that nobody has taken, as far as this node knows; it counts as taken from now on.
+
+        Where blocks are not drawn, ``skipped`` blocks before it stay free for ever.
+        """
         if self._draw is not None:
             drawn = (self._draw(BLOCKS_DRAWN) for _ in range(DRAWS_AT_MOST))
             return next((block for block in drawn if self.is_free(block)), None)
-        block = self._blocks
+        block = self._blocks + skipped
         return block if block < BLOCKS_AT_MOST and self.is_free(block) else None
 
     def is_free(self, block: int) -> bool:
@@ -202,7 +206,7 @@ class Roster:
                     raise ProtocolError(f"{speaker!r} claims the identifier {peer.identifier}, which is not its own")
 
     def peer(self, identifier: int) -> Peer | None:
-        """Who has an identifier, if this node has heard of it."""
+        """The node with an identifier, if this node has heard of it."""
         return self._book.get(identifier)
 
     def identifier_of(self, instance: str) -> int | None:

@@ -23,7 +23,7 @@ from antiphon.kernel.message import TOTAL
 from antiphon.membership.address_book import BLOCKS_FIRST
 from antiphon.membership.founding import Founding
 from antiphon.membership.full_mesh import FullMesh
-from antiphon.membership.host import SECOND_US, Connection, Link, Place, Timer, microseconds
+from antiphon.membership.host import NOT_HERE, SECOND_US, Connection, Link, Place, Timer, microseconds
 from antiphon.membership.messages import Control, LeaveNotice, Peer, PeerAddresses, PlaceRequest, PlaceResponse
 
 MEET_US: Final = SECOND_US
@@ -33,7 +33,7 @@ FOUNDING: Final = "founding"
 MEET: Final = Timer("meet")
 
 
-class Companions(FullMesh):
+class CubeMembers(FullMesh):
     """All nodes of a cube."""
 
     def __init__(self, place: Place) -> None:
@@ -48,18 +48,19 @@ class Companions(FullMesh):
 
     # Beginning.
 
-    def start(self) -> None:
+    def _begin_to_join(self) -> None:
         """Ask for a place, or found a cluster if there is nobody."""
-        self._begin_joining()
         self._contacts = self._founding.start(self._contacts)
 
     def _found(self, identifier: int) -> None:
         self._contacts = []
         founding = self._kept_founding(self._instance)
-        self.roster.take(PlaceResponse(identifier, identifier + 1, max(identifier + 1, BLOCKS_FIRST), [], founding))
+        self.address_book.take(
+            PlaceResponse(identifier, identifier + 1, max(identifier + 1, BLOCKS_FIRST), [], founding)
+        )
         self._take_place(identifier, [])
         self._is_in = True
-        self._came_in()
+        self._on_joined()
 
     def _take_place(self, identifier: int, members: list[int]) -> None:
         self._founding.placed()
@@ -75,7 +76,7 @@ class Companions(FullMesh):
             self.is_returning = False
         super().got(place, giver)
 
-    def _came_in(self) -> None:
+    def _on_joined(self) -> None:
         """Wait a little for the others: a node is used when it is together with those that it knows."""
         if self._lost - self._over:
             self._host.set_timer(MEET, min(MEET_US, microseconds(self._settings.lost_seconds)))
@@ -88,7 +89,7 @@ class Companions(FullMesh):
             self._remember()
         super()._enter()
 
-    def _look_who_is_there(self) -> None:
+    def _poll_founders(self) -> None:
         if self._is_in and not self._has_entered and not self._lost - self._over:
             self._enter()
 
@@ -154,7 +155,7 @@ class Companions(FullMesh):
     def _check_names(self, connection: Connection, peers: Sequence[Peer]) -> None:
         """Refuse a speaker that takes the identifier of another."""
         for peer in peers:
-            holder = None if peer.identifier is None else self.roster.peer(peer.identifier)
+            holder = None if peer.identifier is None else self.address_book.peer(peer.identifier)
             if peer.instance == connection.instance and holder is not None and holder.instance != peer.instance:
                 raise ProtocolError(f"{peer.instance!r} claims the identifier {peer.identifier}, which is not its own")
 
@@ -168,20 +169,40 @@ class Companions(FullMesh):
 
     def _never_again(self, identifier: int) -> None:
         super()._never_again(identifier)
-        self._look_who_is_there()
+        self._poll_founders()
 
     def _remember(self, newcomers: Sequence[str] = ()) -> None:
         """Keep for the next life where others are, and which founding this is."""
-        self._facts.put(FOUNDING, self.roster.founding.encode())
+        self._facts.put(FOUNDING, self.address_book.founding.encode())
         self._founding.remember([*newcomers, *self.addresses()], self.highest_identifier())
 
     def remember(self, newcomer: Peer) -> None:
         self._remember([newcomer.address])
 
     def highest_identifier(self) -> int:
-        return max(self._founding.highest, self.roster.highest())
+        return max(self._founding.highest, self.address_book.highest())
 
     # Being together.
+
+    def link_refused(self, link: Link, reason: str, is_final: bool) -> None:
+        super().link_refused(link, reason, is_final)
+        former = self.address_book.identifier_of(link.instance)
+        if reason == NOT_HERE and former is not None:
+            self._greet_successor(former, link)
+
+    def _greet_successor(self, former: int, refused: Link) -> None:
+        """Tell the node that lives at the address of an ended one who this is.
+
+        The ended node may have been the only one that knew both, so this is for a node that has lost all others. The
+        link gets the successor's name when that one is met.
+        """
+        if self.links.get(former) is refused:
+            del self.links[former]
+            refused.close()
+        inhabited = {link.address for link in self.links.values()} | {self._address}
+        is_alone = self._lost.issuperset(self.links)
+        if self._has_place_for_good() and is_alone and refused.address not in inhabited:
+            self._connect(former, refused.address, "")
 
     def _keep_link(self, identifier: int, link: Link) -> None:
         if identifier not in self._known:
@@ -192,9 +213,9 @@ class Companions(FullMesh):
             self._told_lost.add(identifier)
         super()._keep_link(identifier, link)
 
-    def came_together(self, identifier: int) -> None:
+    def on_connected(self, identifier: int) -> None:
         self._lost_since_us.pop(identifier, None)
-        super().came_together(identifier)
+        super().on_connected(identifier)
         self._events.peers_changed()
         self._remember()
-        self._look_who_is_there()
+        self._poll_founders()

@@ -2,7 +2,8 @@
 
 A node with a data directory remembers where the others were and which identifiers there were. If it is started without
 nodes to ask, it looks for those of its earlier life first: a founder that founded its cluster anew would give
-identifiers that others have. It has its identifier only when that is on its disk.
+identifiers that others have. While one of them answers that it has no place to give yet, the node goes on asking. It
+has its identifier only when that is on its disk.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ class Founding:
         self._address = address
         self._found = found
         self._is_over = False
+        # Where other nodes were, the latest first. Those that are gone now may be back when this node looks for them.
+        self._remembered = msgspec.json.decode(host.facts.read(ADDRESSES) or b"[]", type=list[str])
         self.highest: Final = int(host.facts.read(HIGHEST) or b"-1")
 
     def start(self, join: Sequence[str]) -> list[str]:
@@ -49,8 +52,7 @@ class Founding:
         return contacts
 
     def _earlier(self) -> list[str]:
-        remembered = msgspec.json.decode(self._host.facts.read(ADDRESSES) or b"[]", type=list[str])
-        return [address for address in remembered if address != self._address]
+        return [address for address in self._remembered if address != self._address]
 
     def _found_when_safe(self) -> None:
         self._host.facts.put(HIGHEST, str(self.highest + 1).encode())
@@ -66,7 +68,10 @@ class Founding:
         if timer not in (SEARCH, FOUND):
             return False
         if not self._is_over:
-            if timer == SEARCH:
+            if timer == SEARCH and self._joining.has_met_cluster():
+                self._host.log.info("the cluster of an earlier life is there, and has no place to give yet")
+                self._host.set_timer(SEARCH, SEARCH_US)
+            elif timer == SEARCH:
                 self._host.log.info("no node of an earlier life was found")
                 self._joining.stop()
                 self._found_when_safe()
@@ -77,8 +82,8 @@ class Founding:
     def remember(self, addresses: Sequence[str], highest: int) -> None:
         """Keep for the next life where others are, and which identifiers there were."""
         facts = self._host.facts
-        kept = list(dict.fromkeys(addresses))[:ADDRESSES_AT_MOST]
-        if kept:
-            facts.put(ADDRESSES, msgspec.json.encode(kept))
+        self._remembered = list(dict.fromkeys([*addresses, *self._remembered]))[:ADDRESSES_AT_MOST]
+        if self._remembered:
+            facts.put(ADDRESSES, msgspec.json.encode(self._remembered))
         facts.put(HIGHEST, str(highest).encode())
         facts.commit_soon()

@@ -1,13 +1,11 @@
-"""A cluster in which each node keeps a connection to every other: what trees of brokers and cubes have in common.
+"""A cluster in which each node keeps a connection to every other: the common part of trees of brokers and cubes.
 
-Each node uses its connections in one direction. Two nodes are **together** while both directions are open. When one
-breaks, whatever was on it may be lost; so both ends close both, the process is told that the other is lost, and each
-tries to open them again. When both are open the process is told that the other is found. What comes over a connection
-belongs to one time of being together: nothing of an earlier one comes later.
+A node uses its own connections to send. Two nodes are **together** while both directions are open. When one breaks,
+messages on it may be lost; so both ends close both, tell their processes, and try to open them again. Nothing of an
+earlier time of being together arrives later.
 
-A newcomer asks some node for a place (:mod:`antiphon.membership.joining`). Every node tells every other who newcomers
-are, and tells a newcomer who the others are, also those that are out of reach. These are told of newcomers when they
-are back, by every node, and nodes look for each other even if the node that took a newcomer in is gone by then.
+A newcomer asks some node for a place (:mod:`antiphon.membership.joining`). Nodes tell each other of newcomers, also
+nodes that were out of reach when they are back, and tell a newcomer of all others.
 """
 
 from __future__ import annotations
@@ -16,12 +14,13 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from antiphon.kernel.errors import PeerError
-from antiphon.membership.address_book import Roster
-from antiphon.membership.host import NOT_HERE, SECOND_US, Connection, Link, Place, Timer
+from antiphon.membership.address_book import AddressBook
+from antiphon.membership.host import COUNTED_OUT, NOT_HERE, SECOND_US, Connection, Link, Place, Timer
 from antiphon.membership.introductions import Introductions
 from antiphon.membership.joining import Joining
 from antiphon.membership.membership import Membership
 from antiphon.membership.messages import Control, Hello, Peer, PeerAddresses, PlaceResponse
+from antiphon.membership.speakers import Speakers
 
 LAST_WORDS_US: Final = SECOND_US
 """How long a node is still listened to when nothing can be sent to it any more."""
@@ -30,12 +29,7 @@ HOPS: Final = 8
 """How often a newcomer's question is handed on by nodes that have no identifier to give."""
 
 RETRY_US: Final = (SECOND_US // 5, 5 * SECOND_US)
-"""The shortest and the longest wait before a connection that broke is tried again."""
-
-COUNTED_OUT: Final = (
-    "this broker counts as failed here, because a connection with it has ended; it cannot return to a tree that runs "
-    "without a quorum: start the tree again with all its brokers"
-)
+"""The shortest and the longest wait before a broken connection is tried again; each is a fifth longer than the last."""
 
 RETRY: Final = "retry"
 LAST_WORDS: Final = "last words"
@@ -51,7 +45,7 @@ class FullMesh(Membership):
         self._founders = founders
         self._has_quorum = has_quorum
         self._contacts = list(place.settings.join)
-        self.roster = Roster(self._instance, self._address, 0)
+        self.address_book = AddressBook(self._instance, self._address, 0)
         self._watched: set[int] = set()
         # The watched nodes of which the process has been told that they are lost.
         self._told_lost: set[int] = set()
@@ -60,10 +54,9 @@ class FullMesh(Membership):
         self._over: set[int] = set()
         # The nodes that have said that they are about to go.
         self.departing: set[int] = set()
-        # The connection on which each other node speaks at present, and those on which one has said who it is. On the
-        # others a newcomer has asked for a place at most, and they end when it has one.
+        # The connection on which each other node speaks at present.
         self._heard_on: dict[int, Connection] = {}
-        self._speaking: dict[Connection, None] = {}
+        self._speakers = Speakers()
         # How long to wait for the next attempt to reach a lost node.
         self._retry_us: dict[int, int] = {}
         self._joining = Joining(place.host, self, self._settings.fabric, HOPS)
@@ -79,7 +72,7 @@ class FullMesh(Membership):
 
     # What trees and cubes do differently.
 
-    def _came_in(self) -> None:
+    def _on_joined(self) -> None:
         """This node has its place for good."""
         raise NotImplementedError
 
@@ -94,7 +87,7 @@ class FullMesh(Membership):
     def _excluded(self, link: Link, reason: str) -> None:
         """Another node has said that it will not hear from this one again."""
         text = f"the broker at {link.address} has excluded this one: {reason}"
-        if self._is_in:
+        if self._has_entered:
             self._events.fail(PeerError(text))
         else:
             self._refuse(text)
@@ -102,7 +95,7 @@ class FullMesh(Membership):
     def _keep_identity(self) -> None:
         """Write down who this node is and where the others are, if it is to come back as who it is."""
 
-    def _look_who_is_there(self) -> None:
+    def _poll_founders(self) -> None:
         """A node has been heard of, or lost."""
 
     # Newcomers.
@@ -115,33 +108,37 @@ class FullMesh(Membership):
         return sorted(set(self.links) - self._lost)
 
     def consent_needed(self) -> int:
-        # Most of the nodes that are not known to be gone.
-        return (len(set(self.links) - self._over) + 1) // 2
+        # Most of the nodes that are not known to be gone; there is a link to a lost one only while it is tried.
+        return (len((set(self.links) | self._lost) - self._over) + 1) // 2
 
     def remember(self, newcomer: Peer) -> None:
         self._keep_highest()
 
-    def gave(self, place: PlaceResponse, newcomer: Peer) -> None:
+    def on_place_given(self, place: PlaceResponse, newcomer: Peer) -> None:
         link = self.links.get(place.identifier)
         if link is not None and self._answered_on.get(place.identifier) is link:
             # It asks again because the answer takes long. A second connection would end the first one there.
             return
         if link is None:
-            self._connect_once(newcomer, place.identifier)
+            # A link to its address leads to whichever node lives there by now.
+            former = self._let_go_of_former(newcomer)
+            if former is not None:
+                former.close()
+            self._connect(place.identifier, newcomer.address, newcomer.instance)
         self._answered_on[place.identifier] = self.links[place.identifier]
         # A newcomer has to know the others before its process looks for them.
-        self.tell(place.identifier, PeerAddresses(self._named(self.links)))
-        self.tell(place.identifier, place)
+        self.send_control(place.identifier, PeerAddresses(self._named(self.links)))
+        self.send_control(place.identifier, place)
         away = self._named(self._lost - self._over - set(self.links))
-        self.tell(place.identifier, PeerAddresses([one for one in away if one.address != newcomer.address]))
+        self.send_control(place.identifier, PeerAddresses([one for one in away if one.address != newcomer.address]))
 
     def _named(self, others: Iterable[int]) -> list[Peer]:
-        """Who these are, without newcomers that have not said which of the places that they were given is theirs."""
-        peers = (self.roster.peer(other) for other in sorted(others))
-        return [peer for peer in peers if peer is not None and not self.roster.is_unclaimed(peer.instance)]
+        """The names of nodes, without newcomers that have not said yet which place they took."""
+        peers = (self.address_book.peer(other) for other in sorted(others))
+        return [peer for peer in peers if peer is not None and not self.address_book.is_unclaimed(peer.instance)]
 
     def got(self, place: PlaceResponse, giver: str) -> None:
-        self.roster.take(place)
+        self.address_book.take(place)
         self._joining.stop()
         known = self._introductions.trusted(giver, self._founders)
         members = [peer.identifier for peer in known if peer.identifier is not None]
@@ -149,7 +146,7 @@ class FullMesh(Membership):
             self._meet(peer)
         for connection in tuple(self._connections):
             speaker = self._sender_of(connection)
-            if speaker is not None and (connection in self._speaking or speaker < self._founders):
+            if speaker is not None and (self._speakers.has(connection) or speaker < self._founders):
                 self._hears(speaker, connection)
             elif self._introductions.has_spoken(connection.instance):
                 # It comes again, and by then knows better who it is.
@@ -157,7 +154,7 @@ class FullMesh(Membership):
         self._introductions.known_before.clear()
         self._take_place(place.identifier, members)
         self._is_in = True
-        self._came_in()
+        self._on_joined()
         self._keep_identity()
 
     def declined(self, giver: str) -> None:
@@ -172,7 +169,7 @@ class FullMesh(Membership):
         return [link for other, link in self.links.items() if other not in self._lost]
 
     def highest_identifier(self) -> int:
-        return max(self.roster.highest(), self._founders - 1)
+        return max(self.address_book.highest(), self._founders - 1)
 
     def control_received(self, connection: Connection, message: Control) -> None:
         if self._joining.on_message(connection, message):
@@ -184,8 +181,8 @@ class FullMesh(Membership):
 
     def _introduced(self, connection: Connection, peers: Sequence[Peer]) -> None:
         if any(peer.instance == connection.instance for peer in peers):
-            self._speaking[connection] = None
-        if not self.roster.is_placed:
+            self._speakers.on_hello(connection)
+        if not self.address_book.is_placed:
             self._introductions.introduced(connection.instance, peers)
             return
         for peer in peers:
@@ -193,20 +190,20 @@ class FullMesh(Membership):
                 self._claim(peer)
             self._meet(peer)
         sender = self._sender_of(connection)
-        if sender is not None and connection in self._speaking and self._heard_on.get(sender) is not connection:
+        if sender is not None and self._speakers.has(connection) and self._heard_on.get(sender) is not connection:
             self._hears(sender, connection)
-            self._look_who_is_there()
+            self._poll_founders()
 
     def _let_go_of_former(self, peer: Peer) -> Link | None:
-        """A node says where it lives: another one that lived there has lost its log, and does not come back.
+        """A node says where it lives: another one that lived there does not come back.
 
-        A broker that returns, or waits for founders, knows others by their addresses alone. The link that it has opened
-        there leads to the new one, and is the answer.
+        The answer is a link that was opened to the address, not to a certain life: it leads to the new node.
         """
         at = {other: link.address for other, link in self.links.items() if not link.instance}
         found: Link | None = None
         for other, address in {**self._addresses, **at}.items():
-            if address == peer.address and other != peer.identifier and self.roster.peer(other) is None:
+            is_nameless = self.address_book.peer(other) is None or (other in at and other in self._over)
+            if address == peer.address and other != peer.identifier and is_nameless:
                 self._addresses.pop(other, None)
                 found = self.links.pop(other, found)
                 self._lose(other)
@@ -220,8 +217,8 @@ class FullMesh(Membership):
         second one would end the first.
         """
         identifier = peer.identifier
-        was_unclaimed = self.roster.is_unclaimed(peer.instance)
-        disowned = self.roster.claim(peer, self._founders)
+        was_unclaimed = self.address_book.is_unclaimed(peer.instance)
+        disowned = self.address_book.claim(peer, self._founders)
         if identifier is None:
             return
         if disowned is not None:
@@ -230,11 +227,10 @@ class FullMesh(Membership):
             if link is None:
                 # It is met like any other node.
                 return
-            self.roster.learn([peer])
+            self.address_book.learn([peer])
             if identifier in self.links:
                 link.close()
             else:
-                link.peer = identifier
                 self._keep_link(identifier, link)
         if was_unclaimed:
             self.spread(PeerAddresses([peer]), identifier)
@@ -246,8 +242,7 @@ class FullMesh(Membership):
         link = self.links.pop(identifier, None)
         if link is not None:
             link.close()
-        was_there = self._heard_on.pop(identifier, None) is not None and identifier not in self._lost
-        if was_there:
+        if self._heard_on.pop(identifier, None) is not None and identifier not in self._lost:
             self._events.peer_lost(identifier)
             self._tell_lost(identifier)
         self._lost.discard(identifier)
@@ -255,9 +250,10 @@ class FullMesh(Membership):
 
     def _meet(self, peer: Peer) -> None:
         """Keep a connection to a node that was not known, and tell the others."""
-        if peer.identifier is None or peer.instance == self._instance or self.roster.peer(peer.identifier) is not None:
+        book = self.address_book
+        if peer.identifier is None or peer.instance == self._instance or book.peer(peer.identifier) is not None:
             return
-        known = self.roster.identifier_of(peer.instance)
+        known = book.identifier_of(peer.instance)
         if (known is not None and known >= self._founders) or peer.identifier in self._addresses:
             # Of two identifiers that a node was given the one counts by which it is known, until it says otherwise
             # itself. The nodes that a broker that returns knew say themselves who they are now.
@@ -267,31 +263,32 @@ class FullMesh(Membership):
         self._introductions.missed(self._lost - self._over, peer)
         self._keep_identity()
 
-    def _connect_once(self, peer: Peer, identifier: int, known: int | None = None) -> None:
+    def _connect_once(self, peer: Peer, identifier: int, known: int | None) -> None:
         """Keep a connection to a life of a node; one that leads to it under another name gets this one.
 
-        With two it would count there as two lives, of which each ends the other. A node that comes back while others do
-        begins as a founder, is ``known`` as that one, and is given an identifier then: that one counts.
+        Two would count there as two lives. A node that comes back while others do begins as a founder, is ``known`` as
+        that one, and is given an identifier then: that one counts.
         """
         link = None
         if known is not None:
             link = self.links.pop(known, None)
-            self.roster.forget(known)
+            self.address_book.forget(known)
             self._disown(known)
         link = self._let_go_of_former(peer) or link
-        self.roster.learn([peer])
+        self.address_book.learn([peer])
         if identifier in self.links:
             # A founder waits for another one at its address, and others know it already.
             return
         if link is None:
             self._connect(identifier, peer.address, peer.instance)
         else:
-            link.peer = identifier
             self._keep_link(identifier, link)
 
     def greeted(self, connection: Connection, hello: Hello) -> None:
         super().greeted(connection, hello)
-        identifier = self.roster.identifier_of(hello.instance)
+        if not self._speakers.greeted(connection, hello.number) or self._is_copy(connection, hello):
+            return
+        identifier = self.address_book.identifier_of(hello.instance)
         if identifier is not None and identifier >= self._founders:
             # It says next who it is, unless it asked for a place on this connection before it had one.
             return
@@ -304,7 +301,7 @@ class FullMesh(Membership):
             connection.expel(COUNTED_OUT)
             return
         self._hears(identifier, connection)
-        self._look_who_is_there()
+        self._poll_founders()
 
     # Connections.
 
@@ -312,55 +309,62 @@ class FullMesh(Membership):
         link = self._host.open(address, self.hello(instance), identifier, patience_us, self._name_of(identifier))
         self._keep_link(identifier, link)
         if self._has_place_for_good():
-            self._host.send(link, PeerAddresses([self.roster.me]))
+            self._host.send(link, PeerAddresses([self.address_book.me]))
 
     def _has_place_for_good(self) -> bool:
         """Whether this node may say who it is.
 
-        Founders know each other by their addresses. A node that begins as one says no more before it knows that it is:
-        it may come back to a tree that runs, and a node that believed it would never give it another identifier.
+        A node that begins as a founder says no more than its address before it knows that it is one: it may come back
+        to a tree that runs, and a node that believed it would never give it another identifier.
         """
-        return self.roster.is_placed and (bool(self._contacts) or self._is_in)
+        return self.address_book.is_placed and (bool(self._contacts) or self._is_in)
 
     def _keep_link(self, identifier: int, link: Link) -> None:
+        """Keep a link under the name of the node that it leads to, which may have had another name."""
+        link.peer = identifier
         self.links[identifier] = link
 
     def _hears(self, identifier: int, connection: Connection) -> None:
-        """A node speaks on a new connection."""
+        """A node speaks on a new connection, unless it is one that it opened before that on which it was heard."""
+        if self._speakers.dismissed(connection):
+            return
+        self._speakers.on_frame(connection)
         if self._heard_on.get(identifier) not in (None, connection):
             # It has noticed earlier than this node that they were separated.
             self._lose(identifier)
         self._heard_on[identifier] = connection
         if identifier in self._lost and identifier not in self.links:
             self._retry(identifier)
-        self._look_if_together(identifier)
+        self._check_connected(identifier)
 
     def link_opened(self, link: Link) -> None:
         if self.links.get(link.peer) is link:
-            self._look_if_together(link.peer)
+            self._check_connected(link.peer)
 
-    def _look_if_together(self, identifier: int) -> None:
+    def _check_connected(self, identifier: int) -> None:
         link = self.links.get(identifier)
         if identifier in self._lost and identifier in self._heard_on and link is not None and link.is_connected:
-            self._log.info("found", node=identifier, address=link.address)
+            # A node that was lost is back; one that connects for the first time is no news for operators.
+            tell = self._log.warning if identifier in self.lost_nodes else self._log.info
+            tell("found", node=identifier, address=link.address)
             self._lost.discard(identifier)
             self._retry_us.pop(identifier, None)
             self._host.cancel_timer(Timer(RETRY, identifier))
-            self.came_together(identifier)
+            self.on_connected(identifier)
 
-    def came_together(self, identifier: int) -> None:
-        """Both directions are open with a node with which they were not."""
+    def on_connected(self, identifier: int) -> None:
+        """Both directions are open now."""
         self._events.peer_found(identifier)
         missed = self._introductions.missed_by(identifier, self._over)
         if missed:
-            self.tell(identifier, PeerAddresses(missed))
+            self.send_control(identifier, PeerAddresses(missed))
         if identifier in self._told_lost:
             self._told_lost.discard(identifier)
             self._events.link_found(identifier)
 
     def connection_ended(self, connection: Connection) -> None:
         super().connection_ended(connection)
-        self._speaking.pop(connection, None)
+        self._speakers.ended(connection)
         identifier = self._sender_of(connection)
         if identifier is not None and self._heard_on.get(identifier) is connection:
             del self._heard_on[identifier]
@@ -381,7 +385,7 @@ class FullMesh(Membership):
 
     def link_refused(self, link: Link, reason: str, is_final: bool) -> None:
         self._joining.refused(link, reason)
-        former = self.roster.identifier_of(link.instance)
+        former = self.address_book.identifier_of(link.instance)
         if reason == NOT_HERE and former is not None:
             self._lose(former)
             self._never_again(former)
@@ -415,16 +419,16 @@ class FullMesh(Membership):
             # Nothing more is said over it, but the other end may have to say that it counts this one as failed.
             self._muted.append(link)
         self._events.peer_lost(identifier)
-        self._joining.peer_gone()
+        self._joining.on_peer_lost()
         self._tell_lost(identifier)
-        self._look_who_is_there()
+        self._poll_founders()
 
     # Signs of life.
 
-    def bytes_heard(self) -> dict[int, int]:
+    def bytes_received(self) -> dict[int, int]:
         return {
             identifier: connection.bytes_received
-            + (0 if (link := self.links.get(identifier)) is None else link.bytes_heard)
+            + (0 if (link := self.links.get(identifier)) is None else link.bytes_received)
             for identifier, connection in self._heard_on.items()
             if identifier not in self._lost
         }
@@ -432,14 +436,13 @@ class FullMesh(Membership):
     def silent(self, identifier: int) -> None:
         connection, link = self._heard_on.get(identifier), self.links.get(identifier)
         self._lose(identifier)
-        # Whatever has not been read there is not to wait here until somebody does.
         if self._has_quorum and connection is not None and link is not None:
             connection.abort()
             link.abort()
 
     def watch(self, identifier: int) -> None:
         self._watched.add(identifier)
-        if identifier in self._lost or (identifier not in self.links and identifier != self.roster.me.identifier):
+        if identifier in self._lost or (identifier not in self.links and identifier != self.address_book.me.identifier):
             # Not at once: the process is in the middle of a step, and a newcomer may yet be introduced.
             self._host.set_timer(Timer(TELL_LOST, identifier), 0 if identifier in self._lost else LAST_WORDS_US)
 
@@ -476,11 +479,11 @@ class FullMesh(Membership):
         """Try again to reach a node after a while, each time after a longer one."""
         if identifier not in self._over:
             wait = self._retry_us.get(identifier, RETRY_US[0])
-            self._retry_us[identifier] = min(2 * wait, RETRY_US[1])
+            self._retry_us[identifier] = min(6 * wait // 5, RETRY_US[1])
             self._host.set_timer(Timer(RETRY, identifier), wait)
 
     def _retry(self, identifier: int) -> None:
-        peer = self.roster.peer(identifier)
+        peer = self.address_book.peer(identifier)
         if identifier in self._lost and identifier not in self.links:
             if peer is not None:
                 self._connect(identifier, peer.address, peer.instance)

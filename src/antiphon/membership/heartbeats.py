@@ -24,13 +24,13 @@ QUESTIONS: Final = 4
 
 
 class Silent(NamedTuple):
-    """Who is to be asked for a sign of life, and who is lost."""
+    """The nodes to ask for a sign of life, and the lost ones."""
 
     asked: list[int]
     lost: list[int]
 
 
-class Vigil:
+class FailureDetector:
     """How long each of the others has been silent, as one node sees it."""
 
     def __init__(self, lost_seconds: float, now: float, looks: int = LOOKS) -> None:
@@ -50,7 +50,7 @@ class Vigil:
         return silent if 2 * silent >= self._lost_seconds else 0.0
 
     def poll(self, now: float, heard: Mapping[int, int]) -> Silent:
-        """``heard`` says how much has come from each of those to whom connections are kept."""
+        """``on_frame`` says how much has come from each of those to whom connections are kept."""
         awake = min(now - self._looked_at, 2 * self.look_seconds)
         self._looked_at = now
         asked, lost = [], []

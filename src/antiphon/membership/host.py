@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import ProtocolMessage
 from antiphon.kernel.process import Process
 from antiphon.membership.messages import Control, Hello
 
@@ -40,6 +40,15 @@ HIGHEST: Final = "highest identifier"
 
 NOT_HERE: Final = "the node that is meant does not live here any more"
 """Why a connection is refused that means an earlier life of a node."""
+
+NO_PLACE_YET: Final = "this cluster has no identifier to give at the moment; ask again"
+"""Why a newcomer is refused by a node that is in a cluster, and has to ask others before it can give a place."""
+
+COUNTED_OUT: Final = (
+    "this broker counts as failed here, because a connection with it has ended; it cannot return to a tree that runs "
+    "without a quorum: start the tree again with all its brokers"
+)
+"""Why a broker is expelled from a tree without a quorum."""
 
 
 def microseconds(seconds: float) -> int:
@@ -73,7 +82,7 @@ class Link(Protocol):
         """Whether the connection stands."""
 
     @property
-    def bytes_heard(self) -> int:
+    def bytes_received(self) -> int:
         """How much the other end has said on it: signs of life, and why it closes."""
 
     @property
@@ -117,14 +126,14 @@ class Connection(Protocol):
 
 
 class Facts(Protocol):
-    """What a node keeps on its disk about itself, for its next life."""
+    """The facts that a node keeps on its disk for its next life."""
 
     @property
     def is_kept(self) -> bool:
         """Whether there is a disk."""
 
     def read(self, name: str) -> bytes | None:
-        """What was put under a name."""
+        """The value that was put under a name."""
 
     def put(self, name: str, value: bytes) -> None:
         """Keep something; it is on the disk with the next commit."""
@@ -136,8 +145,8 @@ class Facts(Protocol):
     def has_journal(self) -> bool:
         """Whether the process of the node can write something down for its next life."""
 
-    def journal_records(self) -> Sequence[Message]:
-        """What earlier lives of the process have written down."""
+    def journal_records(self) -> Sequence[ProtocolMessage]:
+        """The records that earlier lives of the process have written."""
 
 
 class Log(Protocol):
@@ -151,7 +160,7 @@ class Log(Protocol):
 
 
 class Host(Protocol):
-    """What a membership may do to the world."""
+    """The actions of a membership: connections, timers, facts on disk."""
 
     @property
     def facts(self) -> Facts:
@@ -187,7 +196,7 @@ class Host(Protocol):
 
 
 class NodeEvents(Protocol):
-    """What happens to the membership of a node, for the rest of the node."""
+    """The events of a membership, for the rest of the node."""
 
     @property
     def process(self) -> Process | None:
@@ -206,7 +215,7 @@ class NodeEvents(Protocol):
         """This node cannot join."""
 
     def past_is_void(self) -> None:
-        """What an earlier life of this node delivered means nothing in this cluster."""
+        """The deliveries of an earlier life of this node mean nothing in this cluster."""
 
     def peer_lost(self, identifier: int) -> None:
         """Another node cannot be reached any more."""
@@ -224,7 +233,7 @@ class NodeEvents(Protocol):
         """Clients are to know that they can go to others than before."""
 
     def news(self) -> list[Control]:
-        """What every node is to know to which this one opens a link."""
+        """The messages with which every new link begins."""
 
     def fail(self, error: BaseException) -> None:
         """Something is wrong that no later step can make good."""

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from antiphon.fabrics.tree.messages import Standing
+from antiphon.fabrics.tree.messages import BrokerRecord
 from antiphon.membership.address_book import BLOCK, BLOCKS_FIRST
 from antiphon.membership.host import Facts
 from antiphon.membership.messages import PlaceResponse
@@ -26,7 +26,7 @@ FACT: Final = "broker"
 
 
 class Identity(msgspec.Struct, frozen=True, array_like=True):
-    """Who a broker is, and the addresses of the others by their identifiers."""
+    """The identifier of a broker, and the addresses of the others by their identifiers."""
 
     identifier: int
     addresses: dict[int, str]
@@ -34,14 +34,14 @@ class Identity(msgspec.Struct, frozen=True, array_like=True):
 
 
 def kept_identity(facts: Facts) -> Identity | None:
-    """Who this broker was, if it has its log; the identity and the process's own records belong together."""
+    """The earlier identity of this broker, if it has its log; it belongs to the records of the process."""
     kept = facts.read(FACT) if facts.has_journal else None
-    standings = [record for record in facts.journal_records() if isinstance(record, Standing)] if kept else []
-    if not kept or not standings:
+    records = [record for record in facts.journal_records() if isinstance(record, BrokerRecord)] if kept else []
+    if not kept or not records:
         return None
     identity = msgspec.msgpack.decode(kept, type=Identity)
     # Versions before this one kept the incarnation in the journal alone.
-    last = max(int(standing.incarnation) for standing in standings)
+    last = max(int(record.incarnation) for record in records)
     return msgspec.structs.replace(identity, incarnation=max(identity.incarnation, last))
 
 

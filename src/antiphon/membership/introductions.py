@@ -1,4 +1,4 @@
-"""What is remembered of newcomers of a full mesh until all nodes have met.
+"""The memory of newcomers of a full mesh, until all nodes have met.
 
 A newcomer hears of others before it has an identifier of its own, and nodes that are out of reach do not hear of
 newcomers before they are back.
@@ -12,7 +12,7 @@ from antiphon.membership.messages import Peer
 
 
 class Introductions:
-    """Who has spoken of whom, and who has yet to hear of whom."""
+    """Which nodes others have mentioned, and which nodes have yet to hear of newcomers."""
 
     def __init__(self) -> None:
         # Those of whom a newcomer has heard before it had its identifier, each with the life that spoke of it.
@@ -29,9 +29,9 @@ class Introductions:
         return any(said == speaker for said, _ in self.known_before)
 
     def trusted(self, giver: str, founders: int) -> list[Peer]:
-        """Of whom to take the word that they exist: of those of whom whoever gives a place speaks, and of newcomers.
+        """The nodes to believe in: those that the giver of the place has mentioned, and newcomers.
 
-        Who says of itself that it is a founder may have begun anew, as this node has, and will soon be somebody else.
+        A node that calls itself a founder may have begun anew, as this node has, and soon gets another identifier.
         """
         named = {peer.instance for speaker, peer in self.known_before if speaker == giver}
         return [

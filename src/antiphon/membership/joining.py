@@ -8,7 +8,7 @@ node that is asked takes a new block of identifiers with the consent of others
 Two nodes may give a place to one newcomer, when an answer is late. The newcomer takes the first, and says so on every
 connection; the other node takes its own back.
 
-What differs between the two kinds of membership is a :class:`JoinPolicy`: when a node may give, on whom it can call,
+The two kinds of membership differ in their :class:`JoinPolicy`: when a node may give, on whom it can call,
 and what a node does that has a place or has given one.
 """
 
@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from antiphon.kernel.errors import ProtocolError
-from antiphon.membership.address_book import Roster
-from antiphon.membership.host import SECOND_US, Connection, Host, Link, Timer
+from antiphon.membership.address_book import AddressBook
+from antiphon.membership.host import NO_PLACE_YET, SECOND_US, Connection, Host, Link, Timer
 from antiphon.membership.id_allocation import BlockClaims, Others
 from antiphon.membership.messages import BlockRequest, BlockResponse, Control, Hello, Peer, PlaceRequest, PlaceResponse
 
@@ -32,11 +32,11 @@ GIVE: Final = "give"
 
 
 class JoinPolicy(Others, Protocol):
-    """What a kind of membership decides about joining."""
+    """The decisions about joining that a kind of membership makes."""
 
     @property
-    def roster(self) -> Roster:
-        """Who is who."""
+    def address_book(self) -> AddressBook:
+        """The identifiers and addresses of all nodes."""
 
     def hello(self, target: str = "") -> Hello:
         """The first frame of a link."""
@@ -53,7 +53,7 @@ class JoinPolicy(Others, Protocol):
     def remember(self, newcomer: Peer) -> None:
         """Put on disk that the identifier of a newcomer has an owner, and where."""
 
-    def gave(self, place: PlaceResponse, newcomer: Peer) -> None:
+    def on_place_given(self, place: PlaceResponse, newcomer: Peer) -> None:
         """This node has given a place, which is on its disk; the newcomer is to hear of it."""
 
     def got(self, place: PlaceResponse, giver: str) -> None:
@@ -73,7 +73,7 @@ class Joining:
         self._hops = hops
         self._contacts: list[str] = []
         self._attempt = 0
-        self._claims = BlockClaims(host, policy, lambda: policy.roster, policy.consent_needed, CLAIM)
+        self._claims = BlockClaims(host, policy, lambda: policy.address_book, policy.consent_needed, CLAIM)
         # The places that newcomers are given as soon as they are on disk, and those that are.
         self._to_give: dict[int, tuple[PlaceResponse, Peer]] = {}
         self._on_disk: set[int] = set()
@@ -91,11 +91,11 @@ class Joining:
         self._ask_next()
 
     def _ask_next(self) -> None:
-        if self._policy.roster.is_placed:
+        if self._policy.address_book.is_placed:
             return
         link = self.link_to(self._contacts[self._attempt % len(self._contacts)])
         self._attempt += 1
-        self._host.send(link, PlaceRequest(self._policy.roster.me, self._hops, self._fabric))
+        self._host.send(link, PlaceRequest(self._policy.address_book.me, self._hops, self._fabric))
         self._host.set_timer(ASK, ASK_US)
 
     def link_to(self, address: str) -> Link:
@@ -113,15 +113,25 @@ class Joining:
         self._strangers.clear()
 
     def link_lost(self, link: Link) -> bool:
-        """Whether a link that has ended led to an address."""
+        """A link has ended; whether it led to an address."""
         if self._strangers.get(link.address) is not link:
             return False
         del self._strangers[link.address]
+        if self._attempt < len(self._contacts) and self._refusals.get(link.address) != NO_PLACE_YET:
+            # Nobody is there: ask the next one, but wait before any is asked again.
+            self._ask_next()
         return True
 
     def refused(self, link: Link, reason: str) -> None:
         """A node that was asked, or greeted, closed the connection."""
         self._refusals[link.address] = reason
+
+    def has_met_cluster(self) -> bool:
+        """Whether a node that is in a cluster has answered since this was last asked, and had no place to give yet."""
+        waiting = [address for address, reason in self._refusals.items() if reason == NO_PLACE_YET]
+        for address in waiting:
+            del self._refusals[address]
+        return len(waiting) > 0
 
     def refusals(self) -> str:
         """Why the nodes that were asked closed the connection, as the end of a sentence."""
@@ -138,8 +148,8 @@ class Joining:
         elif timer.kind == GIVE:
             place, newcomer = self._to_give.pop(timer.peer)
             self._on_disk.add(timer.peer)
-            if self._policy.roster.is_unclaimed(newcomer.instance):
-                self._policy.gave(place, newcomer)
+            if self._policy.address_book.is_unclaimed(newcomer.instance):
+                self._policy.on_place_given(place, newcomer)
         else:
             return False
         return True
@@ -147,44 +157,49 @@ class Joining:
     def on_message(self, connection: Connection, message: Control) -> bool:
         """A message of a peer; whether it is one of joining."""
         if isinstance(message, PlaceRequest):
-            self._place_wanted(message)
+            self._place_wanted(connection, message)
         elif isinstance(message, PlaceResponse):
-            if not self._policy.roster.is_placed:
+            if not self._policy.address_book.is_placed:
                 self._policy.got(message, connection.instance)
-            elif message.identifier != self._policy.roster.me.identifier:
+            elif message.identifier != self._policy.address_book.me.identifier:
                 self._policy.declined(connection.instance)
         elif isinstance(message, (BlockRequest, BlockResponse)):
-            sender = self._policy.roster.identifier_of(connection.instance)
+            sender = self._policy.address_book.identifier_of(connection.instance)
             if sender is not None:
                 self._claims.on_message(sender, message)
         else:
             return False
         return True
 
-    def peer_gone(self) -> None:
+    def on_peer_lost(self) -> None:
         """Another node is not there any more: do not wait for its consent."""
-        self._claims.peer_gone()
+        self._claims.on_peer_lost()
 
     # The giver.
 
-    def _place_wanted(self, message: PlaceRequest) -> None:
+    def _place_wanted(self, connection: Connection, message: PlaceRequest) -> None:
         if message.fabric != self._fabric:
             raise ProtocolError(
                 f"a place in the fabric {message.fabric!r} has no meaning in the fabric {self._fabric!r} of this node"
             )
         policy, newcomer = self._policy, message.newcomer
-        if not policy.may_give() or policy.roster.has_place_elsewhere(newcomer.instance):
+        if not policy.may_give() or policy.address_book.has_place_elsewhere(newcomer.instance):
             # It asks again, or asks another node; or it was given a place before this question came.
             return
-        place = policy.roster.give(newcomer)
+        place, givers = policy.address_book.give(newcomer), policy.givers()
+        if place is None and givers and message.hops > 0:
+            policy.send_control(
+                givers[message.hops % len(givers)], PlaceRequest(newcomer, message.hops - 1, message.fabric)
+            )
+        elif place is None:
+            self._claims.claim()
+            # A node that has no other to ask has its block now.
+            place = policy.address_book.give(newcomer)
         if place is not None:
             self._give(place, newcomer)
-            return
-        givers = policy.givers()
-        if givers and message.hops > 0:
-            policy.tell(givers[message.hops % len(givers)], PlaceRequest(newcomer, message.hops - 1, message.fabric))
-        else:
-            self._claims.claim()
+        elif connection.instance == newcomer.instance:
+            # A founder that returns must not found another cluster because this one is slow.
+            raise ProtocolError(NO_PLACE_YET)
 
     def _give(self, place: PlaceResponse, newcomer: Peer) -> None:
         """Answer when it is on disk that this identifier has an owner.
@@ -193,7 +208,7 @@ class Joining:
         """
         identifier = place.identifier
         if not self._host.facts.is_kept or identifier in self._on_disk:
-            self._policy.gave(place, newcomer)
+            self._policy.on_place_given(place, newcomer)
         elif identifier not in self._to_give:
             self._to_give[identifier] = (place, newcomer)
             self._policy.remember(newcomer)

@@ -1,4 +1,4 @@
-"""What the two kinds of membership share: links, signs of life, and how a node begins and ends in its cluster.
+"""The common part of both kinds of membership: links, signs of life, how a node begins and ends in its cluster.
 
 On cubes and trees each node keeps a connection to every other (:mod:`antiphon.membership.full_mesh`); in gossip a node
 knows some of the others (:mod:`antiphon.membership.partial_view`). Both are state machines on one contract
@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from antiphon.kernel.errors import ProtocolError
-from antiphon.kernel.message import Message
-from antiphon.membership.address_book import Roster
-from antiphon.membership.heartbeats import Vigil
+from antiphon.kernel.message import ProtocolMessage
+from antiphon.membership.address_book import AddressBook
+from antiphon.membership.data_directory import Directories, directory_name, foreign_directory
+from antiphon.membership.heartbeats import FailureDetector
 from antiphon.membership.host import HIGHEST, SECOND_US, Connection, Link, Place, Timer, microseconds
 from antiphon.membership.messages import OLDEST_VERSION, PROTOCOL_VERSION, Control, Hello, KeepAlive, Peer
 
@@ -30,7 +31,7 @@ class Membership:
     is_returning = False
     """Whether this node is who it was in an earlier life."""
 
-    roster: Roster
+    address_book: AddressBook
 
     @property
     def incarnation(self) -> int:
@@ -44,18 +45,31 @@ class Membership:
         self._host = place.host
         self._events = place.events
         self._log = place.host.log
+        self._directory = directory_name(place.host.facts, place.instance)
+        self._directories = Directories(place.address, self._directory)
         self.links: dict[int, Link] = {}
         self.lost_nodes: list[int] = []
         # The connections of others that have said who they are, the oldest first, with the version that both ends know.
         self._connections: dict[Connection, int] = {}
+        # How many links this life has opened.
+        self._opened = 0
         self._has_entered = False
         self._is_refused = False
-        self._vigil = Vigil(self._settings.lost_seconds, 0.0)
+        self._detector = FailureDetector(self._settings.lost_seconds, 0.0)
+
+    def start(self) -> None:
+        """Look for a place in the cluster, unless the data directory is of another one."""
+        self._host.set_timer(JOIN, microseconds(self._settings.join_seconds))
+        reason = foreign_directory(self._host.facts, self._settings.cluster, self._settings.fabric)
+        if reason:
+            self._refuse(reason)
+        else:
+            self._begin_to_join()
 
     # What the fabrics do differently.
 
-    def start(self) -> None:
-        """Look for a place in the cluster."""
+    def _begin_to_join(self) -> None:
+        """Ask for a place, or begin without one."""
         raise NotImplementedError
 
     def leave(self) -> None:
@@ -74,7 +88,7 @@ class Membership:
         raise NotImplementedError
 
     def why_not_in(self) -> str:
-        """What to say to an application that has waited for a place in vain."""
+        """The error for an application that has waited for a place in vain."""
         raise NotImplementedError
 
     def process_stepped(self) -> None:
@@ -89,7 +103,7 @@ class Membership:
         return "only trees with a quorum and cubes wait for nodes that are gone; here nobody has to be dismissed"
 
     def figures(self) -> dict[str, Any]:
-        """What the status says besides, in this fabric."""
+        """The part of the status that only this fabric has."""
         return {}
 
     def figures_of(self, number: int) -> dict[str, Any]:
@@ -102,7 +116,7 @@ class Membership:
     def unwatch(self, identifier: int) -> None:
         """It does not want to know any more."""
 
-    def bytes_heard(self) -> dict[int, int]:
+    def bytes_received(self) -> dict[int, int]:
         """How many bytes have come from each of those who are to give signs of life."""
         return {}
 
@@ -114,6 +128,16 @@ class Membership:
     def greeted(self, connection: Connection, hello: Hello) -> None:
         """A peer has connected and said who it is."""
         self._connections[connection] = hello.agreed_version()
+        self._directories.greeted(hello)
+
+    def _is_copy(self, connection: Connection, hello: Hello) -> bool:
+        """Whether a node runs with a copy of the data directory of another one, and was told to stop."""
+        copied = self._directories.copied(hello, [each for each in self._connections if each is not connection])
+        # A node that is not in yet may be the copy itself.
+        is_copy = copied != "" and self._has_entered
+        if is_copy:
+            connection.expel(copied)
+        return is_copy
 
     def connection_ended(self, connection: Connection) -> None:
         """A connection that a peer opened has ended."""
@@ -136,7 +160,7 @@ class Membership:
     def expired(self, timer: Timer) -> None:
         """A timer has run out."""
         if timer == LOOK_OUT:
-            self._look_out()
+            self._poll_peers()
         elif timer == JOIN:
             if not self._has_entered:
                 self._refuse(self.why_not_in())
@@ -159,18 +183,15 @@ class Membership:
         self._host.facts.put(HIGHEST, str(self.highest_identifier()).encode())
         self._host.facts.commit_soon()
 
-    def _begin_joining(self) -> None:
-        self._host.set_timer(JOIN, microseconds(self._settings.join_seconds))
-
     def _enter(self) -> None:
         """This node is in its cluster."""
         if self._has_entered or self._is_refused:
             return
         self._has_entered = True
         self._host.cancel_timer(JOIN)
-        self._vigil = Vigil(self._settings.lost_seconds, self._now_seconds())
+        self._detector = FailureDetector(self._settings.lost_seconds, self._now_seconds())
         self._events.entered()
-        self._look_out()
+        self._poll_peers()
 
     def _refuse(self, reason: str) -> None:
         """This node has no place in the cluster."""
@@ -180,22 +201,22 @@ class Membership:
 
     # Signs of life.
 
-    def _look_out(self) -> None:
+    def _poll_peers(self) -> None:
         """Ask silent peers for a sign of life, and count those as lost that have given none.
 
         Silence is no event, so a node looks again and again; a timer per peer would have to be set with every message.
         """
-        silent = self._vigil.poll(self._now_seconds(), self.bytes_heard())
+        silent = self._detector.poll(self._now_seconds(), self.bytes_received())
         for identifier in silent.asked:
-            self.tell(identifier, KeepAlive())
+            self.send_control(identifier, KeepAlive())
         for identifier in silent.lost:
             self._log.warning("silent", node=identifier, seconds=self._settings.lost_seconds)
             self.silent(identifier)
-        self._host.set_timer(LOOK_OUT, microseconds(self._vigil.look_seconds))
+        self._host.set_timer(LOOK_OUT, microseconds(self._detector.look_seconds))
 
     def silence_us(self, identifier: int) -> int:
         """For how long a peer has given no sign of life, also when it is lost for that reason; 0 if not for long."""
-        return microseconds(self._vigil.silence_seconds(identifier))
+        return microseconds(self._detector.silence_seconds(identifier))
 
     def _now_seconds(self) -> float:
         return self._host.now() / SECOND_US
@@ -203,22 +224,31 @@ class Membership:
     # Saying something to others.
 
     def hello(self, target: str = "") -> Hello:
-        """The first frame of a link."""
-        cluster = self._settings.cluster
-        return Hello(PROTOCOL_VERSION, cluster, self._instance, self._address, target, oldest=OLDEST_VERSION)
+        """The first frame of a new link."""
+        self._opened += 1
+        return Hello(
+            PROTOCOL_VERSION,
+            self._settings.cluster,
+            self._instance,
+            self._address,
+            target,
+            oldest=OLDEST_VERSION,
+            number=self._opened,
+            directory=self._directory,
+        )
 
     def version_of(self, identifier: int) -> int:
         """The version of the frames that a peer understands, as its last connection said; the oldest before that."""
-        identifier_of = self.roster.identifier_of
+        identifier_of = self.address_book.identifier_of
         versions = [said for each, said in self._connections.items() if identifier_of(each.instance) == identifier]
         return versions[-1] if versions else OLDEST_VERSION
 
     def identifier_of(self, instance: str) -> int | None:
         """The identifier of a peer by its instance."""
-        return self.roster.identifier_of(instance)
+        return self.address_book.identifier_of(instance)
 
     def _sender_of(self, connection: Connection) -> int | None:
-        return self.roster.identifier_of(connection.instance)
+        return self.address_book.identifier_of(connection.instance)
 
     def addresses(self) -> list[str]:
         """Where the others are that are there."""
@@ -228,7 +258,7 @@ class Membership:
         """The identifiers of the others that are there."""
         return {peer.identifier for peer in self.peers() if peer.identifier is not None}
 
-    def tell(self, identifier: int, control: Control) -> None:
+    def send_control(self, identifier: int, control: Control) -> None:
         """Send a message of hosts to a peer."""
         link = self.links.get(identifier)
         if link is not None:
@@ -238,8 +268,8 @@ class Membership:
         """Tell those to whom there is a link, except the one that has said it."""
         for identifier in self.links:
             if identifier != received_from:
-                self.tell(identifier, control)
+                self.send_control(identifier, control)
 
-    def link_for(self, identifier: int, message: Message) -> Link | None:
+    def link_for(self, identifier: int, message: ProtocolMessage) -> Link | None:
         """The link over which a message of the process is to go; None where there is nobody any more."""
         return self.links.get(identifier)

@@ -52,7 +52,9 @@ class Hello(Control, frozen=True, array_like=True, tag=FIRST_CONTROL):
     ``target`` is the instance that is meant, or nothing if whoever listens will do. A client has no address, and may
     have a token that says who it is. A broker that is in its tree says its permanent identifier, and which of its
     incarnations it is; one that asks for an identifier says the incarnation 1 and none. ``version`` is the latest and
-    ``oldest`` the oldest version that the sender speaks; without ``oldest`` it speaks no other.
+    ``oldest`` the oldest version that the sender speaks; without ``oldest`` it speaks no other. ``number`` counts the
+    connections that a node has opened in this life; clients do not count. ``directory`` names the data directory of a
+    node, and ``founders`` is a checksum of the list of founders, from a broker that begins as one of them.
     """
 
     version: int
@@ -64,6 +66,9 @@ class Hello(Control, frozen=True, array_like=True, tag=FIRST_CONTROL):
     identifier: Annotated[int, msgspec.Meta(ge=-1, le=MAXIMUM_IDENTIFIER)] = -1
     incarnation: Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)] = 0
     oldest: int = 0
+    number: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)] = 0
+    directory: Name = ""
+    founders: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)] = 0
 
     def agreed_version(self) -> int:
         """The version in which both ends speak: the lower of the two, if both know it."""
@@ -94,7 +99,7 @@ class Expelled(Control, frozen=True, array_like=True, tag=EXPELLED_TAG):
 
 
 class PlaceRequest(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 10):
-    """A newcomer to a fabric asks for an identifier; who has none to give hands the question on, so often at most."""
+    """A newcomer to a fabric asks for an identifier; a node without one hands it on, ``hops`` times at most."""
 
     newcomer: Peer
     hops: Annotated[int, msgspec.Meta(ge=0, le=64)]
@@ -124,7 +129,7 @@ class PlaceResponse(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 1
 
 
 class PeerAddresses(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 12):
-    """Who these are and where they live: said of the sender first, and of everybody before it is first spoken of."""
+    """Names and addresses of nodes: of the sender first, and of each other node before a message first mentions it."""
 
     peers: list[Peer]
 

@@ -5,8 +5,8 @@ links are opened when there is something to say and closed when nothing more has
 part in one overlay that is no topic of applications (``EVERYBODY``). It keeps nodes in touch that share no topic, and
 over its links pass the names of topics and who the contacts are.
 
-Who is who is told by hosts (:mod:`antiphon.membership.address_book`): the first frame after the greeting says who the
-sender is, and whoever is spoken of on a connection for the first time is introduced before.
+Hosts tell each other the names of nodes (:mod:`antiphon.membership.address_book`): the first frame after the greeting
+names the sender, and a host introduces each other node before a message first mentions it on a connection.
 
 A contact that is lost is replaced by the senior of those that are left. Lost contacts, and the nodes through which this
 one joined, are tried again now and then, each time after a longer while: so parts of a cluster that a network had
@@ -22,8 +22,8 @@ from antiphon.fabrics.gossip.assembly.settings import EVERYBODY
 from antiphon.fabrics.gossip.messages import Beat, Comparison
 from antiphon.fabrics.gossip.process import Brisa
 from antiphon.fabrics.gossip.sampling.hyparview import Shuffle, ShuffleReply
-from antiphon.kernel.message import Message
-from antiphon.membership.address_book import Roster
+from antiphon.kernel.message import ProtocolMessage
+from antiphon.membership.address_book import AddressBook
 from antiphon.membership.founding import Founding
 from antiphon.membership.host import NOT_HERE, SECOND_US, Connection, Link, Place, Timer
 from antiphon.membership.joining import Joining
@@ -42,9 +42,9 @@ APPOINT_US: Final = SECOND_US
 WAITS_WITHOUT_CONTACT: Final = 3
 """How often a node without a contact waits for another one to become a contact."""
 
-RETRY_US: Final = (SECOND_US, 300 * SECOND_US)
+RETRY_US: Final = (SECOND_US // 4, 300 * SECOND_US)
 """The shortest and the longest wait before a lost contact is tried again. A node that is apart for longer than others
-keep what it lacks loses messages, so it begins with little."""
+keep what it lacks loses messages, so waits begin short, and grow by a quarter when all were tried."""
 
 LOST_AT_MOST: Final = 100
 """How many lost nodes are remembered, the last ones."""
@@ -55,14 +55,14 @@ RETRY: Final = Timer("retry")
 TELL_LOST: Final = "tell lost"
 
 
-class Acquaintances(Membership):
+class PartialView(Membership):
     """The others, as far as one node of a gossip cluster knows them."""
 
     knows_everybody = False
 
     def __init__(self, place: Place, contacts_wanted: int) -> None:
         super().__init__(place)
-        self.roster = Roster(self._instance, self._address, contacts_wanted, place.host.draw)
+        self.address_book = AddressBook(self._instance, self._address, contacts_wanted, place.host.draw)
         self._joining = Joining(place.host, self, self._settings.fabric, HOPS)
         self._founding = Founding(place.host, self._joining, self._address, self._found)
         self._watched: set[int] = set()
@@ -83,13 +83,12 @@ class Acquaintances(Membership):
 
     # Joining.
 
-    def start(self) -> None:
+    def _begin_to_join(self) -> None:
         """Found a cluster, or ask for a place; this node is in when it is part of the overlay of all nodes."""
-        self._begin_joining()
         self._contacts = self._founding.start(self._settings.join)
 
     def _found(self, identifier: int) -> None:
-        self.roster.found(identifier)
+        self.address_book.found(identifier)
         self._begin()
 
     def why_not_in(self) -> str:
@@ -100,29 +99,30 @@ class Acquaintances(Membership):
         )
 
     def got(self, place: PlaceResponse, giver: str) -> None:
-        self.roster.take(place)
+        self.address_book.take(place)
         self._begin()
 
     def _begin(self) -> None:
         """This node has its place."""
-        me = self.roster.me.identifier
-        assert me is not None, "who begins has a place"
+        me = self.address_book.me.identifier
+        assert me is not None, "a node that begins has a place"
         self._joining.stop()
         self._founding.placed()
-        self._take_place(me, self.roster.contacts())
+        self._take_place(me, self.address_book.contacts())
         self._set_retry()
-        self._look_for_contacts()
+        self._poll_contacts()
 
     def membership_began(self, number: int) -> None:
         if number == EVERYBODY:
             self._enter()
 
     def may_give(self) -> bool:
-        return self.roster.is_placed
+        # A newcomer needs a contact to join the overlay. A node that has lost all of them finds or becomes one soon.
+        return self.address_book.is_placed and bool(self.address_book.contacts())
 
     def givers(self) -> list[int]:
         # Contacts above all: they joined early and were given much.
-        contacts = [identifier for identifier in self.roster.contacts() if identifier in self.links]
+        contacts = [identifier for identifier in self.address_book.contacts() if identifier in self.links]
         return contacts + [identifier for identifier in self.links if identifier in self._watched]
 
     def consent_needed(self) -> int:
@@ -132,21 +132,21 @@ class Acquaintances(Membership):
     def remember(self, newcomer: Peer) -> None:
         self._founding.remember([newcomer.address, *self.addresses()], self.highest_identifier())
 
-    def gave(self, place: PlaceResponse, newcomer: Peer) -> None:
+    def on_place_given(self, place: PlaceResponse, newcomer: Peer) -> None:
         link = self._link_to(place.identifier)
         if link is not None:
             self._host.send(link, place)
 
     def peers(self) -> list[Peer]:
         """Those to whom links are kept."""
-        known = (self.roster.peer(identifier) for identifier in sorted(self._watched) if identifier in self.links)
+        known = (self.address_book.peer(identifier) for identifier in sorted(self._watched) if identifier in self.links)
         return [peer for peer in known if peer is not None]
 
     def highest_identifier(self) -> int:
-        return max(self._founding.highest, self.roster.highest())
+        return max(self._founding.highest, self.address_book.highest())
 
     def figures(self) -> dict[str, Any]:
-        return {"contacts": self.roster.contacts(), "links": len(self.links)}
+        return {"contacts": self.address_book.contacts(), "links": len(self.links)}
 
     def figures_of(self, number: int) -> dict[str, Any]:
         """Neighbours with their round trips in microseconds, -1 where none has been measured, and parents."""
@@ -167,27 +167,29 @@ class Acquaintances(Membership):
             self._introduced(connection, message.peers)
         elif isinstance(message, ContactList):
             for appointment in message.contacts:
-                if self.roster.is_unclaimed(appointment.contact.instance):
+                if self.address_book.is_unclaimed(appointment.contact.instance):
                     self._claimed(appointment.contact)
-            if self.roster.appointed(message.contacts):
+            if self.address_book.appointed(message.contacts):
                 self._contacts_changed()
         else:
             super().control_received(connection, message)
 
     def _introduced(self, connection: Connection, peers: Sequence[Peer]) -> None:
-        self.roster.check_claim(connection.instance, peers)
+        self.address_book.check_claim(connection.instance, peers)
         for peer in peers:
             # Others speak only of nodes that have said themselves who they are.
-            if peer.instance == connection.instance or self.roster.is_unclaimed(peer.instance):
+            if peer.instance == connection.instance or self.address_book.is_unclaimed(peer.instance):
                 self._claimed(peer)
-        self.roster.learn(peers)
+        self.address_book.learn(peers)
         sender = self._sender_of(connection)
-        if (sender is not None and self.roster.reachable(sender)) or self.roster.contacts() != self._contacts_told:
+        if (
+            sender is not None and self.address_book.reachable(sender)
+        ) or self.address_book.contacts() != self._contacts_told:
             self._contacts_changed()
 
     def _claimed(self, peer: Peer) -> None:
         """A node has this identifier: let go of another one by which it was known here."""
-        former = self.roster.claim(peer)
+        former = self.address_book.claim(peer)
         if former is not None:
             self._over.add(former)
             link = self.links.get(former)
@@ -198,7 +200,7 @@ class Acquaintances(Membership):
 
     def declined(self, giver: str) -> None:
         # The giver may be a stranger to which this node would never say who it is.
-        identifier = self.roster.identifier_of(giver)
+        identifier = self.address_book.identifier_of(giver)
         if identifier is not None:
             self._link_to(identifier)
 
@@ -207,44 +209,46 @@ class Acquaintances(Membership):
     def _contacts_changed(self) -> None:
         """Tell the process, and those who may not know."""
         # The process may invite somebody to its topics who has to know before that it is a contact.
-        self.spread(ContactList(self.roster.appointments()))
+        self.spread(ContactList(self.address_book.appointments()))
         process = self._events.process
-        contacts = self._contacts_told = self.roster.contacts()
+        contacts = self._contacts_told = self.address_book.contacts()
         self._founding.remember(self.addresses(), self.highest_identifier())
         if isinstance(process, Brisa) and contacts:
             process.contacts_are(contacts)
-        self._look_for_contacts()
+        self._poll_contacts()
 
-    def _look_for_contacts(self) -> None:
+    def _poll_contacts(self) -> None:
         """Appoint a contact after a while, if one is missing that this node may have to appoint."""
-        if self._is_appointing or not self.roster.is_placed:
+        if self._is_appointing or not self.address_book.is_placed:
             return
-        if not self.roster.contacts() or self._candidates():
+        if not self.address_book.contacts() or self._candidates():
             self._is_appointing = True
             self._host.set_timer(APPOINT, APPOINT_US)
 
     def _candidates(self) -> list[int]:
         """The neighbours that this node could make contacts, if it is the one to do so."""
-        if self.roster.contacts() and not (self.roster.is_first_contact() and self.roster.wants_contacts()):
+        if self.address_book.contacts() and not (
+            self.address_book.is_first_contact() and self.address_book.wants_contacts()
+        ):
             return []
-        appointed = self.roster.appointed_ever()
+        appointed = self.address_book.appointed_ever()
         return sorted(one for one in self._watched if one in self.links and one not in appointed)
 
     def _appoint(self) -> None:
-        me = self.roster.me.identifier
+        me = self.address_book.me.identifier
         assert me is not None, "a node that appoints has a place"
-        if self.roster.contacts():
+        if self.address_book.contacts():
             self._waits_without_contact = 0
-            has_changed = self.roster.is_first_contact() and self.roster.appoint(self._candidates())
+            has_changed = self.address_book.is_first_contact() and self.address_book.appoint(self._candidates())
         else:
             self._waits_without_contact += 1
             neighbours = [one for one in self._watched if one in self.links]
             # One of two neighbours waits for the other: not all are to become contacts at once.
             is_next = not neighbours or me < min(neighbours)
             is_last = self._waits_without_contact > WAITS_WITHOUT_CONTACT
-            has_changed = (is_next or is_last) and self.roster.appoint([me])
+            has_changed = (is_next or is_last) and self.address_book.appoint([me])
         if has_changed:
-            self._log.info("contacts", nodes=self.roster.contacts())
+            self._log.info("contacts", nodes=self.address_book.contacts())
             self._contacts_changed()
 
     def _retry(self) -> None:
@@ -253,7 +257,7 @@ class Acquaintances(Membership):
         Nothing tells a node that parts of a cluster have been separated and could meet again, so it tries for ever.
         """
         self._joining.stop()
-        lost = [contact for contact in self.roster.lost_contacts() if contact not in self._over]
+        lost = [contact for contact in self.address_book.lost_contacts() if contact not in self._over]
         here = {self._address, *(peer.address for peer in self.peers())}
         places = [address for address in self._contacts if address not in here]
         if self._retries < len(lost):
@@ -262,7 +266,7 @@ class Acquaintances(Membership):
             self._greet(self._joining.link_to(places[self._retries - len(lost)]))
         else:
             self._retries = -1
-            self._retry_us = min(2 * self._retry_us, RETRY_US[1])
+            self._retry_us = min(5 * self._retry_us // 4, RETRY_US[1])
         self._retries += 1
         self._set_retry()
 
@@ -285,7 +289,7 @@ class Acquaintances(Membership):
         elif timer == APPOINT:
             self._is_appointing = False
             self._appoint()
-            self._look_for_contacts()
+            self._poll_contacts()
         elif timer == RETRY:
             self._retry()
         elif timer.kind == TELL_LOST:
@@ -295,7 +299,7 @@ class Acquaintances(Membership):
 
     # Links.
 
-    def link_for(self, identifier: int, message: Message) -> Link | None:
+    def link_for(self, identifier: int, message: ProtocolMessage) -> Link | None:
         link = self.links.get(identifier)
         if link is None:
             link = self._link_to(identifier)
@@ -311,8 +315,8 @@ class Acquaintances(Membership):
         return link
 
     def _introduce(self, link: Link, told: set[int], identifiers: Sequence[int]) -> None:
-        strangers = [self.roster.peer(identifier) for identifier in identifiers if identifier not in told]
-        known = [peer for peer in strangers if peer is not None and not self.roster.is_unclaimed(peer.instance)]
+        strangers = [self.address_book.peer(identifier) for identifier in identifiers if identifier not in told]
+        known = [peer for peer in strangers if peer is not None and not self.address_book.is_unclaimed(peer.instance)]
         if known:
             told.update(peer.identifier for peer in known if peer.identifier is not None)
             self._host.send(link, PeerAddresses(known))
@@ -322,13 +326,13 @@ class Acquaintances(Membership):
         if self._link_to(identifier) is None:
             # Not at once: the process is in the middle of a step.
             self._host.set_timer(Timer(TELL_LOST, identifier), 0)
-        self._look_for_contacts()
+        self._poll_contacts()
 
     def unwatch(self, identifier: int) -> None:
         self._watched.discard(identifier)
-        self._look_for_idle_links()
+        self._poll_idle_links()
 
-    def _look_for_idle_links(self) -> None:
+    def _poll_idle_links(self) -> None:
         if not self._is_idle_timer_set and any(identifier not in self._watched for identifier in self.links):
             self._is_idle_timer_set = True
             self._host.set_timer(IDLE, IDLE_US)
@@ -345,28 +349,28 @@ class Acquaintances(Membership):
             else:
                 self._forget_link(identifier)
                 link.close()
-        self._look_for_idle_links()
+        self._poll_idle_links()
 
     def _link_to(self, identifier: int) -> Link | None:
         """The link to a node, which is opened if there is none; None if nobody has said where it lives, or lived."""
         found = self.links.get(identifier)
-        peer = None if identifier in self._over else self.roster.peer(identifier)
-        if found is not None or peer is None or identifier == self.roster.me.identifier:
+        peer = None if identifier in self._over else self.address_book.peer(identifier)
+        if found is not None or peer is None or identifier == self.address_book.me.identifier:
             return found
         link = self.links[identifier] = self._host.open(peer.address, self.hello(peer.instance), identifier)
-        self._told[identifier] = {int(self.roster.me.identifier or 0), identifier}
+        self._told[identifier] = {int(self.address_book.me.identifier or 0), identifier}
         self._greet(link)
-        self._look_for_idle_links()
+        self._poll_idle_links()
         return link
 
-    def bytes_heard(self) -> dict[int, int]:
+    def bytes_received(self) -> dict[int, int]:
         """Of those to whom links are kept, on whichever connection they speak."""
         spoken: dict[str, int] = {}
         for connection in self._connections:
             spoken[connection.instance] = spoken.get(connection.instance, 0) + connection.bytes_received
         kept = ((identifier, self.links.get(identifier)) for identifier in self._watched)
         return {
-            identifier: link.bytes_heard + spoken.get(link.instance, 0)
+            identifier: link.bytes_received + spoken.get(link.instance, 0)
             for identifier, link in kept
             if link is not None and link.is_connected
         }
@@ -381,7 +385,11 @@ class Acquaintances(Membership):
 
     def _greet(self, link: Link) -> None:
         """Say who this is, and what every node is to know."""
-        for control in (PeerAddresses([self.roster.me]), ContactList(self.roster.appointments()), *self._events.news()):
+        for control in (
+            PeerAddresses([self.address_book.me]),
+            ContactList(self.address_book.appointments()),
+            *self._events.news(),
+        ):
             self._host.send(link, control)
 
     def _forget_link(self, identifier: int) -> None:
@@ -390,7 +398,7 @@ class Acquaintances(Membership):
         self._marks.pop(identifier, None)
 
     def link_opened(self, link: Link) -> None:
-        if self.links.get(link.peer) is link and self.roster.reachable(link.peer):
+        if self.links.get(link.peer) is link and self.address_book.reachable(link.peer):
             self._contacts_changed()
 
     def link_lost(self, link: Link) -> None:
@@ -401,16 +409,16 @@ class Acquaintances(Membership):
         self._forget_link(identifier)
         self.lost_nodes.append(identifier)
         del self.lost_nodes[:-LOST_AT_MOST]
-        if self.roster.unreachable(identifier):
+        if self.address_book.unreachable(identifier):
             self._retry_soon()
             self._appoint()
             self._contacts_changed()
-        self._joining.peer_gone()
+        self._joining.on_peer_lost()
         self._tell_lost(identifier)
 
     def link_refused(self, link: Link, reason: str, is_final: bool) -> None:
         self._joining.refused(link, reason)
-        former = self.roster.identifier_of(link.instance)
+        former = self.address_book.identifier_of(link.instance)
         if reason == NOT_HERE and former is not None:
             # Those that have not heard of it go on naming it; no node is to knock at that door again.
             self._over.add(former)

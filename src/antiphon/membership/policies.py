@@ -6,22 +6,22 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from antiphon.fabrics.fabric import FOUNDERS, FULL_MESH, PARTIAL_VIEW, MembershipPolicy
-from antiphon.membership.cube_members import Companions
+from antiphon.membership.cube_members import CubeMembers
 from antiphon.membership.host import Place
 from antiphon.membership.membership import Membership
-from antiphon.membership.partial_view import Acquaintances
-from antiphon.membership.tree_members import Brokers, Founders
+from antiphon.membership.partial_view import PartialView
+from antiphon.membership.tree_members import Founders, TreeMembers
 
 
 def with_founders(place: Place, table: Any) -> Membership:
     """Founders know each other by the addresses in the table; others join if a quorum counts them."""
-    return Brokers(place, Founders(table.brokers, table.names), table.quorum)
+    return TreeMembers(place, Founders(table.brokers, table.names), table.quorum)
 
 
 POLICIES: Final[dict[str, Callable[[Place, Any], Membership]]] = {
-    FULL_MESH.name: lambda place, _table: Companions(place),
+    FULL_MESH.name: lambda place, _table: CubeMembers(place),
     FOUNDERS.name: with_founders,
-    PARTIAL_VIEW.name: lambda place, table: Acquaintances(place, table.contacts),
+    PARTIAL_VIEW.name: lambda place, table: PartialView(place, table.contacts),
 }
 """Each makes the membership of a node from its place and the table of its fabric."""
 

@@ -19,9 +19,9 @@ import msgspec
 from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.message import TOTAL
-from antiphon.membership.address_book import BLOCKS_FIRST, Roster
-from antiphon.membership.full_mesh import COUNTED_OUT, RETRY, FullMesh
-from antiphon.membership.host import NOBODY, SECOND_US, Connection, Link, Place, Timer, microseconds
+from antiphon.membership.address_book import BLOCKS_FIRST, AddressBook
+from antiphon.membership.full_mesh import RETRY, FullMesh
+from antiphon.membership.host import COUNTED_OUT, NOBODY, SECOND_US, Connection, Link, Place, Timer, microseconds
 from antiphon.membership.identities import Identity, keep_identity, kept_identity, place_of
 from antiphon.membership.messages import Hello, Peer, PeerAddresses, PlaceResponse
 
@@ -35,6 +35,9 @@ ASKS: Final = 1
 """The incarnation that a broker says that has no identifier and asks for one; a founder that has none says 0."""
 
 ANOTHER_LIFE: Final = "an earlier life of this broker is known here; this one is new, and is to ask for a place"
+
+
+CHECKSUM_PRIME: Final = (1 << 32) - 5
 
 
 class Founders(NamedTuple):
@@ -55,12 +58,33 @@ class Founders(NamedTuple):
             )
         return self.addresses.index(address)
 
+    def checksum(self) -> int:
+        """The same for the same addresses in the same order; 0 if there are none."""
+        checksum = 0
+        for byte in "\n".join(self.addresses).encode():
+            checksum = (checksum * 257 + byte) % CHECKSUM_PRIME
+        return checksum
+
     def name_of(self, place: int) -> str:
         """The name in the certificate of a founder; empty if any will do."""
         return self.names[place] if place < len(self.names) else ""
 
 
-class Brokers(FullMesh):
+OUTDATED: Final = "outdated"
+"""Under this name a data directory keeps that others know more of its broker than it does."""
+
+OLDER: Final = "was copied or backed up"
+
+
+def older_directory(hello: Hello) -> str:
+    """The refusal of a broker that returns with less than others have heard from it."""
+    return (
+        f"broker {hello.identifier} was started since the data directory at {hello.address} {OLDER}; "
+        f"start that one with an empty data directory, and it joins as a new broker"
+    )
+
+
+class TreeMembers(FullMesh):
     """All brokers of a tree."""
 
     def __init__(self, place: Place, table: Founders, has_quorum: bool) -> None:
@@ -72,12 +96,17 @@ class Brokers(FullMesh):
         self._incarnation = 0
         self._incarnations: dict[int, int] = {}
         self._returning: Identity | None = None
+        # The connections that came before this broker had a place, with what their first frames said.
+        self._greeted_early: dict[Connection, Hello] = {}
 
     # Beginning.
 
-    def start(self) -> None:
+    def _begin_to_join(self) -> None:
         """Go on as who this broker was, begin as a founder and wait for the others, or ask for a place."""
-        self._begin_joining()
+        outdated = self._facts.read(OUTDATED)
+        if outdated is not None:
+            self._refuse(outdated.decode())
+            return
         self._returning = identity = kept_identity(self._facts)
         if identity is None:
             if self._contacts:
@@ -93,25 +122,68 @@ class Brokers(FullMesh):
         if self._returning is not None:
             # Nobody can be told yet which broker this is; it connects to all others in a moment.
             connection.close()
+            return
+        self._check_founders(hello)
+        if not self.address_book.is_placed:
+            self._greeted_early[connection] = hello
+        known = self.address_book.identifier_of(hello.instance)
+        if known is not None and known < self._founders and hello.identifier < 0 and hello.incarnation == ASKS:
+            # It began as a founder, and has learned that it is none.
+            self._lose(known)
+            self.address_book.forget(known)
+        refusal = self._why_not_return(hello)
+        if refusal:
+            connection.expel(refusal)
         else:
             super().greeted(connection, hello)
+
+    def _why_not_return(self, hello: Hello) -> str:
+        """Why a broker cannot return with the data directory that it has; empty if it can, or does not return."""
+        identifier = hello.identifier
+        is_known = self.address_book.identifier_of(hello.instance) is not None
+        if is_known or hello.incarnation == 0 or identifier < 0 or not self._is_in or not self._has_quorum:
+            return ""
+        if identifier == self.address_book.me.identifier or hello.incarnation <= self._incarnations.get(identifier, -1):
+            # An incarnation is on disk before it is said, so it is said by one life only.
+            return older_directory(hello)
+        known = self.address_book.peer(identifier)
+        return self._directories.foreign(hello, known.instance) if known is not None else ""
+
+    def _check_founders(self, hello: Hello) -> None:
+        """Founders that have different lists would take each other for other brokers."""
+        if self._begins_as_founder() and hello.founders not in (0, self._table.checksum()):
+            raise ProtocolError(
+                f"the list of brokers at {hello.address} is not that at {self._address}; give all founders the same "
+                f"list, in the same order"
+            )
+
+    def _begins_as_founder(self) -> bool:
+        return not self._is_in and not self._contacts
+
+    def got(self, place: PlaceResponse, giver: str) -> None:
+        super().got(place, giver)
+        early, self._greeted_early = self._greeted_early, {}
+        for connection, hello in early.items():
+            # A broker that returned meanwhile is known to this one by its earlier life, of which others have spoken.
+            if connection in self._connections and self._sender_of(connection) is None and hello.identifier >= 0:
+                super().greeted(connection, hello)
 
     def _begin_as_founder(self) -> None:
         place = self._table.place_of(self._address)
         count = max(1, len(self._table.addresses))
         share = (BLOCKS_FIRST - count) // count
         first = count + place * share
-        self.roster.take(PlaceResponse(place, first, first + share, []))
+        self.address_book.take(PlaceResponse(place, first, first + share, []))
         others = [other for other in range(count) if other != place]
         for other in others:
             self._connect(other, self._table.addresses[other], "", microseconds(self._settings.join_seconds))
         # Others may be further and speak to the process before this broker has heard from all.
         self._take_place(place, others)
-        self._look_who_is_there()
+        self._poll_founders()
 
     def _is_missing(self, place: int) -> bool:
         """Whether a founder has not been heard from. Without a quorum one that fails meanwhile is not waited for."""
-        is_unheard = place != self.roster.me.identifier and self.roster.peer(place) is None
+        is_unheard = place != self.address_book.me.identifier and self.address_book.peer(place) is None
         return is_unheard and (self._has_quorum or place not in self._lost)
 
     def _last_address(self, identifier: int) -> str:
@@ -119,15 +191,15 @@ class Brokers(FullMesh):
         is_founding = not self._is_in and not self._contacts and identifier < len(founders)
         return founders[identifier] if is_founding else super()._last_address(identifier)
 
-    def _look_who_is_there(self) -> None:
+    def _poll_founders(self) -> None:
         founders = range(self._founders)
-        is_founder = self.roster.is_placed and not self._contacts
+        is_founder = self.address_book.is_placed and not self._contacts
         if is_founder and not self._is_in and not any(self._is_missing(place) for place in founders):
             self._is_in = True
             self._keep_identity()
-            self._came_in()
+            self._on_joined()
 
-    def _came_in(self) -> None:
+    def _on_joined(self) -> None:
         """A broker is used when its process has its place in the tree."""
         process = self._events.process
         if not isinstance(process, TreeBroker) or process.view.has_place:
@@ -135,10 +207,10 @@ class Brokers(FullMesh):
 
     def process_stepped(self) -> None:
         if self._is_in:
-            self._came_in()
+            self._on_joined()
 
     def why_not_in(self) -> str:
-        """What to say to whoever waited for a place in vain."""
+        """The error of a broker that waited for a place in vain."""
         seconds = self._settings.join_seconds
         said = self._joining.refusals()
         if self._contacts:
@@ -163,7 +235,7 @@ class Brokers(FullMesh):
             return None
         if not self._contacts:
             return self._founder_greeted(connection, hello)
-        if self.roster.is_placed and hello.identifier < 0:
+        if self.address_book.is_placed and hello.identifier < 0:
             # A broker that has joined a tree knows that it has long begun, also when no founder is left.
             self._send_away(connection, hello)
         return None
@@ -176,15 +248,15 @@ class Brokers(FullMesh):
         named = self._table.name_of(place)
         if named and connection.certified_name not in ("", named):
             raise ProtocolError(f"the place of the broker at {hello.address} is that of {named!r}")
-        known = self.roster.peer(place)
+        known = self.address_book.peer(place)
         has_joined = hello.identifier not in (NOBODY, place)
         is_founding = not has_joined and not (self._has_quorum and self._is_in)
         if is_founding and (known is None or self._has_quorum):
             if known is not None:
                 # It has begun anew before the tree began; a broker that is in its tree would send it away.
                 self._lose(place)
-                self.roster.forget(place)
-            self.roster.learn([Peer(hello.instance, hello.address, place)])
+                self.address_book.forget(place)
+            self.address_book.learn([Peer(hello.instance, hello.address, place)])
             return place
         self._founder_is_gone(hello)
         if not self._has_quorum:
@@ -199,13 +271,13 @@ class Brokers(FullMesh):
     def _founder_is_gone(self, hello: Hello) -> None:
         """Whichever broker lives at the address of a founder now, the one that is known does not."""
         place = self._table.addresses.index(hello.address)
-        if not self._contacts and (self._is_in or self.roster.peer(place) is not None):
+        if not self._contacts and (self._is_in or self.address_book.peer(place) is not None):
             # A broker that has returned may know it by its address alone.
             self._lose(place)
             self._never_again(place)
 
     def _send_away(self, connection: Connection, hello: Hello) -> None:
-        """Let somebody who begins as a founder know that it is a newcomer; when it comes again it is one."""
+        """Tell a broker that begins as a founder that it is a newcomer; when it comes again it is one."""
         if hello.instance not in self._sent_away:
             self._sent_away.add(hello.instance)
             connection.expel(ANOTHER_LIFE)
@@ -214,6 +286,10 @@ class Brokers(FullMesh):
         if reason == ANOTHER_LIFE and self._has_quorum:
             self._become_newcomer()
         else:
+            if OLDER in reason:
+                # Each start counts as an incarnation, so one of the next would not be known to be of the past.
+                self._facts.put(OUTDATED, reason.encode())
+                self._facts.commit_soon()
             super()._excluded(link, reason)
 
     def _let_go_of_former(self, peer: Peer) -> Link | None:
@@ -234,11 +310,12 @@ class Brokers(FullMesh):
         for link in self.links.values():
             link.close()
         self.links.clear()
+        self._heard_on.clear()
         self._lost.clear()
         self._watched.clear()
         self._told_lost.clear()
         self._events.displaced()
-        self.roster = Roster(self._instance, self._address, 0)
+        self.address_book = AddressBook(self._instance, self._address, 0)
         self._joining.ask(self._contacts)
 
     def expired(self, timer: Timer) -> None:
@@ -260,7 +337,7 @@ class Brokers(FullMesh):
         """Go on as who this broker was in an earlier life, with whoever of the others is there."""
         self._log.info("returning with the log of an earlier life", node=identity.identifier)
         self.is_returning = True
-        self.roster.take(place_of(identity, self._kept_highest()))
+        self.address_book.take(place_of(identity, self._kept_highest()))
         known = {**dict(enumerate(self._table.addresses)), **identity.addresses}
         # A founder that has lived at the address of this broker lives no more.
         self._addresses = {
@@ -273,16 +350,16 @@ class Brokers(FullMesh):
         # Of several brokers that have lived at one address at most one lives there now, and says which.
         for address, other in {address: other for other, address in self._addresses.items()}.items():
             self._connect(other, address, "", RETURN_US)
-        self._came_in()
+        self._on_joined()
 
     def _keep_identity(self) -> None:
         """Write down who this broker is and where the others are, once it has its place for good."""
-        me = self.roster.me.identifier
+        me = self.address_book.me.identifier
         if me is None or not self._is_in:
             return
         others = self._named(set(self.links) | (self._lost - self._over) - {me})
         known = {peer.identifier: peer.address for peer in others if peer.identifier is not None}
-        unheard = {other: at for other, at in self._addresses.items() if self.roster.peer(other) is None}
+        unheard = {other: at for other, at in self._addresses.items() if self.address_book.peer(other) is None}
         keep_identity(self._facts, Identity(me, {**unheard, **known}, self._incarnation))
 
     @property
@@ -290,10 +367,12 @@ class Brokers(FullMesh):
         return self._incarnation
 
     def hello(self, target: str = "") -> Hello:
-        me = self.roster.me.identifier
+        me = self.address_book.me.identifier
         hello = super().hello(target)
         if me is None:
             return msgspec.structs.replace(hello, incarnation=ASKS)
+        if self._begins_as_founder():
+            return msgspec.structs.replace(hello, founders=self._table.checksum())
         if not self._has_place_for_good() or not self._has_quorum:
             return hello
         return msgspec.structs.replace(hello, identifier=me, incarnation=self._incarnation)
@@ -301,19 +380,17 @@ class Brokers(FullMesh):
     def _claimed(self, connection: Connection, hello: Hello) -> int | None:
         """Somebody says that it has a permanent identifier; the answer is who it is, if it is believed."""
         identifier = hello.identifier
-        if not self.roster.is_placed or not self._has_quorum:
+        if not self.address_book.is_placed or not self._has_quorum:
             return None
         if not self._is_in:
             if hello.incarnation > 0 and not self._contacts:
                 # The tree is older than this broker, which has lost its log if it ever was in it.
                 self._become_newcomer()
             return None
-        known = self.roster.peer(identifier)
+        known = self.address_book.peer(identifier)
         if hello.incarnation == 0 and (known is not None or identifier not in self._addresses):
             # It has never been away; who is new is introduced.
             return None
-        if identifier == self.roster.me.identifier or hello.incarnation < self._incarnations.get(identifier, 0):
-            raise ProtocolError(f"broker {identifier} has a later life than this one, or it is another broker")
         self._check_name(connection, identifier, known)
         self._incarnations[identifier] = hello.incarnation
         self._take_in(Peer(hello.instance, hello.address, identifier))
@@ -328,27 +405,26 @@ class Brokers(FullMesh):
     def _take_in(self, peer: Peer) -> None:
         """A broker is back: whatever was known of its earlier life is over."""
         identifier = peer.identifier
-        assert identifier is not None, "who returns says who it is"
-        if self.roster.peer(identifier) is not None:
+        assert identifier is not None, "a broker that returns says its identifier"
+        if self.address_book.peer(identifier) is not None:
             self._lose(identifier)
-            self.roster.forget(identifier)
+            self.address_book.forget(identifier)
             self._lost.add(identifier)
         self._over.discard(identifier)
         self._host.cancel_timer(Timer(RETRY, identifier))
         former = self._let_go_of_former(peer)
         if former is not None and identifier not in self.links:
-            former.peer = identifier
             self._keep_link(identifier, former)
         link = self.links.get(identifier)
         if link is not None and (link.instance or link.address != peer.address):
             del self.links[identifier]
             link.close()
             link = None
-        self.roster.learn([peer])
+        self.address_book.learn([peer])
         if link is None:
             self._connect(identifier, peer.address, peer.instance)
         away = self._lost - self._over - {identifier}
-        self.tell(identifier, PeerAddresses(self._named((set(self.links) | away) - {identifier})))
+        self.send_control(identifier, PeerAddresses(self._named((set(self.links) | away) - {identifier})))
         self._keep_identity()
 
     # The council.

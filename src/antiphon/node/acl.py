@@ -1,4 +1,4 @@
-"""Who may publish, subscribe and look into a node: a TOML file that is read again when it changes.
+"""The rights to publish, subscribe and look into a node: a TOML file that is read again when it changes.
 
 A client says who it is by a token, or by its certificate::
 
@@ -28,9 +28,10 @@ import msgspec
 
 from antiphon.api.topic_names import checked_pattern, matches
 from antiphon.kernel.errors import UsageError
+from antiphon.node.quotas import Quotas
 from antiphon.runtime.errors import DeniedError
 from antiphon.runtime.logging import logger
-from antiphon.transport.tls import CertifiedIdentity
+from antiphon.transport.tls import CLIENT, NAME_PATTERN, CertifiedIdentity
 
 TOKEN_BYTES: Final = 32
 HASH_PREFIX: Final = "sha256:"
@@ -47,6 +48,7 @@ class ClientTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     publish: list[str] = []
     subscribe: list[str] = []
     admin: bool = False
+    quotas: Quotas = Quotas()
 
     def may_publish(self, topic: str) -> bool:
         """Whether the client may publish there."""
@@ -61,6 +63,8 @@ class RightsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file."""
 
     clients: dict[str, ClientTable] = {}
+    quotas: Quotas = Quotas()
+    """Those of every client that has no other."""
 
 
 EVERYTHING: Final = ClientTable(publish=[">"], subscribe=[">"], admin=True)
@@ -111,7 +115,7 @@ class Rights:
         return is_new
 
     def _stamp_now(self) -> tuple[int, int, int] | None:
-        """What changes when the file does."""
+        """A stamp that changes when the file does."""
         if self._path is None:
             return None
         try:
@@ -123,7 +127,7 @@ class Rights:
     # Who is who.
 
     def holder(self, identity: CertifiedIdentity | None, token: str, has_tls: bool) -> Holder:
-        """Who a client is that says so by a token or by its certificate; :class:`DeniedError` if nobody knows it."""
+        """The holder behind a token or a certificate; :class:`DeniedError` if nobody knows it."""
         if self._path is None:
             if identity is not None:
                 return Holder(identity.name, "", EVERYTHING)
@@ -140,6 +144,10 @@ class Rights:
             return found
         if identity is None:
             raise DeniedError(f"this node wants to know who its clients are: {WHO}")
+        if identity.role != CLIENT:
+            raise DeniedError(
+                f"this certificate is for the {identity.role} {identity.name!r}; show one of a client, or give a token"
+            )
         table = self._clients.get(identity.name)
         if table is None:
             raise DeniedError(f"client {identity.name!r} is not in the rights of this node; have it added there")
@@ -173,15 +181,12 @@ def read_rights(path: Path) -> dict[str, ClientTable]:
         raise UsageError(f"{path} is no TOML: {error}") from error
     except msgspec.ValidationError as error:
         raise UsageError(
-            f"{path}: {error}; a client has a table [clients.NAME] with token, publish, subscribe and admin"
+            f"{path}: {error}; a client has a table [clients.NAME] with token, publish, subscribe, admin and quotas"
         ) from error
     hashes: set[str] = set()
+    found.quotas.check(f"{path}: [quotas]")
     for name, table in found.clients.items():
-        for pattern in (*table.publish, *table.subscribe):
-            try:
-                checked_pattern(pattern)
-            except UsageError as error:
-                raise UsageError(f"{path}: client {name!r}: {error}") from error
+        check_client(path, name, table)
         if table.token is None:
             continue
         digits = table.token.removeprefix(HASH_PREFIX)
@@ -192,7 +197,24 @@ def read_rights(path: Path) -> dict[str, ClientTable]:
         if table.token in hashes:
             raise UsageError(f"{path}: client {name!r} has the token of another one; give each its own")
         hashes.add(table.token)
-    return found.clients
+    return {
+        name: msgspec.structs.replace(table, quotas=table.quotas.over(found.quotas))
+        for name, table in found.clients.items()
+    }
+
+
+def check_client(path: Path, name: str, table: ClientTable) -> None:
+    """Refuse a client with a name, a quota or a pattern that means nothing."""
+    if not NAME_PATTERN.fullmatch(name):
+        raise UsageError(
+            f"{path}: {name!r} is not a valid name of a client: use letters, digits, dots, - and _, 64 at most"
+        )
+    table.quotas.check(f"{path}: [clients.{name}.quotas]")
+    for pattern in (*table.publish, *table.subscribe):
+        try:
+            checked_pattern(pattern)
+        except UsageError as error:
+            raise UsageError(f"{path}: client {name!r}: {error}") from error
 
 
 def covers(pattern: str, wanted: str) -> bool:
@@ -214,7 +236,7 @@ def new_token() -> str:
 
 
 def token_hash(token: str) -> str:
-    """What the file of rights holds of a token."""
+    """The hash of a token, as the file of rights holds it."""
     return HASH_PREFIX + hashlib.sha256(token.encode()).hexdigest()
 
 

@@ -1,10 +1,12 @@
-"""What a process may do to the world at a live node: the node's clock, links, timers and application."""
+"""The actions of a process on the world at a live node: the node's clock, links, timers and application."""
 
 from __future__ import annotations
 
 import asyncio
 
-from antiphon.kernel.message import Message, Publication
+from mypy_extensions import i64, mypyc_attr
+
+from antiphon.kernel.message import ProtocolMessage, Publication
 from antiphon.kernel.process import Environment, LogReader
 from antiphon.kernel.randomness import RandomStream
 from antiphon.node.loop import NodeLoop
@@ -12,10 +14,11 @@ from antiphon.runtime.clocks import monotonic_us
 from antiphon.storage.disk import Disk
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class LiveEnvironment(Environment):
     """Ticks are microseconds of the monotonic clock."""
 
-    def __init__(self, identifier: int, loop: NodeLoop, disk: Disk, seed: int) -> None:
+    def __init__(self, identifier: i64, loop: NodeLoop, disk: Disk, seed: i64) -> None:
         super().__init__(identifier)
         self._loop = loop
         self._log = loop.log
@@ -25,44 +28,44 @@ class LiveEnvironment(Environment):
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._last_timer = 0
 
-    def now(self) -> int:
+    def now(self) -> i64:
         return monotonic_us()
 
-    def shared_time(self) -> int:
+    def shared_time(self) -> i64:
         return self._loop.clock_us()
 
-    def send(self, destination: int, message: Message) -> None:
+    def send(self, destination: i64, message: ProtocolMessage) -> None:
         self._loop.transmit(destination, message)
 
     def deliver(self, publication: Publication) -> None:
         self._loop.delivered(publication)
 
-    def lost(self, topic: int, source: int, sequence: int, is_late: bool = False) -> None:
+    def lost(self, topic: i64, source: i64, sequence: i64, is_late: bool = False) -> None:
         self._loop.lost(topic, source, sequence, is_late)
 
-    def read_back(self, topic: int) -> LogReader | None:
-        return self._log.read_back(topic)
+    def log_reader(self, topic: i64) -> LogReader | None:
+        return self._log.log_reader(topic)
 
-    def was_logged(self, topic: int, source: int, sequence: int) -> bool:
+    def was_logged(self, topic: i64, source: i64, sequence: i64) -> bool:
         return self._log.was_logged(topic, source, sequence)
 
-    def recalled(self, topic: int, source: int, sequence: int) -> Message | None:
-        return self._log.recalled(topic, source, sequence)
+    def read_logged(self, topic: i64, source: i64, sequence: i64) -> ProtocolMessage | None:
+        return self._log.read_logged(topic, source, sequence)
 
-    def past(self, topic: int) -> list[int] | None:
-        return self._log.past(topic)
+    def restored_frontier(self, topic: i64) -> list[int] | None:
+        return self._log.restored_frontier(topic)
 
-    def journal(self) -> list[Message] | None:
+    def journal(self) -> list[ProtocolMessage] | None:
         journal = self._disk.journal
         if journal is None:
             return None
         return journal.records() if self._cluster.is_returning else []
 
-    def write(self, record: Message) -> None:
+    def write(self, record: ProtocolMessage) -> None:
         if self._disk.journal is not None:
             self._disk.journal.write(record)
 
-    def rewrite(self, records: list[Message]) -> None:
+    def rewrite(self, records: list[ProtocolMessage]) -> None:
         if self._disk.journal is not None:
             self._disk.journal.rewrite(records)
 
@@ -78,34 +81,34 @@ class LiveEnvironment(Environment):
         if process is not None and process.environment is self:
             process.synced()
 
-    def subscribed(self, topic: int) -> None:
+    def subscribed(self, topic: i64) -> None:
         self._loop.membership_began(topic)
 
-    def unsubscribed(self, topic: int) -> None:
+    def unsubscribed(self, topic: i64) -> None:
         self._loop.membership_ended(topic)
 
-    def ordering_epoch(self, epoch: int, members: list[int], councils: list[list[int]]) -> None:
+    def ordering_epoch(self, epoch: i64, members: list[int], councils: list[list[int]]) -> None:
         self._loop.began_epoch(epoch, members, councils)
 
-    def keeps_up(self, topic: int) -> bool:
-        return self._loop.keeps_up(topic)
+    def has_capacity(self, topic: i64) -> bool:
+        return self._loop.has_capacity(topic)
 
-    def watch(self, peer: int) -> None:
+    def watch(self, peer: i64) -> None:
         self._cluster.watch(peer)
 
-    def silence_ticks(self, peer: int) -> int:
+    def silence_ticks(self, peer: i64) -> i64:
         return self._cluster.silence_us(peer)
 
-    def unwatch(self, peer: int) -> None:
+    def unwatch(self, peer: i64) -> None:
         self._cluster.unwatch(peer)
 
-    def set_timer(self, delay: int, name: int) -> int:
+    def set_timer(self, delay: i64, name: i64) -> i64:
         self._last_timer += 1
         handle = self._last_timer
         self._timers[handle] = asyncio.get_running_loop().call_later(delay / 1_000_000, self._expire, handle, name)
         return handle
 
-    def cancel_timer(self, handle: int) -> None:
+    def cancel_timer(self, handle: i64) -> None:
         timer = self._timers.pop(handle, None)
         if timer is not None:
             timer.cancel()
@@ -113,7 +116,7 @@ class LiveEnvironment(Environment):
     def random(self) -> RandomStream:
         return self._random
 
-    def _expire(self, handle: int, name: int) -> None:
+    def _expire(self, handle: i64, name: i64) -> None:
         del self._timers[handle]
         self._loop.expired(name)
 

@@ -278,6 +278,12 @@ def any_ports(count: int) -> int:
     return free_ports(first + secrets.randbelow(end - first - count), count, False)
 
 
+def free_addresses(count: int) -> list[str]:
+    """Addresses on loopback at which nobody listens, and which no outgoing connection takes meanwhile."""
+    first = any_ports(count)
+    return [f"{HOST}:{port}" for port in range(first, first + count)]
+
+
 def is_free(port: int) -> bool:
     """Whether a node could listen there."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:

@@ -1,6 +1,6 @@
 """The loop of a node: its process, and all that happens between something entering and everything having settled.
 
-Everything happens on one event loop. Whatever enters (bytes from a link, a batch from an outbox, a timer) is handed to
+Everything happens on one event loop. Each input (bytes from a link, a batch from an outbox, a timer) is handed to
 the process; the process calls back (:mod:`antiphon.node.environment`); then the node *settles*: it writes what queued
 on links, shows to subscribers what was delivered, and fills the room that has opened with waiting batches. Applications
 are called while the node settles and never from inside the process, so what they publish cannot come between two
@@ -15,23 +15,24 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from antiphon.api.batch import Batch
-from antiphon.api.batch_codec import NO_AUTHOR, Columns, decode_checked, encode_columns
+from antiphon.api.batch_codec import decode_checked, encode_columns
+from antiphon.api.columns import NO_AUTHOR, Columns
 from antiphon.api.lifecycle import Lifecycle
 from antiphon.api.outbox import BlockedOutboxes, Segment, set_if_waiting
 from antiphon.api.topic_state import LiveTopic, LiveTopicTable
 from antiphon.fabrics.registry import FABRICS
-from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError
-from antiphon.kernel.message import ORDER_NAMES, Publication
-from antiphon.kernel.message import Message as ProtocolMessage
+from antiphon.kernel.errors import AntiphonError, ProtocolError
+from antiphon.kernel.message import ORDER_NAMES, ProtocolMessage, Publication
 from antiphon.kernel.process import Process
 from antiphon.membership.membership import Membership
+from antiphon.node.open_receipts import OpenReceipts
 from antiphon.node.settings import Settings
 from antiphon.node.write_scheduler import CREDIT_FRAMES, WriteScheduler
 from antiphon.runtime.clocks import monotonic_us, wall_clock_us
 from antiphon.runtime.logging import logger
 from antiphon.sessions.client_messages import CLIENT_CONTROLS
 from antiphon.sessions.node_end import NodeEnd
-from antiphon.sessions.replay_buffer import TotalOrder
+from antiphon.sessions.replay_buffer import TotalOrderScope
 from antiphon.sessions.writers import Writers
 from antiphon.storage.checkpoint import Checkpoints
 from antiphon.storage.disk import Disk
@@ -39,7 +40,8 @@ from antiphon.storage.group_commit import GroupCommit
 from antiphon.storage.log import DurableLog
 from antiphon.storage.process_log import ProcessLog
 from antiphon.transport.codec import Codec
-from antiphon.transport.links import FrameWriter, OutgoingLink
+from antiphon.transport.framing import FrameWriter
+from antiphon.transport.links import OutgoingLink
 from antiphon.transport.peer_messages import PEER_CONTROLS, CreditRequest
 from antiphon.transport.schema import FABRIC_KINDS, SINCE, may_send
 
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     # Columns and their libraries take time and memory that a node without a trace has no use for.
     from antiphon.node.tracing import LiveTrace
 
-log = logger("core")
+log = logger("loop")
 
 ORDER_NUMBERS: Final = {name: number for number, name in enumerate(ORDER_NAMES)}
 TRIED_ALWAYS: Final = 4
@@ -74,12 +76,12 @@ class NodeLoop:
         # What this node takes for the time that all share.
         self.clock_us: Callable[[], int] = wall_clock_us
         self._window = settings.window
-        self._window_bytes = settings.window_bytes
+        self.window_bytes = settings.window_bytes
         self._pending_bytes = settings.pending_bytes
         self._loop = asyncio.get_running_loop()
         fabric = FABRICS[settings.fabric]
         self.traits = fabric.implementation().traits(settings.table)
-        self.topics = LiveTopicTable(TotalOrder(fabric.may_pass_over, self.traits.is_strict))
+        self.topics = LiveTopicTable(TotalOrderScope(fabric.may_pass_over, self.traits.is_strict))
         self._by_number = self.topics.by_number
         self.writers = Writers(logger("writers"), wall_clock_us)
         self.process: Process | None = None
@@ -97,16 +99,14 @@ class NodeLoop:
         self.blocked = BlockedOutboxes()
         self._is_filling_later = False
         self._waited_for_disk = False
-        # Of batches that wait for the disk.
-        self.receipts: set[asyncio.Future[None]] = set()
+        self.receipts = OpenReceipts()
         self._held_credit: dict[LiveTopic, list[tuple[int, ProtocolMessage]]] = {}
         # The same of all topics, while too much waits for the disk.
         self._held_for_disk: list[tuple[int, ProtocolMessage]] = []
         # The batch that was made or checked last, with its content: its delivery mostly follows at once.
         self._decoded: tuple[bytes, Columns] | None = None
-        self._published: bytes | None = None
-        # Receipts of batches that were published and have not been delivered here, by topic and sequence number.
-        self._undelivered: dict[tuple[int, int], asyncio.Future[None]] = {}
+        # The batch that is being published, until it is delivered here.
+        self._published: bytes = b""
         self._is_settling = False
         # Whether something happened on a topic for which a client's session waits.
         self._has_watched_news = False
@@ -117,6 +117,7 @@ class NodeLoop:
         """The node has a log."""
         assert disk.store is not None and disk.commit is not None, "only a disk with a log is opened"
         self.store, self.commit, self._disk_first = disk.store, disk.commit, disk.first
+        self.receipts.disk_first = disk.first
         self.topics.logged_end = disk.store.latest
         self.log.open(disk.store, disk.commit, disk.journal is not None)
         self.writers.load(disk.store)
@@ -128,18 +129,10 @@ class NodeLoop:
         process = self.process
         # A subscriber here that is behind, or the disk, slows the publishers elsewhere by credit that is held back, and
         # here by this.
-        if process is None or topic.is_behind or not topic.may_publish():
-            return 0
-        if self.store is not None and self.is_disk_behind:
+        if process is None or topic.is_behind or not topic.may_publish() or self.is_disk_behind:
             return 0
         room = int(process.room(topic.number))
-        under_way = topic.under_way
-        under_way.keep(max(0, self._window - room))
-        return 0 if under_way.bytes >= self._window_bytes else room
-
-    def is_window_full(self, topic: LiveTopic) -> bool:
-        """Whether as many bytes of a topic are under way from here as may be."""
-        return topic.under_way.bytes >= self._window_bytes
+        return 0 if topic.acknowledged_but(max(0, self._window - room)) >= self.window_bytes else room
 
     @property
     def is_disk_behind(self) -> bool:
@@ -164,28 +157,17 @@ class NodeLoop:
             number = process.publish_about(list(segment.about), payload, topic.number, order)
         else:
             number = process.publish(payload, topic.number, order)
-        is_delivered, self._published = self._published is None, None
-        topic.under_way.add(len(payload))
+        is_delivered = self._published is not payload
+        self._published = b""
+        topic.sent(len(payload))
         if self.trace is not None:
             self.trace.numbered(self.identifier, topic, segment.columns, int(number))
         if segment.author != NO_AUTHOR and not segment.author.writer:
-            self.sessions.handed_in(topic, int(number), segment.author.client, segment.author.number)
+            self.sessions.safety.handed_in(topic, int(number), segment.author.client, segment.author.number)
         if segment.receipt is not None:
-            self.receipts.add(segment.receipt)
-            segment.receipt.add_done_callback(self.receipts.discard)
-            if is_delivered:
-                self._accept(segment.receipt)
-            else:
-                self._undelivered[topic.number, int(number)] = segment.receipt
+            self.receipts.add(topic, int(number), segment.receipt, is_delivered)
         self.settle()
         return int(number)
-
-    def _accept(self, receipt: asyncio.Future[None]) -> None:
-        """A batch has been delivered here: it is accepted when it is on disk."""
-        if self._disk_first is not None:
-            self._disk_first.then(partial(set_if_waiting, receipt))
-        else:
-            set_if_waiting(receipt)
 
     def send_held_credit(self, topic: LiveTopic) -> None:
         """Nobody here is behind on a topic any more: let those go on who publish there."""
@@ -236,7 +218,7 @@ class NodeLoop:
         if process is None:
             raise ProtocolError(f"node {sender} sent a {type(message).__name__} to a node that has no place yet")
         process.receive(sender, message)
-        if len(self.blocked) > 0:
+        if self.blocked.ring:
             topic = self._by_number.get(message.topic)
             if topic is None:
                 self.blocked.name_all()
@@ -305,7 +287,7 @@ class NodeLoop:
         topic = self._by_number[publication.topic]
         payload = publication.payload
         if payload is self._published:
-            self._published = None
+            self._published = b""
         batch = self._batch_of(topic, publication)
         fact = None
         if batch.is_written:
@@ -315,7 +297,8 @@ class NodeLoop:
                 topic.seen.add(batch.author, batch.number, only_grows=True)
         else:
             is_new = topic.seen.add(batch.author, batch.number)
-            is_new = is_new and not topic.logged_before.has(batch.author, batch.number)
+            logged = topic.logged_before
+            is_new = is_new and (logged is None or not logged.has(batch.author, batch.number))
         self._has_watched_news = self._has_watched_news or topic.is_watched
         if batch.count == 0 or (batch.client != 0 and not is_new):
             self._pass_over(topic, batch, publication)
@@ -331,7 +314,7 @@ class NodeLoop:
         topic.is_missing = False
         topic.delivered_messages += batch.count
         topic.delivered_bytes += len(payload)
-        self._accept_own(topic, publication)
+        self._accept_own(publication)
         if self.trace is not None:
             self.trace.delivered(self.identifier, topic, batch, publication)
         if self._disk_first is not None:
@@ -342,7 +325,7 @@ class NodeLoop:
         self._to_show.append((topic, batch))
 
     def _batch_of(self, topic: LiveTopic, publication: Publication) -> Batch:
-        """What is delivered, at the next offset; with its content, if that is known and somebody here reads it."""
+        """The delivered batch, at the next offset; with its content if that is known and read here."""
         payload, order = publication.payload, ORDER_NAMES[publication.order]
         decoded, self._decoded = self._decoded, None
         columns = None
@@ -352,7 +335,7 @@ class NodeLoop:
 
     def _pass_over(self, topic: LiveTopic, batch: Batch, publication: Publication) -> None:
         """A batch is not for subscribers: a client had handed it in twice, or it was only to have its place."""
-        self._accept_own(topic, publication)
+        self._accept_own(publication)
         if self.process is not None:
             try:
                 self.log.pass_over(self.process, topic, publication)
@@ -364,11 +347,9 @@ class NodeLoop:
             if self.trace is not None:
                 self.trace.delivered(self.identifier, topic, batch, publication)
 
-    def _accept_own(self, topic: LiveTopic, publication: Publication) -> None:
-        if self._undelivered and publication.source == self.identifier:
-            receipt = self._undelivered.pop((topic.number, publication.sequence), None)
-            if receipt is not None:
-                self._accept(receipt)
+    def _accept_own(self, publication: Publication) -> None:
+        if self.receipts.undelivered and publication.source == self.identifier:
+            self.receipts.delivered(publication.topic, publication.sequence)
 
     def began_epoch(self, epoch: int, members: list[int], councils: list[list[int]]) -> None:
         """The process takes part in an epoch of total order: judges of traces want to know whose majority it has."""
@@ -383,10 +364,8 @@ class NodeLoop:
         self._has_watched_news = topic.is_watched or self._has_watched_news
         if self.trace is not None:
             self.trace.lost(self.identifier, topic, source, sequence)
-        receipt = self._undelivered.pop((number, sequence), None) if source == self.identifier else None
-        if receipt is not None and not receipt.done():
-            reason = f"others went on without this node, and its message on {topic.name!r} lost its place"
-            receipt.set_exception(PeerError(f"{reason}; publish it again"))
+        if source == self.identifier:
+            self.receipts.lost(topic, sequence)
         if self.checkpoints is not None:
             self.checkpoints.changed(topic)
         if topic.is_missing:
@@ -401,7 +380,7 @@ class NodeLoop:
         else:
             self._to_show.append((topic, None))
 
-    def keeps_up(self, number: int) -> bool:
+    def has_capacity(self, number: int) -> bool:
         """Whether the subscribers here, and the disk, take what is delivered on a topic."""
         topic = self._by_number.get(number)
         is_behind = topic is not None and topic.is_behind
@@ -415,7 +394,7 @@ class NodeLoop:
             return
         if self.trace is not None:
             self.trace.subscribed(self.identifier, topic)
-        topic.recent.begin(monotonic_us())
+        topic.replay_buffer.begin(monotonic_us())
         self.log.take_last_shown(topic)
         if self.checkpoints is None:
             topic.log_from = topic.end_offset
@@ -425,12 +404,14 @@ class NodeLoop:
         self.sessions.became_member(topic)
         if topic.joined is not None:
             set_if_waiting(topic.joined)
+            # All topics share one future that is done: those who wait hold the other.
+            topic.joined = self.topics.done
         self.room_may_be_on(topic)
 
     def membership_ended(self, number: int) -> None:
         """A subscription of the process has ended."""
         topic = self._by_number[number]
-        topic.recent.end()
+        topic.replay_buffer.end()
         self._has_watched_news = topic.is_watched or self._has_watched_news
         if self.checkpoints is not None:
             self.checkpoints.left(topic)
@@ -454,7 +435,7 @@ class NodeLoop:
                     writes.write_dirty()
                 if self._to_show or self._has_watched_news:
                     self._show()
-                if not self._to_show and not (len(self.blocked) > 0 and self._fill_room()):
+                if not self._to_show and not (self.blocked.ring and self._fill_room()):
                     break
         except ProtocolError as error:
             self.fail(error)

@@ -27,6 +27,7 @@ from antiphon.node.gateway.session_host import SessionHost, check_batches
 from antiphon.node.loop import NodeLoop
 from antiphon.node.membership_host import MembershipHost
 from antiphon.node.settings import Settings
+from antiphon.node.streams.service import StreamService
 from antiphon.node.subscriptions import Subscriptions
 from antiphon.runtime.tasks import Tasks
 from antiphon.sessions.host import FabricTraits
@@ -41,10 +42,10 @@ from antiphon.sessions.peer_messages import (
     ReplayRequest,
     ReplayResponse,
 )
-from antiphon.sessions.producer_state import Standings
+from antiphon.sessions.producer_state import ProducerStates
 from antiphon.storage.disk import Disk
 from antiphon.storage.log_reader import topics_in
-from antiphon.transport.peer_messages import CreditRequest, TopicAnnouncement, TopicAnnouncementAck
+from antiphon.transport.peer_messages import CreditRequest, StreamFrame, TopicAnnouncement, TopicAnnouncementAck
 
 
 def check_foreign_name(name: str, sender: int) -> None:
@@ -62,7 +63,7 @@ class Foundation:
     settings: Settings
     instance: str
     context: ssl.SSLContext | None
-    core: NodeLoop
+    loop: NodeLoop
     disk: Disk
     tasks: Tasks
     lifecycle: Lifecycle
@@ -76,8 +77,8 @@ class ProcessMaker:
         return Members(node, address, self, publish_on)
 
     def new_environment(self, node: Foundation, identifier: int) -> LiveEnvironment:
-        """What the process of a node may do to the world."""
-        return LiveEnvironment(identifier, node.core, node.disk, secrets.randbits(62))
+        """The actions of the node's process on the world."""
+        return LiveEnvironment(identifier, node.loop, node.disk, secrets.randbits(62))
 
     def new_process(self, node: Foundation, environment: LiveEnvironment, members: list[int]) -> Process:
         """The process of a node, which has its place beside these others."""
@@ -92,36 +93,38 @@ class Members:
     """Whether the process can say all that counts as past; those of experiments need not."""
 
     def __init__(self, node: Foundation, address: str, maker: ProcessMaker, publish_on: Callable[[str], None]) -> None:
-        settings, core, disk, tasks = node.settings, node.core, node.disk, node.tasks
+        settings, loop, disk, tasks = node.settings, node.loop, node.disk, node.tasks
         self._node = node
-        self._core = core
+        self._loop = loop
         self._disk = disk
         self._maker = maker
         self._environment: LiveEnvironment | None = None
-        self.host = MembershipHost(core, disk, node.context, settings.lost_seconds)
+        self.host = MembershipHost(loop, disk, node.context, settings.lost_seconds)
         place = Place(node.instance, address, settings, self.host, self)
         fabric = FABRICS[settings.fabric]
-        self.cluster = core.cluster = self.host.membership = new_membership(fabric.membership, place, settings.table)
+        self.cluster = loop.cluster = self.host.membership = new_membership(fabric.membership, place, settings.table)
         counts_past = self.counts_past and not fabric.has_barriers
-        traits = FabricTraits(fabric.has_barriers, counts_past, fabric.may_pass_over)
-        self.session_host = SessionHost(core, self.cluster, disk, node.lifecycle, publish_on)
+        traits = FabricTraits(fabric.has_barriers, counts_past, fabric.may_pass_over, fabric.membership.is_full)
+        self.session_host = SessionHost(loop, self.cluster, disk, node.lifecycle, publish_on)
         self.sessions: NodeEnd[Batch] = NodeEnd(traits, self.session_host)
-        core.sessions = self.sessions
-        self.standings = Standings(core.writers, self.session_host)
-        self.subscriptions = Subscriptions(core, self.sessions, node.lifecycle, tasks)
-        self._catalogue = self.subscriptions.catalogue
+        loop.sessions = self.sessions
+        self.producer_states = ProducerStates(loop.writers, self.session_host)
+        self.subscriptions = Subscriptions(loop, self.sessions, node.lifecycle, tasks)
+        self._topic_registry = self.subscriptions.topic_registry
+        # Set when the node has its place, if it keeps streams.
+        self.streams: StreamService | None = None
         if disk.store is not None:
-            self._catalogue.learn(topics_in(disk.store))
+            self._topic_registry.learn(topics_in(disk.store))
 
     @property
     def identifier(self) -> int:
         """The number of this node in its cluster."""
-        return self._core.identifier
+        return self._loop.identifier
 
     @property
     def process(self) -> Process | None:
         """The process of this node, from the moment it has its place."""
-        return self._core.process
+        return self._loop.process
 
     def peer_addresses(self) -> list[str]:
         """Where the other nodes are."""
@@ -129,27 +132,27 @@ class Members:
 
     def topic_names(self) -> set[str]:
         """The topics that this node has heard of."""
-        return self._catalogue.names
+        return self._topic_registry.names
 
     def news(self) -> list[Control]:
-        """What every node is to know to which this one opens a link: the topics that it has heard of."""
-        names = sorted(self._catalogue.names)
+        """The facts for every node to which this one opens a link: the topics that it has heard of."""
+        names = sorted(self._topic_registry.names)
         return [TopicAnnouncement(names, False)] if names else []
 
     def fail(self, error: BaseException) -> None:
         """Something is wrong that no later step can make good."""
-        self._core.fail(error)
+        self._loop.fail(error)
 
     # The place of this node.
 
     def placed(self, identifier: int, members: list[int]) -> None:
         """This node has its place: there is a process from now on."""
-        self._core.identifier = identifier
+        self._loop.identifier = identifier
         if self._disk.journal is not None and not self.cluster.is_returning:
             # What an earlier life has written was said under another identifier.
             self._disk.journal.rewrite([])
         self._environment = self._maker.new_environment(self._node, identifier)
-        process = self._core.process = self._maker.new_process(self._node, self._environment, members)
+        process = self._loop.process = self._maker.new_process(self._node, self._environment, members)
         process.start()
 
     def entered(self) -> None:
@@ -166,21 +169,25 @@ class Members:
             self._environment.cancel_all_timers()
 
     def past_is_void(self) -> None:
-        """What an earlier life of this node delivered means nothing in this cluster."""
-        if self._core.checkpoints is not None:
-            self._core.checkpoints.void()
+        """The deliveries of an earlier incarnation of this node mean nothing in this cluster."""
+        if self._loop.checkpoints is not None:
+            self._loop.checkpoints.void()
 
     # Those who come and go.
 
     def peer_lost(self, identifier: int) -> None:
         """Another node cannot be reached any more."""
-        self._catalogue.peer_gone(identifier)
-        self.sessions.peer_gone(identifier)
-        self.standings.peer_gone(identifier)
+        self._topic_registry.on_peer_lost(identifier)
+        if self.streams is not None:
+            self.streams.peer_lost(identifier)
+        self.sessions.on_peer_lost(identifier)
+        self.producer_states.on_peer_lost(identifier)
 
     def peer_found(self, identifier: int) -> None:
         """Another node can be reached, for the first time or again."""
-        self._catalogue.peer_joined(identifier)
+        self._topic_registry.peer_joined(identifier)
+        if self.streams is not None:
+            self.streams.peer_found(identifier)
 
     def peers_changed(self) -> None:
         """Clients are to know that they can go to others than before."""
@@ -196,9 +203,9 @@ class Members:
             self.fail(error)
             return
         # In gossip nobody else says that a neighbour is lost, and its answers would be awaited.
-        self.sessions.peer_gone(identifier)
-        self.standings.peer_gone(identifier)
-        self._core.settle_everywhere()
+        self.sessions.on_peer_lost(identifier)
+        self.producer_states.on_peer_lost(identifier)
+        self._loop.settle_everywhere()
 
     def link_found(self, identifier: int) -> None:
         """A peer that the process watches, and that was lost, can be reached again."""
@@ -208,25 +215,29 @@ class Members:
         except Exception as error:
             self.fail(error)
             return
-        self._core.settle_everywhere()
+        self._loop.settle_everywhere()
 
     def control_received(self, sender: int, message: msgspec.Struct) -> None:
         """A peer's host has something to say."""
         if isinstance(message, TopicAnnouncement):
             for name in message.topics:
                 check_foreign_name(name, sender)
-            self._catalogue.peer_publishes(sender, message)
+            self._topic_registry.peer_publishes(sender, message)
         elif isinstance(message, TopicAnnouncementAck):
-            self._catalogue.on_ack(sender, message.topic)
+            self._topic_registry.on_ack(sender, message.topic)
         elif isinstance(message, CreditRequest):
-            self._core.credit_wanted(message.topic)
+            self._loop.credit_wanted(message.topic)
         elif isinstance(
             message, (DedupRequest, DedupResponse, ReplayRequest, ReplayResponse, FrontierRequest, FrontierResponse)
         ):
             if isinstance(message, ReplayResponse):
                 check_batches(sender, message)
             self.sessions.on_message(sender, message)
+        elif isinstance(message, StreamFrame):
+            # A node that has no place yet greets the others when it has one.
+            if self.streams is not None:
+                self.streams.on_frame(sender, message)
         elif isinstance(message, (PeerProducerRequest, PeerProducerResponse)):
-            self.standings.on_message(sender, message)
+            self.producer_states.on_message(sender, message)
         else:
             raise ProtocolError(f"node {sender} sent a {type(message).__name__}, which only clients send")

@@ -1,7 +1,7 @@
 """Runs the membership of a live node: its sockets, its clock and its disk. It decides nothing.
 
 The membership (:mod:`antiphon.membership.membership`) asks for links and timers; here they are TCP connections and
-timers of the event loop. Whatever happens to them is handed to the membership, and then the node settles.
+timers of the event loop. The host hands their events to the membership, and then the node settles.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import secrets
 import ssl
 from collections.abc import Callable
 from typing import Final
-from weakref import WeakSet
 
+from antiphon.kernel.errors import ProtocolError
 from antiphon.membership.host import SECOND_US, Link, Timer
 from antiphon.membership.membership import Membership
 from antiphon.membership.messages import Control, Hello
@@ -24,10 +24,14 @@ from antiphon.storage.disk import Disk
 from antiphon.transport.incoming import IncomingConnection
 from antiphon.transport.links import OutgoingLink
 from antiphon.transport.schema import SINCE, may_send
+from antiphon.transport.tls import check_trusted
 
 WRITTEN_SECONDS: Final = 0.005
 """How often a node that goes looks whether everything has been written. It goes once, and links that tell when their
 buffers are empty would cost something with every message."""
+
+CERTIFICATE_SECONDS: Final = 1.0
+"""How often a node looks whether the files with certificates have changed, or one has expired."""
 
 
 class MembershipHost:
@@ -36,32 +40,49 @@ class MembershipHost:
     # Set as soon as there is a membership that has this host.
     membership: Membership
 
-    def __init__(self, core: NodeLoop, disk: Disk, context: ssl.SSLContext | None, lost_seconds: float) -> None:
+    def __init__(self, loop: NodeLoop, disk: Disk, context: ssl.SSLContext | None, lost_seconds: float) -> None:
         self.facts = disk
         self.log = logger("membership")
-        self._core = core
+        self._loop = loop
         self._context = context
         self._lost_seconds = lost_seconds
-        self._loop = asyncio.get_running_loop()
+        self._event_loop = asyncio.get_running_loop()
         self._timers: dict[Timer, asyncio.TimerHandle] = {}
+        self._polling: asyncio.TimerHandle | None = None
         # Connections that others have opened, and links that may not have ended.
         self._incoming: set[IncomingConnection] = set()
-        self._outgoing: WeakSet[OutgoingLink] = WeakSet()
+        self._outgoing: set[OutgoingLink] = set()
         self._is_closed = False
-        self._is_in: asyncio.Future[None] = self._loop.create_future()
+        self._is_in: asyncio.Future[None] = self._event_loop.create_future()
 
     # What the node does.
 
     async def join(self) -> None:
         """Get a place in the cluster; done when the node may be used."""
-        self._core.when_settled = self.membership.process_stepped
+        self._loop.when_settled = self.membership.process_stepped
         self.membership.start()
-        self._core.settle()
+        self._loop.settle()
         await self._is_in
+
+    def check_certificates(self) -> None:
+        """End the links to nodes whose certificates have expired or were revoked."""
+        for link in tuple(self._outgoing):
+            try:
+                check_trusted(self._context, link.identity)
+            except ProtocolError as error:
+                if not link.has_ended:
+                    self.log.warning("link ended", address=link.address, reason=str(error))
+                    link.abort()
+
+    def poll_certificates(self, poll: Callable[[], None]) -> None:
+        """Poll the files of certificates from now on, and end the links to nodes that are not trusted any more."""
+        poll()
+        self.check_certificates()
+        self._polling = self._event_loop.call_later(CERTIFICATE_SECONDS, self.poll_certificates, poll)
 
     def entered(self) -> None:
         """The membership is in its cluster."""
-        self._core.when_settled = bool
+        self._loop.when_settled = bool
         if not self._is_in.done():
             self._is_in.set_result(None)
 
@@ -73,7 +94,7 @@ class MembershipHost:
     async def leave(self) -> None:
         """Say goodbye; done when everything that was said is written. Others notice the end of the connections."""
         self.membership.leave()
-        self._core.settle()
+        self._loop.settle()
         while any(isinstance(link, OutgoingLink) and link.unwritten_bytes() for link in self.membership.links_in_use()):
             await asyncio.sleep(WRITTEN_SECONDS)
 
@@ -81,6 +102,8 @@ class MembershipHost:
         """Close all connections; the membership hears of nothing any more."""
         self._is_closed = True
         self._is_in.cancel()
+        if self._polling is not None:
+            self._polling.cancel()
         for timer in self._timers.values():
             timer.cancel()
         for link in tuple(self._outgoing):
@@ -90,12 +113,12 @@ class MembershipHost:
 
     async def until_closed(self, seconds: float) -> None:
         """Wait until nothing is left of connections that were closed; end those that take too long."""
-        until = self._loop.time() + seconds
+        until = self._event_loop.time() + seconds
         while self._incoming or not all(link.has_ended for link in self._outgoing):
-            if self._loop.time() >= until:
+            if self._event_loop.time() >= until:
                 for connection in self._incoming:
                     connection.abort()
-                for link in self._outgoing:
+                for link in tuple(self._outgoing):
                     link.abort()
                 return
             await asyncio.sleep(WRITTEN_SECONDS)
@@ -117,7 +140,7 @@ class MembershipHost:
         link = OutgoingLink(
             address,
             hello.target,
-            self._core.codec.encode_control(hello),
+            self._loop.codec.encode_control(hello),
             self._link_lost,
             self._link_refused,
             patience_us / SECOND_US,
@@ -131,6 +154,7 @@ class MembershipHost:
             link.close()
         else:
             self._outgoing.add(link)
+            link.when_ended = self._outgoing.discard
             link.open()
         return link
 
@@ -138,13 +162,13 @@ class MembershipHost:
         """Send a message over a link when the node settles."""
         assert isinstance(link, OutgoingLink), "all links are opened here"
         if not SINCE or may_send(control, self.membership.version_of(link.peer)):
-            self._core.write(link, self._core.codec.encode_control(control))
+            self._loop.write(link, self._loop.codec.encode_control(control))
 
     def set_timer(self, timer: Timer, delay_us: int) -> None:
         """Call the membership after a while."""
         self.cancel_timer(timer)
         if not self._is_closed:
-            self._timers[timer] = self._loop.call_later(delay_us / SECOND_US, self._expired, timer)
+            self._timers[timer] = self._event_loop.call_later(delay_us / SECOND_US, self._expired, timer)
 
     def when_safe(self, timer: Timer) -> None:
         """Call the membership when what it has put on disk is there."""
@@ -182,9 +206,9 @@ class MembershipHost:
             event()
         except Exception as error:
             # As for messages: better no node than a wrong one.
-            self._core.fail(error)
+            self._loop.fail(error)
             return
-        self._core.settle_everywhere()
+        self._loop.settle_everywhere()
 
     def connection_opened(self, connection: IncomingConnection) -> None:
         """A peer or a client has connected."""

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from functools import partial
+from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from antiphon.api.batch_codec import Author, Columns
-from antiphon.api.lifecycle import Lifecycle, Starting, raise_refusals
-from antiphon.api.outbox import Outbox
-from antiphon.api.publisher import check_order
-from antiphon.api.pubsub import PubSub
+from antiphon.api.columns import Author, Columns
+from antiphon.api.lifecycle import Lifecycle, raise_refusals
+from antiphon.api.outbox import Outbox, OutboxOwner
+from antiphon.api.publisher import Publisher, check_order
+from antiphon.api.pubsub import PubSubHost
 from antiphon.api.topic_names import checked_name, topic_number
 from antiphon.api.topic_state import LiveTopic
 from antiphon.fabrics.registry import FABRICS
@@ -27,16 +28,20 @@ from antiphon.kernel.message import TOTAL
 from antiphon.kernel.process import Process
 from antiphon.membership.messages import Hello
 from antiphon.node.acl import Rights
+from antiphon.node.audit_log import AuditLog
 from antiphon.node.gateway.client_requests import RequestServices
 from antiphon.node.gateway.client_session import ClientServices
 from antiphon.node.gateway.gateway import Gateway
 from antiphon.node.gateway.session_host import future_of
 from antiphon.node.loop import ORDER_NUMBERS, NodeLoop
 from antiphon.node.members import Foundation, ProcessMaker
-from antiphon.node.settings import Settings, settings_from
+from antiphon.node.quotas import Ledger
+from antiphon.node.settings import Settings
 from antiphon.node.status import NodeStatus, StatusServer
+from antiphon.node.streams.service import StreamService
+from antiphon.node.streams.stream_gateway import StreamAccess, StreamGateway
 from antiphon.node.subscriptions import Subscriptions
-from antiphon.node.tentative import Early, early_of
+from antiphon.node.tentative import TentativeBatch, early_of
 from antiphon.runtime.clocks import wall_clock_us
 from antiphon.runtime.errors import ClosedError
 from antiphon.runtime.logging import logger
@@ -49,10 +54,11 @@ from antiphon.storage.journals import LiveJournal
 from antiphon.storage.log import DurableLog
 from antiphon.storage.log_server import LogServer
 from antiphon.storage.log_topics import Retention
+from antiphon.transport.framing import FrameWriter
 from antiphon.transport.incoming import ConnectionGreeting, FrameClient, IncomingConnection
-from antiphon.transport.links import FrameWriter, split_address
+from antiphon.transport.links import split_address
 from antiphon.transport.listener import Listener
-from antiphon.transport.tls import CertifiedIdentity, instance_of, own_node_name
+from antiphon.transport.tls import CertifiedIdentity, instance_of
 
 FAREWELL_SECONDS: Final = 1.0
 """How long connections with TLS may take to end in an orderly way."""
@@ -63,46 +69,56 @@ LIFE_BITS: Final = 32
 log = logger("node")
 
 
-class Node(PubSub):
-    """A peer of a cluster, embedded in this program. Made by :func:`antiphon.start`."""
-
-    _subscriptions: Subscriptions
+class LiveNode(PubSubHost):
+    """A running node. Applications hold it as :class:`antiphon.node.handle.Node`."""
 
     def __init__(self, settings: Settings, maker: ProcessMaker | None = None) -> None:
         super().__init__(settings.order)
         self.settings = settings
         self._maker = maker or ProcessMaker()
-        self.loop = asyncio.get_running_loop()
+        self._event_loop = asyncio.get_running_loop()
         self.mixes_keys = FABRICS[settings.fabric].mixes_keys
         self.with_receipts = settings.durability == "disk"
         self.tls = settings.tls()
         # With a certificate, nobody else can say to be this node.
         life = secrets.token_hex(8)
-        self.instance = life if self.tls is None else instance_of(own_node_name(settings.tls_certificate), life)
-        self._outgoing_context = None if self.tls is None else self.tls.client_context()
+        self.certificates = settings.watch_certificates()
+        self.instance = life if self.certificates is None else instance_of(self.certificates.name, life)
+        self._outgoing_context = None if self.certificates is None else self.certificates.client_context()
         self.rights = Rights(settings.rights)
+        self.audit = AuditLog(settings.audit, settings.audit_bytes)
         self.address = ""
         """Where others find this node: the address for ``join`` and ``antiphon.connect``."""
         self._lifecycle = Lifecycle()
         self._tasks = Tasks()
         self.disk = Disk()
-        self.core = NodeLoop(settings, self._lifecycle, self.fail)
-        self.asks_majority = self.core.traits.asks_majority
+        self.loop = NodeLoop(settings, self._lifecycle, self.fail)
+        self.asks_majority = self.loop.traits.asks_majority
         self.clients: set[FrameClient] = set()
         self.backlogs = Backlogs(settings.backlog_bytes)
+        self.ledger = Ledger(self._event_loop.time)
         self._server: Listener | None = None
         self._status_server: StatusServer | None = None
-        self._accepted: asyncio.Future[None] = self.loop.create_future()
-        self._accepted.set_result(None)
+        self._outbox_owner = OutboxOwner(
+            self._event_loop,
+            self.loop.topics.done,
+            self.loop.room,
+            self.loop.publish_segment,
+            wall_clock_us,
+            self.loop.blocked,
+            self.author_number,
+            self.refusals,
+        )
         self._draining: list[Outbox] = []
         # Whether there are those of its parts that know the others.
         self._is_composed = False
+        self._streams = StreamAccess()
         self._closing: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
 
     # Starting.
 
-    async def start(self) -> Node:
+    async def start(self) -> LiveNode:
         """Open the log, listen, and join the cluster."""
         settings = self.settings
         try:
@@ -113,15 +129,18 @@ class Node(PubSub):
                 # Columns and their libraries take time and memory that a node without a trace has no use for.
                 from antiphon.node.tracing import LiveTrace
 
-                self.core.trace = LiveTrace(settings.trace, settings.fabric)
+                self.loop.trace = LiveTrace(settings.trace, settings.fabric, self.loop.traits.is_strict)
             self._compose(listener)
             await self.host.join()
+            self._open_streams()
             for pattern in settings.keep:
-                await self._subscriptions.keep(pattern)
+                await self.subscriptions.keep(pattern)
             if settings.rights is not None:
                 self._gateway.poll_rights()
+            if self.certificates is not None:
+                self.host.poll_certificates(self.certificates.poll)
             if settings.metrics is not None:
-                self._status_server = await StatusServer(self.status, self.tls).start(settings.metrics)
+                self._status_server = await StatusServer(self.status, self.certificates).start(settings.metrics)
         except BaseException:
             await self._shut()
             raise
@@ -133,49 +152,59 @@ class Node(PubSub):
         retention = Retention(settings.retention_bytes, settings.retention_seconds)
         # What has been delivered cannot be refused; publishers wait before there is too much of it.
         store = DurableLog.open(data, retention=retention, pending_limit_bytes=None)
-        self.disk.open(store, GroupCommit(store, self.core.committed, self.fail), self.with_receipts)
-        if self.core.traits.has_journal:
-            self.disk.journal = LiveJournal(store, self.core.codec, self.fail)
-        self.core.open(self.disk)
+        self.disk.open(store, GroupCommit(store, self.loop.committed, self.fail), self.with_receipts)
+        if self.loop.traits.has_journal:
+            self.disk.journal = LiveJournal(store, self.loop.codec, self.fail)
+        self.loop.open(self.disk)
         self.disk.trim()
 
     async def _listen(self) -> Listener:
         settings = self.settings
         host, _ = split_address(settings.listen)
-        context = None if self.tls is None else self.tls.server_context()
-        self._server = Listener(context, settings.handshake_seconds, self._incoming, self._connections)
+        context = None if self.certificates is None else self.certificates.server_context()
+        waits = (settings.handshake_seconds, settings.frame_seconds)
+        self._server = Listener(context, *waits, self._incoming, lambda: self.host.incoming())  # noqa: PLW0108 (made later)
+        self._server.when_refused = self.audit.connection_refused
+        self._server.when_greeted = self.audit.connection_greeted
         port = await self._server.open(settings.listen)
         self.address = settings.advertise or f"{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
         return self._server
 
     def _incoming(self, listener: Listener | None, where_from: str) -> IncomingConnection:
-        return IncomingConnection(self.core, self, self.host, listener, where_from)
-
-    def _connections(self) -> tuple[IncomingConnection, ...]:
-        return self.host.incoming()
+        return IncomingConnection(self.loop, self, self.host, listener, where_from)
 
     def _compose(self, listener: Listener) -> None:
         """Make the parts of the node that know the others, now that the node can say where it listens."""
-        settings, core, disk, lifecycle = self.settings, self.core, self.disk, self._lifecycle
-        foundation = Foundation(settings, self.instance, self._outgoing_context, core, disk, self._tasks, lifecycle)
+        settings, loop, disk, lifecycle = self.settings, self.loop, self.disk, self._lifecycle
+        foundation = Foundation(settings, self.instance, self._outgoing_context, loop, disk, self._tasks, lifecycle)
         members = self._members = self._maker.new_members(foundation, self.address, self._publish_on)
         self.host, self.cluster, self.sessions = members.host, members.cluster, members.sessions
-        self._subscriptions = members.subscriptions
-        self.catalogue = members.subscriptions.catalogue
-        self.log_server = LogServer(core.codec, members)
+        self.topic_registry = members.subscriptions.topic_registry
+        self.log_server = LogServer(loop.codec, members)
         if disk.store is not None:
             self.log_server.open(disk.store)
         self.status = NodeStatus(
-            settings, self.address, core, members, self.rights, listener, lifecycle, self.clients, self.backlogs
+            settings,
+            self.address,
+            loop,
+            members,
+            self.rights,
+            listener,
+            lifecycle,
+            self.clients,
+            self.backlogs,
+            self.ledger,
+            self.certificates,
+            self.audit,
         )
         services = ClientServices(
-            core,
-            core.topics.by_name,
-            core.writers,
+            loop,
+            loop.topics.by_name,
+            loop.writers,
             self,
             members.subscriptions,
             members.sessions,
-            members.standings,
+            members.producer_states,
             members.session_host,
             RequestServices(self.status, self.log_server, members.cluster),
             disk,
@@ -184,9 +213,29 @@ class Node(PubSub):
             self.rights,
             self.clients,
             self.backlogs,
+            self.ledger,
+            self.audit,
+            self._streams,
         )
         self._gateway = Gateway(services, self.tls is not None, settings.lost_seconds)
         self._is_composed = True
+
+    def _open_streams(self) -> None:
+        """Keep streams, if there is a disk for them and every node is connected to every other one."""
+        settings = self.settings
+        if settings.data is None or not FABRICS[settings.fabric].membership.is_full:
+            return
+        members = self._members
+        streams = members.streams = StreamService(
+            Path(settings.data) / "streams", self.loop, members.cluster, members.subscriptions
+        )
+        self._streams.gateway = StreamGateway(streams, self._publish_dead_letter)
+        streams.start(is_first=self.identifier == 0 and self.cluster.incarnation <= 1)
+
+    def _publish_dead_letter(
+        self, topic: str, value: bytes, headers: dict[str, bytes], then: Callable[[], object]
+    ) -> None:
+        Publisher(self).publish(topic, value, headers=headers).add_done_callback(lambda _: then())
 
     # Stopping.
 
@@ -195,13 +244,13 @@ class Node(PubSub):
 
         When the node has left it raises, as :meth:`flush` does, what messages met that were not accepted.
         """
-        await self._until_closed()
+        await self._end_by(self._close)
         await raise_refusals(self.refusals)
 
-    async def _until_closed(self) -> None:
+    async def _end_by(self, ending: Callable[[], Coroutine[Any, Any, None]]) -> None:
         if self._closing is None:
             self._lifecycle.is_closing = True
-            self._closing = self.loop.create_task(self._close())
+            self._closing = self._event_loop.create_task(ending())
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
@@ -212,6 +261,10 @@ class Node(PubSub):
             log.warning("left before its process had finished", seconds=self.settings.leave_seconds)
         finally:
             await self._shut()
+
+    async def abandon(self) -> None:
+        """End at once, without leaving the cluster: the others find out as they do after a crash."""
+        await self._end_by(self._shut)
 
     async def until_stopped(self) -> None:
         """Wait until the node runs no more; raises what stopped it, if it did not stop because it was closed."""
@@ -225,11 +278,11 @@ class Node(PubSub):
         if process is None or self.failure is not None:
             return
         leaving = start_steps(self.sessions.send_away())
-        self.core.settle()
+        self.loop.settle()
         await future_of(leaving)
         self._stop_taking()
-        await self._until_accepted()
-        await self._subscriptions.end_all()
+        await self.until_accepted()
+        await self.subscriptions.end_all()
         await self._finished(process)
         process.leave()
         await self.host.leave()
@@ -254,31 +307,31 @@ class Node(PubSub):
             self.host.close()
             if self.tls is not None:
                 await self.host.until_closed(FAREWELL_SECONDS)
-        if self.core.trace is not None:
-            self.core.trace.close(self.failure is not None)
-        if self._is_composed:
             self.log_server.close()
+        if self.loop.trace is not None:
+            self.loop.trace.close(self.failure is not None)
+        if self._is_composed and self._members.streams is not None:
+            await self._members.streams.close()
         try:
             await self.disk.close()
         finally:
+            self.audit.close()
             self._lifecycle.is_shut = True
             self._stopped.set()
 
     def _tell_the_end(self, error: BaseException) -> None:
-        """Whoever waits for something waits in vain."""
+        """Fail everything that waits."""
         self._lifecycle.has_told_end = True
         self._stop_taking()
         for outbox in self._draining:
             outbox.fail(error)
-        for receipt in tuple(self.core.receipts):
-            if not receipt.done():
-                receipt.set_exception(error)
+        self.loop.receipts.fail(error)
         if self._is_composed:
-            self._subscriptions.fail(error)
+            self.subscriptions.fail(error)
         self._tasks.cancel()
 
     def _stop_taking(self) -> None:
-        """Whoever publishes from now on is told that it is too late."""
+        """Refuse publications from now on."""
         self._draining += self.outboxes.values()
         self.outboxes.clear()
 
@@ -287,7 +340,7 @@ class Node(PubSub):
         if self._lifecycle.failure is None:
             self._lifecycle.failure = error
             log.error("the node stops", cause=error)
-            self._tasks.spawn(self._until_closed())
+            self._tasks.spawn(self._end_by(self._close))
 
     def refuse_if_closed(self) -> None:
         self._lifecycle.check_open()
@@ -297,12 +350,12 @@ class Node(PubSub):
     @property
     def identifier(self) -> int:
         """The number of this node in its cluster; -1 before it has one."""
-        return self.core.identifier
+        return self.loop.identifier
 
     @property
     def process(self) -> Process | None:
         """The process of this node, from the moment it has its place."""
-        return self.core.process
+        return self.loop.process
 
     @property
     def store(self) -> DurableLog | None:
@@ -312,15 +365,15 @@ class Node(PubSub):
     @property
     def topics(self) -> dict[str, LiveTopic]:
         """The topics that somebody here has used, by their names."""
-        return self.core.topics.by_name
+        return self.loop.topics.by_name
 
     def topic(self, name: str) -> LiveTopic:
-        """What this node knows about a topic, from now on if not before."""
-        return self.core.topics.topic(name)
+        """The state of a topic, made now if it is new."""
+        return self.loop.topics.topic(name)
 
     @property
     def failure(self) -> BaseException | None:
-        """What stopped this node, if something did."""
+        """The error that stopped this node, if one did."""
         return self._lifecycle.failure
 
     @property
@@ -335,22 +388,22 @@ class Node(PubSub):
 
     @property
     def greeting(self) -> ConnectionGreeting:
-        """What the first frame of a connection is compared with."""
+        """The facts with which the first frame of a connection is compared."""
         has_tls = self._outgoing_context is not None
         return ConnectionGreeting(self.settings.cluster, self.instance, has_tls, self.settings.maximum_connections())
 
     def settle(self) -> None:
         """Bring the outside up to date with the process."""
-        self.core.settle()
+        self.loop.settle()
 
     # Subscribing.
 
-    def tentative(self, topic: str) -> list[Early]:
-        """What has come on a topic in total order and may not be delivered yet, in the order as far as it is known.
+    @property
+    def subscriptions(self) -> Subscriptions:
+        return self._members.subscriptions
 
-        Each with the probabilities that all nodes know it, and that nothing can come before it. Who uses something
-        early takes it back, or lives with it, if something else comes before it. Only in gossip there is such.
-        """
+    def tentative(self, topic: str) -> list[TentativeBatch]:
+        """See :meth:`antiphon.node.handle.Node.tentative`."""
         found = self.topics.get(checked_name(topic))
         return [] if found is None else early_of(self.process, found)
 
@@ -358,33 +411,14 @@ class Node(PubSub):
 
     def open_outbox(self, topic: str) -> Outbox:
         self.refuse_if_closed()
-        core = self.core
-        live = core.topics.topic(checked_name(topic))
-        room, send = partial(core.room, live), partial(core.publish_segment, live)
-        outbox = Outbox(
-            live.name,
-            self.default_order,
-            self.loop,
-            self._accepted,
-            room,
-            send,
-            wall_clock_us,
-            core.blocked,
-            self.author_number,
-            self.refusals,
-        )
+        live = self.loop.topics.topic(checked_name(topic))
+        outbox = Outbox(live.name, self.default_order, self._outbox_owner, live)
         # A broker that returns has the identifier of its earlier lives, and must not use their numbers again.
         outbox.begin_at((self.cluster.incarnation << LIFE_BITS) + 1)
         live.outbox = outbox
         self.outboxes[live.name] = outbox
-        self._subscriptions.join_topic(live)
-        live.announced = self.loop.create_task(self.catalogue.announce(live))
-        live.announced.add_done_callback(lambda _: self._may_publish_on(live))
+        self.subscriptions.publish_on(live)
         return outbox
-
-    def _may_publish_on(self, topic: LiveTopic) -> None:
-        self.core.room_may_be_on(topic)
-        self.core.settle()
 
     def publish_columns(self, topic: str, order: str, about: tuple[int, ...], columns: Columns, author: Author) -> Any:
         """Publish a whole batch of a client, for gateways; the answer is to be awaited, if it is one."""
@@ -409,9 +443,9 @@ class Node(PubSub):
             self.open_outbox(topic)
 
     def author_number(self) -> int:
-        return self.core.identifier
+        return self.loop.identifier
 
-    async def _until_accepted(self) -> None:
+    async def until_accepted(self) -> None:
         while any(len(outbox) for outbox in self._open_outboxes()):
             for outbox in self._open_outboxes():
                 if not outbox.flush():
@@ -442,15 +476,9 @@ class Node(PubSub):
         """Somebody says that the rights have changed."""
         self._gateway.read_rights_again()
 
-
-def start(settings: Settings | None = None, **values: Any) -> Starting[Node]:
-    """Start a node in this program: ``async with antiphon.start(join=["127.0.0.1:7400"]) as node``.
-
-    The arguments are the settings of a node, by name: ``listen``, ``join``, ``data``, ``fabric`` and all others.
-    """
-    chosen = settings.checked() if settings is not None else settings_from(values, "antiphon.start")
-
-    async def begin() -> Node:
-        return await Node(chosen).start()
-
-    return Starting(begin())
+    def read_again(self) -> None:
+        """An operator says that the rights or the certificates have changed."""
+        self.read_rights_again()
+        if self.certificates is not None:
+            self.certificates.read_again()
+            self.host.check_certificates()

@@ -1,10 +1,10 @@
-"""What a node is told when it starts: by arguments, by flags, or by a TOML file with the same names."""
+"""The settings with which a node starts: by arguments, by flags, or by a TOML file with the same names."""
 
 from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -17,6 +17,9 @@ from antiphon.runtime.toml_config import convert_table, nearest_names, read_tabl
 from antiphon.transport.links import split_address
 from antiphon.transport.tls import HOW_TO_MAKE, Tls, is_loopback
 
+if TYPE_CHECKING:
+    from antiphon.transport.certificate_watch import CertificateWatch
+
 HOST_NAMES: Final = HostNames(split_address, checked_name, topic_number)
 DURABILITIES: Final = ("memory", "disk")
 GATHER_SECONDS_AT_MOST: Final = 1.0
@@ -27,6 +30,7 @@ AGGREGATE_REFUSED: Final = (
 POSITIVE: Final = (
     "window", "window_bytes", "pending_bytes", "backlog_bytes", "maximum_nodes", "maximum_clients", "maximum_topics",
     "client_topics", "join_seconds", "leave_seconds", "lost_seconds", "forget_seconds", "handshake_seconds",
+    "frame_seconds", "audit_bytes",
 )  # fmt: skip
 
 
@@ -34,108 +38,128 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """How a node runs. Everything has a default; nothing can be changed while it runs."""
 
     listen: str = "127.0.0.1:0"
-    """Where peers and clients connect; port 0 takes a free one."""
+    """The address for peers and clients; port 0 takes a free one."""
 
     advertise: str | None = None
-    """The address that others are told, if it is not the one to listen at (behind a translation of addresses)."""
+    """The address that others are told, if it differs from ``listen``; needed with ``0.0.0.0``."""
 
     join: list[str] = []
-    """Addresses of nodes of the cluster, any of which will do; none founds a cluster."""
+    """Addresses of nodes of the cluster, any of which will do; without one the node founds a cluster."""
 
     data: str | None = None
-    """The directory of the durable log; without one, nothing is kept."""
+    """The directory of the durable log; without one nothing is stored."""
 
     durability: str | None = None
-    """``disk``: a message is accepted when it is on disk, and seen by subscribers after that. ``memory``: at once; a
-    log, if there is one, follows. The default is ``disk`` with a data directory and ``memory`` without one."""
+    """``disk``: a message is accepted, and shown to subscribers, when it is on disk. ``memory``: at once, and the log
+    follows. Without it: ``disk`` if there is a data directory, else ``memory``."""
 
     fabric: str = DEFAULT_FABRIC
-    """How nodes are connected; :data:`antiphon.fabrics.registry.FABRICS` describes the fabrics."""
+    """How nodes are connected: ``cube``, ``tree`` or ``gossip``."""
 
     table: Any = None
-    """The options of the fabric, or the TOML file that has them; its defaults without it. In files and arguments it has
-    the name of the fabric: ``[tree]``, ``tree=``."""
+    """The options of the fabric, or the TOML file that has them. In files and arguments it has the name of the fabric:
+    ``[tree]``, ``tree=``."""
 
     order: str = "causal"
-    """How messages are ordered that do not say it themselves."""
+    """The order of messages that do not name one: ``none``, ``fifo``, ``causal`` or ``total``."""
 
     cluster: str = "antiphon"
-    """Nodes and clients of different clusters do not talk to each other."""
+    """Nodes and clients of different clusters refuse each other."""
 
     retention_bytes: int | None = None
+    """How many bytes of each topic the log keeps."""
+
     retention_seconds: float | None = None
-    """How much of each topic the log keeps; None keeps everything. See ``docs/operations.md``."""
+    """For how long the log keeps messages."""
 
     keep: list[str] = []
-    """Topics or patterns of which this node is a member from the start, whoever is here: clients that come from other
-    nodes find what they lack."""
+    """Topics or patterns of which the node is a member from the start, so that clients of other nodes find here what
+    they lack."""
 
     window: int = 64
-    """Batches of one topic that are under way from this node before publishers wait. The throughput of one publisher
-    over a round trip of t seconds is at most window / t batches per second."""
+    """Batches of one topic under way from this node before its publishers wait. One publisher sends at most window / t
+    batches per second over a round trip of t seconds."""
 
     window_bytes: int = 16 << 20
-    """The same in bytes; a single batch may be larger. Memory in flight at a subscriber is at most this for each node
-    that publishes on a topic, and one batch."""
+    """The same in bytes; a single batch may be larger."""
 
     pending_bytes: int = 64 << 20
-    """Bytes that wait for the disk before publishers wait, here at once and elsewhere because nothing is
-    acknowledged to them."""
+    """Bytes that wait for the disk before publishers wait, here and at other nodes."""
 
     backlog_bytes: int = 256 << 20
-    """Bytes that all clients together have handed in and that are not published yet, before no more is read from
-    those who have handed in something."""
+    """Bytes of all clients together that wait to be published, before the node stops reading from clients."""
 
     gather_seconds: float = 0.0
-    """How long what is to be sent to a peer waits for more to be written with it; 0 writes at the end of every turn of
-    the loop. Each hop may add as much to the latency, and saves writes and packets where there are many small ones."""
+    """How long data for a peer waits for more data, so that both leave in one write. Each hop may add as much to the
+    latency."""
 
     aggregate: bool = False
-    """Refused: the process that delays messages to send them with their predecessors does not survive the failure of
-    another node. Simulations have it."""
+    """Refused for live nodes: a cluster that aggregates stalls when a node fails; ``gather_seconds`` saves packets
+    too."""
 
     maximum_nodes: int = 1024
+    """The cluster admits no more nodes."""
+
     maximum_clients: int = 1024
+    """The node serves no more clients."""
+
     maximum_topics: int = 65_536
-    """Clients beyond these numbers, or that use new topics beyond them, are refused."""
+    """The node refuses clients that use new topics beyond this number."""
 
     client_topics: int = 1024
-    """On how many topics one client may publish over one connection, and how many subscriptions it may have."""
+    """On how many topics a client may publish over one connection, and how many subscriptions it may have."""
 
     join_seconds: float = 15.0
-    """How long to look for a place in the cluster before giving up."""
+    """How long to try to join before giving up."""
 
     leave_seconds: float = 10.0
-    """How long a node that is closed waits for others to let it go in an orderly way."""
+    """How long to wait for an orderly leave before leaving without."""
 
     lost_seconds: float = 5.0
-    """How long another node may give no sign of life, in every fabric, before it counts as lost and the others go on
-    without it; its process gives signs, not only its machine. It is found again when it goes on. A process that ends is
-    noticed at once."""
+    """How long another node may be silent before it counts as lost, in every fabric: its machine is out of reach, or
+    its process is paused. Publishers wait for it at most one second longer, in every order. Clients learn the value
+    from their node and move to another node when their own is silent for so long."""
 
     forget_seconds: float = 600.0
-    """How long a node of a cube that is out of reach is expected back; until then others wait for what only it has."""
+    """On a cube: how long the others expect a disconnected node back; until then they wait for messages that only it
+    has."""
 
     metrics: str | None = None
-    """Where to answer ``/metrics``, ``/health`` and ``/ready`` over HTTP, for example 127.0.0.1:9464."""
+    """Where to answer ``/metrics``, ``/status``, ``/health`` and ``/ready`` over HTTP."""
 
     trace: str | None = None
-    """A file (``.parquet`` or ``.arrow``) for the trace of what this node delivered."""
+    """A ``.parquet`` or ``.arrow`` file for the trace of this node."""
 
     tls_certificate: str | None = None
+    """The certificate of this node, a PEM file. It goes together with ``tls_key`` and ``tls_authority``."""
+
     tls_key: str | None = None
+    """The key of the certificate."""
+
     tls_authority: str | None = None
-    """PEM files: this node's certificate, its key, and the authority that signed those of the others. With them all
-    connections are encrypted, and nodes have to show certificates."""
+    """The authority that has signed the certificates of nodes and clients."""
+
+    tls_revoked: str | None = None
+    """The PEM file with the lists of revoked certificates."""
 
     rights: str | None = None
-    """A TOML file that says what each client may do, and the hashes of their tokens; without it, everything."""
+    """The TOML file with the rights and quotas of each client. Without it every client that may connect may do
+    everything."""
+
+    audit: str | None = None
+    """A file for the audit log: which clients connected, subscribed, were refused or reached a limit."""
+
+    audit_bytes: int = 64 << 20
+    """The size at which the audit log begins a new file; it keeps four older ones."""
 
     handshake_seconds: float = 5.0
-    """How long whoever connects may take to say who it is."""
+    """How long a new connection may take to identify itself."""
+
+    frame_seconds: float = 10.0
+    """How long a frame that has begun may bring less than 64 KiB per second before its connection ends."""
 
     insecure: bool = False
-    """Whether to listen without TLS where other machines can connect: whoever can, may do everything."""
+    """Listen without TLS where other machines can connect: each of them may do everything."""
 
     def checked(self) -> Settings:
         """The same with defaults filled in; an error names the setting that cannot be."""
@@ -169,8 +193,26 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
                 raise UsageError(
                     f"tls_certificate, tls_key and tls_authority go together: give all three; {HOW_TO_MAKE}"
                 )
+            if self.tls_revoked is not None:
+                raise UsageError(
+                    "tls_revoked means nothing without TLS: give tls_certificate, tls_key and tls_authority"
+                )
             return None
-        return Tls(authority=self.tls_authority, certificate=self.tls_certificate, key=self.tls_key)
+        return Tls(
+            authority=self.tls_authority,
+            certificate=self.tls_certificate,
+            key=self.tls_key,
+            revoked=self.tls_revoked,
+        )
+
+    def watch_certificates(self) -> CertificateWatch | None:
+        """Watch the certificates of the node; the library for them is loaded by nodes with TLS only."""
+        files = self.tls()
+        if files is None:
+            return None
+        from antiphon.transport.certificate_watch import CertificateWatch
+
+        return CertificateWatch(files)
 
     def maximum_connections(self) -> int:
         """How many connections a node may have: of clients, and two of each node, while one replaces another."""
@@ -233,7 +275,7 @@ def settings_from(values: dict[str, Any], where: str) -> Settings:
     except msgspec.ValidationError as error:
         hint = nearest_names(values, Settings.__struct_fields__)
         raise UsageError(
-            f"{where}: {error}{hint}; antiphon node --help and docs/operations.md name all settings"
+            f"{where}: {error}{hint}; antiphon node --help and docs/reference/settings.md name all settings"
         ) from error
 
 

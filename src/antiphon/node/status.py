@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import time
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Collection, Iterator
+from heapq import nlargest
+from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -19,22 +21,26 @@ from prometheus_client.registry import Collector
 
 from antiphon.api.lifecycle import Lifecycle
 from antiphon.api.outbox import Outbox
-from antiphon.api.subscription import Subscription
+from antiphon.api.subscription import EmptySubscription, LiveSubscription
 from antiphon.api.topic_state import LiveTopic
 from antiphon.fabrics.registry import FABRICS
-from antiphon.kernel.errors import UsageError
+from antiphon.kernel.errors import AntiphonError, UsageError
 from antiphon.membership.messages import PROTOCOL_VERSION
 from antiphon.node.acl import Rights
+from antiphon.node.audit_log import AuditLog
 from antiphon.node.loop import NodeLoop
 from antiphon.node.members import Members
+from antiphon.node.quotas import Ledger
 from antiphon.node.settings import Settings
-from antiphon.node.subscriptions import EmptySubscription
 from antiphon.sessions.backlog import Backlogs
 from antiphon.trace.quantities import quantity
 from antiphon.transport.incoming import FrameClient
 from antiphon.transport.links import split_address
 from antiphon.transport.listener import Listener
-from antiphon.transport.tls import Tls, is_loopback
+from antiphon.transport.tls import check_trusted, identity_of, is_loopback
+
+if TYPE_CHECKING:
+    from antiphon.transport.certificate_watch import CertificateWatch
 
 STALLED_SECONDS: Final = 5.0
 """For so long messages may wait for nobody before a node says that something is wrong with it."""
@@ -42,7 +48,10 @@ STALLED_SECONDS: Final = 5.0
 REQUEST_BYTES_AT_MOST: Final = 8192
 REQUEST_SECONDS: Final = 5.0
 READERS_AT_MOST: Final = 64
-"""So many may ask at a time."""
+"""So many may ask at a time; the one that has been silent for longest makes room for the next."""
+
+TOPICS_SHOWN: Final = 1000
+"""Figures of so many topics are shown: those with the most messages. Each is a dozen series for Prometheus."""
 
 
 class NodeStatus:
@@ -52,17 +61,20 @@ class NodeStatus:
         self,
         settings: Settings,
         address: str,
-        core: NodeLoop,
+        loop: NodeLoop,
         members: Members,
         rights: Rights,
         listener: Listener,
         lifecycle: Lifecycle,
         clients: set[FrameClient],
         backlogs: Backlogs,
+        ledger: Ledger,
+        certificates: CertificateWatch | None,
+        audit: AuditLog,
     ) -> None:
         self._settings = settings
         self._address = address
-        self._core = core
+        self._loop = loop
         self._cluster = members.cluster
         self._host = members.host
         self._sessions = members.sessions
@@ -71,71 +83,88 @@ class NodeStatus:
         self._lifecycle = lifecycle
         self._clients = clients
         self._backlogs = backlogs
+        self._ledger = ledger
+        self.certificates = certificates
+        self._audit = audit
 
     def figures(self) -> dict[str, Any]:
         """All figures of the node, as numbers and strings."""
-        core, cluster = self._core, self._cluster
+        loop, cluster = self._loop, self._cluster
         links = self._host.links.values()
         return {
-            **self.whereabouts(),
+            **self.summary(),
             "uptime_seconds": time.monotonic() - self._lifecycle.started_at,
             "durability": self._settings.durability,
             "clients": len(self._clients),
+            "quotas": self._ledger.figures(),
             "refused_connections": self._listener.refused_connections,
             "resumed_clients": self._sessions.resumed,
-            "lanes_known": len(core.writers),
-            "lanes_forgotten": core.writers.forgotten,
-            "pieces_repeated": core.writers.repeated,
-            "pieces_ahead": core.writers.ahead,
-            "pieces_in_conflict": core.writers.conflicts,
+            "lanes_known": len(loop.writers),
+            "lanes_forgotten": loop.writers.forgotten,
+            "pieces_repeated": loop.writers.repeated,
+            "pieces_ahead": loop.writers.ahead,
+            "pieces_in_conflict": loop.writers.conflicts,
             "troubles": self.troubles(),
+            "audit_dropped": self._audit.dropped,
+            "certificate_days": None if self.certificates is None else self.certificates.days_left(),
             "bytes_sent": sum(link.bytes_sent for link in links),
             "frames_sent": sum(link.frames_sent for link in links),
             "writes": sum(link.writes for link in links),
             "bytes_unwritten": sum(link.unwritten_bytes() for link in links),
-            "unfinished": 0 if core.process is None else int(core.process.unfinished()),
-            "commits": 0 if core.commit is None else core.commit.commits,
-            "bytes_uncommitted": 0 if core.store is None else core.store.pending_bytes,
+            "unfinished": 0 if loop.process is None else int(loop.process.unfinished()),
+            "commits": 0 if loop.commit is None else loop.commit.commits,
+            "bytes_uncommitted": 0 if loop.store is None else loop.store.pending_bytes,
             "bytes_handed_in": self._backlogs.bytes,
             "clients_held": self._backlogs.held_clients,
+            "topics_known": len(loop.topics.by_name),
             "topics": {
-                topic.name: topic_status(core, topic) | cluster.figures_of(topic.number)
-                for topic in core.topics.by_name.values()
+                topic.name: topic_status(loop, topic) | cluster.figures_of(topic.number)
+                for topic in shown_topics(loop.topics.by_name.values())
             },
             **cluster.figures(),
         }
 
-    def whereabouts(self) -> dict[str, Any]:
-        """What every client has to know to go on when the node goes."""
+    def summary(self) -> dict[str, Any]:
+        """The facts that a client needs to go on when the node goes."""
         peers = [{"node": peer.identifier, "address": peer.address} for peer in self._cluster.peers()]
         return {
-            "node": self._core.identifier,
+            "node": self._loop.identifier,
             "address": self._address,
             "fabric": self._settings.fabric,
             "mixes_keys": FABRICS[self._settings.fabric].mixes_keys,
             "lost_seconds": self._settings.lost_seconds,
+            "strict_session": self._loop.traits.is_strict,
             "protocol": PROTOCOL_VERSION,
             "peers": peers,
         }
 
     def troubles(self) -> list[str]:
-        """What is wrong, in words; nothing if all is well."""
-        core = self._core
+        """The troubles in words; none if all is well."""
+        loop = self._loop
         troubles = []
         if self._lifecycle.failure is not None:
             troubles.append(f"stopped: {self._lifecycle.failure}")
-        if core.commit is not None and core.commit.trouble:
-            troubles.append(f"disk: {core.commit.trouble}")
-        troubles += stalled_topics(core)
+        if loop.commit is not None and loop.commit.trouble:
+            troubles.append(f"disk: {loop.commit.trouble}")
+        troubles += stalled_topics(loop)
         if self._rights.trouble:
             troubles.append(f"rights: {self._rights.trouble}")
+        if self.certificates is not None:
+            troubles += self.certificates.troubles()
         return troubles
 
 
-def topic_status(core: NodeLoop, topic: LiveTopic) -> dict[str, Any]:
+def shown_topics(topics: Collection[LiveTopic]) -> Collection[LiveTopic]:
+    """The topics whose figures are shown."""
+    if len(topics) <= TOPICS_SHOWN:
+        return topics
+    return nlargest(TOPICS_SHOWN, topics, key=lambda topic: topic.delivered_messages)
+
+
+def topic_status(loop: NodeLoop, topic: LiveTopic) -> dict[str, Any]:
     """The figures of one topic."""
     subscriptions = [
-        sink for sink in topic.sinks if isinstance(sink, Subscription) and not isinstance(sink, EmptySubscription)
+        sink for sink in topic.sinks if isinstance(sink, LiveSubscription) and not isinstance(sink, EmptySubscription)
     ]
     outbox = topic.outbox
     return {
@@ -151,10 +180,10 @@ def topic_status(core: NodeLoop, topic: LiveTopic) -> dict[str, Any]:
         "published": 0 if outbox is None else int(outbox.next_sequence - outbox.first_sequence),
         "unsent": 0 if outbox is None else len(outbox),
         "publisher_waits": 0 if outbox is None else int(outbox.waits),
-        "bytes_under_way": topic.under_way.bytes,
+        "bytes_under_way": topic.bytes_under_way,
         "subscriptions_behind": len(topic.behind),
         "blocked_seconds": 0.0 if outbox is None else blocked_seconds(outbox),
-        "blocked_by": blocked_by(core, topic),
+        "blocked_by": blocked_by(loop, topic),
     }
 
 
@@ -163,35 +192,39 @@ def blocked_seconds(outbox: Outbox) -> float:
     return max(0.0, (outbox.clock_us() - outbox.blocked_at_us) / 1_000_000) if outbox.is_blocked else 0.0
 
 
-def blocked_by(core: NodeLoop, topic: LiveTopic) -> list[str]:
+def blocked_by(loop: NodeLoop, topic: LiveTopic) -> list[str]:
     """For whom publishers on a topic wait, here or elsewhere; nobody if they do not wait."""
     found = [
         f"the subscription to {sink.pattern!r} of {sink.owner}: {sink.queued} messages wait in it, its limit is "
         f"{sink.limit}"
         for sink in topic.behind
-        if isinstance(sink, Subscription)
+        if isinstance(sink, LiveSubscription)
     ]
-    outbox, process = topic.outbox, core.process
+    outbox, process = topic.outbox, loop.process
     if outbox is None or not outbox.is_blocked:
         return found
-    if core.is_disk_behind and core.store is not None:
-        found.append(f"the disk, which has not taken {core.store.pending_bytes} bytes yet")
+    if loop.is_disk_behind and loop.store is not None:
+        found.append(f"the disk, which has not taken {loop.store.pending_bytes} bytes yet")
     elif not topic.may_publish():
         found.append("other nodes, which have not all heard that this one publishes here")
-    elif not found and process is not None and (process.room(topic.number) <= 0 or core.is_window_full(topic)):
-        found.append(f"other nodes, which have not acknowledged up to {topic.under_way.bytes} bytes yet")
+    elif (
+        not found
+        and process is not None
+        and (process.room(topic.number) <= 0 or topic.bytes_under_way >= loop.window_bytes)
+    ):
+        found.append(f"other nodes, which have not acknowledged up to {topic.bytes_under_way} bytes yet")
     return found
 
 
-def stalled_topics(core: NodeLoop) -> list[str]:
+def stalled_topics(loop: NodeLoop) -> list[str]:
     """Topics on which messages wait for nobody: something is wrong with the node itself."""
     return [
         f"topic {outbox.topic!r}: {len(outbox)} messages have waited {blocked_seconds(outbox):.0f} seconds, and nobody "
         "keeps them back; restart the node"
-        for outbox in tuple(core.blocked)
+        for outbox in tuple(loop.blocked)
         if blocked_seconds(outbox) > STALLED_SECONDS
-        and (topic := core.topics.by_name.get(outbox.topic)) is not None
-        and not blocked_by(core, topic)
+        and (topic := loop.topics.by_name.get(outbox.topic)) is not None
+        and not blocked_by(loop, topic)
     ]
 
 
@@ -214,7 +247,10 @@ NODE_METRICS: Final = {
     "bytes_uncommitted": GaugeMetricFamily,
     "bytes_handed_in": GaugeMetricFamily,
     "clients_held": GaugeMetricFamily,
+    "topics_known": GaugeMetricFamily,
     "uptime_seconds": GaugeMetricFamily,
+    "certificate_days": GaugeMetricFamily,
+    "audit_dropped": CounterMetricFamily,
 }
 TOPIC_METRICS: Final = {
     "delivered_messages": CounterMetricFamily,
@@ -237,15 +273,17 @@ TOPIC_METRICS: Final = {
 
 
 class NodeCollector(Collector):
-    """Reads the figures when Prometheus asks."""
+    """Turns figures into what Prometheus reads."""
 
-    def __init__(self, status: NodeStatus) -> None:
-        self._status = status
+    def __init__(self, figures: dict[str, Any]) -> None:
+        self._figures = figures
 
     def collect(self) -> Iterator[Metric]:
-        status = self._status.figures()
+        status = self._figures
         for name, family in NODE_METRICS.items():
             value = status[name]
+            if value is None:  # a node without TLS has no certificate
+                continue
             number = len(value) if isinstance(value, list) else value
             yield family(f"antiphon_{name}", quantity(name).definition, value=number)
         healthy = 0 if status["troubles"] else 1
@@ -257,23 +295,31 @@ class NodeCollector(Collector):
             yield metric
 
 
+def metrics_text(figures: dict[str, Any]) -> bytes:
+    """Figures as Prometheus reads them."""
+    registry = CollectorRegistry()
+    registry.register(NodeCollector(figures))
+    return generate_latest(registry)
+
+
 class StatusServer:
     """Answers ``/metrics``, ``/status``, ``/health`` and ``/ready``; nothing else."""
 
-    def __init__(self, status: NodeStatus, tls: Tls | None) -> None:
+    def __init__(self, status: NodeStatus, tls: CertificateWatch | None) -> None:
         self._status = status
         self._tls = tls
-        self._registry = CollectorRegistry()
-        self._registry.register(NodeCollector(status))
         self._server: asyncio.Server | None = None
+        self._context: ssl.SSLContext | None = None
         self._readers = 0
+        # Connections that have not asked for anything yet, the oldest first.
+        self._silent: dict[asyncio.StreamWriter, None] = {}
         self.address = ""
 
     async def start(self, address: str) -> StatusServer:
         """Listen; where other machines can connect, with TLS, if there is any, and for holders of certificates only."""
         host, port = split_address(address)
         tls = None if is_loopback(host) else self._tls
-        context = None if tls is None else tls.server_context(requires_certificate=True)
+        context = self._context = None if tls is None else tls.server_context(requires_certificate=True)
         try:
             self._server = await asyncio.start_server(self._serve, host, port, limit=REQUEST_BYTES_AT_MOST, ssl=context)
         except OSError as error:
@@ -290,31 +336,48 @@ class StatusServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._readers >= READERS_AT_MOST:
-            writer.close()
-            return
+            oldest = next(iter(self._silent), writer)
+            oldest.transport.abort()
+            if oldest is writer:
+                return
+            del self._silent[oldest]
         self._readers += 1
+        self._silent[writer] = None
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
+                check_trusted(self._context, identity_of(writer.transport))
                 request = await reader.readuntil(b"\r\n\r\n")
+                self._silent.pop(writer, None)
                 method, path = request.split(b" ", 2)[:2]
-                status, kind, body = self._answer(method.decode("latin-1"), path.decode("latin-1").partition("?")[0])
+                status, kind, body = await self._answer(
+                    method.decode("latin-1"), path.decode("latin-1").partition("?")[0]
+                )
                 head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
                 writer.write(head.encode() + b"Connection: close\r\n\r\n" + body)
                 await writer.drain()
-        except (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        except (
+            TimeoutError,
+            OSError,
+            ValueError,
+            AntiphonError,
+            asyncio.IncompleteReadError,
+            asyncio.LimitOverrunError,
+        ):
             # Whoever asks in another way than HTTP gets no answer.
             pass
         finally:
             self._readers -= 1
+            self._silent.pop(writer, None)
             writer.close()
 
-    def _answer(self, method: str, path: str) -> tuple[str, str, bytes]:
+    async def _answer(self, method: str, path: str) -> tuple[str, str, bytes]:
         if method != "GET":
             return "405 Method Not Allowed", "text/plain", b"only GET is answered\n"
         if path == "/metrics":
-            return "200 OK", "text/plain; version=0.0.4", generate_latest(self._registry)
+            return "200 OK", "text/plain; version=0.0.4", await asyncio.to_thread(metrics_text, self._status.figures())
         if path == "/status":
-            return "200 OK", "application/json", json.dumps(self._status.figures()).encode()
+            text = await asyncio.to_thread(json.dumps, self._status.figures())
+            return "200 OK", "application/json", text.encode()
         troubles = self._status.troubles()
         if path == "/health":
             troubles = [trouble for trouble in troubles if not trouble.startswith("lost nodes")]
@@ -322,4 +385,5 @@ class StatusServer:
             return "404 Not Found", "text/plain", b"ask for /metrics, /status, /health or /ready\n"
         if troubles:
             return "503 Service Unavailable", "text/plain", ("\n".join(troubles) + "\n").encode()
-        return "200 OK", "text/plain", b"ok\n"
+        notes = [] if self._status.certificates is None else self._status.certificates.notes()
+        return "200 OK", "text/plain", "\n".join(["ok", *notes, ""]).encode()

@@ -1,4 +1,4 @@
-"""What an application may see of messages in total order before they are delivered, in gossip."""
+"""Messages in total order that an application may see before they are delivered, in gossip."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from antiphon.kernel.message import ORDER_NAMES
 from antiphon.kernel.process import Process
 
 
-class Early(NamedTuple):
+class TentativeBatch(NamedTuple):
     """Messages of one batch that wait, and how likely it is that they may be taken as they are."""
 
     messages: list[Message]
@@ -21,8 +21,8 @@ class Early(NamedTuple):
     """The probability that nothing can come before them any more."""
 
 
-def early_of(process: Process | None, topic: LiveTopic) -> list[Early]:
-    """What waits on a topic; they have no offsets yet, and are counted from the next one on."""
+def early_of(process: Process | None, topic: LiveTopic) -> list[TentativeBatch]:
+    """The messages that wait on a topic; they have no offsets yet, and are counted from the next one on."""
     if not isinstance(process, Brisa):
         return []
     found = []
@@ -32,5 +32,5 @@ def early_of(process: Process | None, topic: LiveTopic) -> list[Early]:
         order = ORDER_NAMES[publication.order]
         batch = Batch(topic.name, publication.source, order, offset, publication.payload, sequence=publication.sequence)
         offset = batch.end_offset
-        found.append(Early(batch.messages(0), float(each.stable), float(each.deliverable)))
+        found.append(TentativeBatch(batch.messages(0), float(each.stable), float(each.deliverable)))
     return found

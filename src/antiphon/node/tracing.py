@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from antiphon.api.batch import Batch
-from antiphon.api.batch_codec import Columns
+from antiphon.api.columns import Columns
 from antiphon.api.topic_state import LiveTopic
 from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.message import UNSPECIFIED, Publication
@@ -66,7 +66,7 @@ def keep_earlier_life(path: Path) -> None:
 class LiveTrace:
     """Writes what one node's application could see."""
 
-    def __init__(self, path: str, fabric: str) -> None:
+    def __init__(self, path: str, fabric: str, is_strict: bool) -> None:
         about_fabric = FABRICS[fabric]
         promised = Contract(
             fabric,
@@ -75,6 +75,7 @@ class LiveTrace:
             told=TOLD_ALWAYS,
             weaker_pass=about_fabric.may_pass_over,
             secured=about_fabric.is_secured,
+            loose_sessions=not is_strict,
         )
         about = {"host": "live", "unit": "microseconds", "fabric": fabric, PROMISED: promised.as_metadata()}
         keep_earlier_life(Path(path))

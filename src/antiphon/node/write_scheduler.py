@@ -11,7 +11,7 @@ import asyncio
 from typing import Final
 
 from antiphon.api.lifecycle import Lifecycle
-from antiphon.transport.links import FrameWriter
+from antiphon.transport.framing import FrameWriter
 
 CREDIT_SECONDS: Final = 0.004
 CREDIT_FRAMES: Final = 16

@@ -41,7 +41,11 @@ from antiphon.kernel.publication_set import PublicationSet
 from antiphon.orders.fifo import NO_DEPENDENCIES
 from antiphon.orders.order import Order, frontier_of, singles_of
 
+NO_PUBLICATIONS: Final[set[i64]] = set()
+"""Shared by all that have none: it stays empty, and who has a first one begins a set of its own."""
 
+
+@mypyc_attr(acyclic=True)
 class DependencyTracker:
     """Knows what the next causal publication of one process must name."""
 
@@ -68,6 +72,7 @@ class DependencyTracker:
         """Go on with the barrier of an earlier membership."""
 
 
+@mypyc_attr(acyclic=True)
 class Waiting:
     """A publication that had to wait; its dependencies before position ``checked`` are met."""
 
@@ -76,7 +81,11 @@ class Waiting:
         self.checked: i64 = checked
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
+NOBODY_WAITS: Final[dict[i64, list[Waiting]]] = {}
+"""Shared in the same way: a topic at rest has nothing that waits, and there may be very many such topics."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class CausalOrder(Order):
     """Waits for dependencies; ``tracker`` decides what own publications name.
 
@@ -94,8 +103,8 @@ class CausalOrder(Order):
         # newcomers ask more often than it changes.
         self._frontier: vec[i64] = vec[i64]()
         # Keyed by the one delivery that each of the listed publications waits for.
-        self._waiting_for: dict[i64, list[Waiting]] = {}
-        self._held: set[i64] = set()
+        self._waiting_for: dict[i64, list[Waiting]] = NOBODY_WAITS
+        self._held: set[i64] = NO_PUBLICATIONS
 
     def stamp(self, sequence: i64, order: i64 = CAUSAL) -> vec[i64]:
         assert sequence == self.past(self.me) + 1, "own publications are stamped in sequence"
@@ -219,6 +228,8 @@ class CausalOrder(Order):
         key = publication_key(publication.source, publication.sequence)
         if key in self._held:
             return
+        if len(self._held) == 0:
+            self._held = set()
         self._held.add(key)
         self.count_held()
         self._wait(Waiting(publication, 0), missing)
@@ -235,6 +246,8 @@ class CausalOrder(Order):
     def _wait_under(self, key: i64, waiting: Waiting) -> None:
         queue = self._waiting_for.get(key)
         if queue is None:
+            if len(self._waiting_for) == 0:
+                self._waiting_for = {}
             self._waiting_for[key] = [waiting]
         else:
             queue.append(waiting)

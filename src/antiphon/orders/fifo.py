@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from librt.vecs import vec
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.counters import Counters
 from antiphon.kernel.message import CAUSAL, FIFO, NONE, SOURCE_BITS, SOURCE_MASK, Publication, publication_key
@@ -21,6 +21,7 @@ from antiphon.orders.order import Order, frontier_of, raise_to
 NO_DEPENDENCIES: Final = vec[i64]()
 
 
+@mypyc_attr(acyclic=True)
 class Fifo(Order):
     """Per-source order."""
 
@@ -71,6 +72,7 @@ class Fifo(Order):
         return len(self._held)
 
 
+@mypyc_attr(acyclic=True)
 class Unordered(Order):
     """Each publication once, in the order of arrival."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.message import CAUSAL
 from antiphon.orders.barriers import CausalBarrier
@@ -16,6 +16,7 @@ from antiphon.orders.causal import CausalOrder
 
 
 @final
+@mypyc_attr(acyclic=True)
 class MixedOrder(CausalOrder):
     """Serves publications of all orders but total; ``strength`` is that of publications that name none."""
 

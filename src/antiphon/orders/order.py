@@ -87,7 +87,7 @@ class Placed(Publication):
         return self.keys
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
+@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class Order:
     """The interface of every order.
 

@@ -34,13 +34,13 @@ from __future__ import annotations
 from typing import Final, final
 
 from librt.vecs import append, vec
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.counters import Counters
 from antiphon.kernel.message import CAUSAL, SOURCE_BITS, SOURCE_MASK, TOTAL, Publication, publication_key
 from antiphon.orders.barriers import CausalBarrier
-from antiphon.orders.causal import CausalOrder, Waiting
-from antiphon.orders.order import frontier_of, merged_frontiers, prefixes_of, raise_to
+from antiphon.orders.causal import NO_PUBLICATIONS, CausalOrder, Waiting
+from antiphon.orders.order import frontier_of, merged_frontiers, prefixes_of
 
 ALL_SHARE: Final = vec[i64]([0])
 """Publications that name no key are about this one."""
@@ -49,6 +49,7 @@ NOTHING: Final[i64] = -1
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Lock:
     """A total publication that will come, or has come and waits.
 
@@ -64,20 +65,26 @@ class Lock:
         self.publication: Publication | None = None
 
 
+NO_LOCKS: Final[dict[i64, Lock]] = {}
+NO_LOCKED_KEYS: Final[dict[i64, list[Lock]]] = {}
+"""Shared by all topics without locks: they stay empty, and a first lock begins others."""
+
+
 @final
+@mypyc_attr(acyclic=True)
 class TotalOrder(CausalOrder):
     """Serves publications of all orders, about keys or not; ``strength`` is that of publications that name none."""
 
     def __init__(self, me: i64, strength: i64 = CAUSAL) -> None:
         # Own total publications are delivered like others, and implied by the numbers of those that follow.
         super().__init__(me, CausalBarrier(True, me), True, strength)
-        # Per source the highest number that has arrived or counts as past: it has started.
-        self._seen: Final = Counters()
-        self._locks: dict[i64, Lock] = {}
+        # Per source the highest number that arrived before all below it counted as past.
+        self._ahead: Counters | None = None
+        self._locks: dict[i64, Lock] = NO_LOCKS
         # By key, those with lower places first.
-        self._locks_of: dict[i64, list[Lock]] = {}
+        self._locks_of: dict[i64, list[Lock]] = NO_LOCKED_KEYS
         # What waits and is not held up by locks any more.
-        self._let_go: set[i64] = set()
+        self._let_go: set[i64] = NO_PUBLICATIONS
 
     # Locks.
 
@@ -91,6 +98,9 @@ class TotalOrder(CausalOrder):
             # It was granted anew.
             self._unlock(name)
         lock = Lock(source, sequence, keys, place, attempt)
+        if len(self._locks) == 0:
+            self._locks = {}
+            self._locks_of = {}
         self._locks[name] = lock
         for key in keys:
             locks = self._locks_of.setdefault(key, [])
@@ -118,7 +128,6 @@ class TotalOrder(CausalOrder):
                 del self._locks_of[key]
 
     def pass_over(self, source: i64, sequence: i64) -> list[Publication]:
-        self._seen.raise_to(source, sequence)
         for lock in [lock for lock in self._locks.values() if lock.source == source and lock.sequence <= sequence]:
             self._unlock(publication_key(source, lock.sequence))
         released = super().pass_over(source, sequence)
@@ -187,6 +196,8 @@ class TotalOrder(CausalOrder):
         while number <= sequence:
             key = publication_key(source, number)
             if key in held and key not in self._let_go:
+                if len(self._let_go) == 0:
+                    self._let_go = set()
                 self._let_go.add(key)
                 found.append(key)
             number += 1
@@ -198,7 +209,7 @@ class TotalOrder(CausalOrder):
 
         Also what waiting publications name: or else something could wait for this one that those wait for.
         """
-        known = merged_frontiers(frontier_of(self._seen.sorted_items()), closed)
+        known = merged_frontiers(self._started(), closed)
         for queue in self._waiting_for.values():
             for waiting in queue:
                 known = merged_frontiers(known, reached_by(waiting.publication.dependencies))
@@ -209,6 +220,11 @@ class TotalOrder(CausalOrder):
                 names = append(names, key)
         return names
 
+    def _started(self) -> vec[i64]:
+        """Per source the highest number that has arrived or counts as past: it has started."""
+        past = prefixes_of(self.frontier())
+        return past if self._ahead is None else merged_frontiers(past, frontier_of(self._ahead.sorted_items()))
+
     # What every order does.
 
     def stamp(self, sequence: i64, order: i64 = CAUSAL) -> vec[i64]:
@@ -216,12 +232,19 @@ class TotalOrder(CausalOrder):
         return super().stamp(sequence, order)
 
     def arrived(self, publication: Publication) -> list[Publication]:
-        self._seen.raise_to(publication.source, publication.sequence)
-        if publication.order != TOTAL:
-            return super().arrived(publication)
-        lock = self._locks.get(publication_key(publication.source, publication.sequence))
-        if lock is None:
-            return super().arrived(publication)
+        lock = None
+        if publication.order == TOTAL:
+            lock = self._locks.get(publication_key(publication.source, publication.sequence))
+        released = super().arrived(publication) if lock is None else self._lock_arrived(lock, publication)
+        if publication.sequence > self.past(publication.source):
+            ahead = self._ahead
+            if ahead is None:
+                ahead = self._ahead = Counters()
+            ahead.raise_to(publication.source, publication.sequence)
+        return released
+
+    def _lock_arrived(self, lock: Lock, publication: Publication) -> list[Publication]:
+        """A total publication has come that was announced."""
         lock.publication = publication
         released: list[Publication] = []
         self._release_waiting(arrival_of(lock), released)
@@ -231,13 +254,12 @@ class TotalOrder(CausalOrder):
 
     def start_from(self, frontier: vec[i64]) -> None:
         super().start_from(frontier)
-        raise_to(self._seen, prefixes_of(super().frontier()))
         for name in [name for name in self._locks if self.counts(name)]:
             self._unlock(name)
 
     def state(self) -> str:
         locks = [(name, lock.place, lock.publication is not None) for name, lock in sorted(self._locks.items())]
-        return f"{super().state()} {self._seen.sorted_items()} {locks} {sorted(self._let_go)}"
+        return f"{super().state()} {list(self._started())} {locks} {sorted(self._let_go)}"
 
     def _count(self, publication: Publication) -> None:
         super()._count(publication)

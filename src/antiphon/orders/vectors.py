@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import final
 
 from librt.vecs import append, vec
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.integer_map import IntegerMap
 from antiphon.kernel.message import CAUSAL, Publication, publication_key
@@ -20,6 +20,7 @@ from antiphon.orders.causal import CausalOrder, DependencyTracker
 
 
 @final
+@mypyc_attr(acyclic=True)
 class ChangedEntries(DependencyTracker):
     """The entries of a vector clock that changed since its process last published."""
 
@@ -47,6 +48,7 @@ class ChangedEntries(DependencyTracker):
 
 
 @final
+@mypyc_attr(acyclic=True)
 class CausalVectors(CausalOrder):
     """All publications are causal, and carry the changed entries of their source's vector clock."""
 

@@ -105,7 +105,7 @@ def campaign_job(
     if journal is not None:
         run = partial(run_portion, results=journal.path.absolute(), plan=journal.plan)
     job = CampaignJob(title="torture", called="portions", units=portions, out=out, read=read_portion, run=run)
-    job.look()
+    job.poll()
     return job
 
 

@@ -86,7 +86,7 @@ def hops(rows: DataFrame) -> DataFrame:
     """Follows the paths of many publications at once: in each pass, every node looks one step further back."""
     from pyspark.sql import functions as f
 
-    def look(table: pa.Table) -> pa.Table:
+    def measure(table: pa.Table) -> pa.Table:
         names = [table[name].to_numpy().astype(np.int64) for name in (*PUBLICATION, "node", "peer")]
         topic, source, sequence, node, peer = names
         _, publication = np.unique(np.stack([topic, source, sequence]), axis=1, return_inverse=True)
@@ -102,7 +102,7 @@ def hops(rows: DataFrame) -> DataFrame:
         return pa.table({"hops": depth[:-1]})
 
     group = f.pmod(f.xxhash64(*PUBLICATION), f.lit(GROUPS))
-    return first_receptions(rows).groupBy(group).applyInArrow(look, "hops bigint").agg(*described("hops"))
+    return first_receptions(rows).groupBy(group).applyInArrow(measure, "hops bigint").agg(*described("hops"))
 
 
 @metric

@@ -86,7 +86,7 @@ def ordering_similarity(rows: DataFrame) -> DataFrame:
     """SQL cannot find a longest subsequence, so the deliveries of each node on a topic are processed as columns."""
     from pyspark.sql import functions as f
 
-    def look(table: pa.Table) -> pa.Table:
+    def measure(table: pa.Table) -> pa.Table:
         by_position = np.argsort(table[POSITION].to_numpy())
         published, source, sequence = (
             table[name].to_numpy()[by_position] for name in ("published", "source", "sequence")
@@ -98,7 +98,7 @@ def ordering_similarity(rows: DataFrame) -> DataFrame:
     delivered = rows.where("event = 'deliver'").select(
         "topic", "node", "source", "sequence", (f.col("time") - f.col("value")).alias("published"), POSITION
     )
-    shares = delivered.groupBy("topic", "node").applyInArrow(look, "share double")
+    shares = delivered.groupBy("topic", "node").applyInArrow(measure, "share double")
     return shares.agg(*described("share"), f.min("share").alias("minimum"))
 
 

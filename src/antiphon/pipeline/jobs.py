@@ -81,7 +81,7 @@ class Job(Generic[UnitType, RecordType]):
     failures: dict[int, str] = field(default_factory=dict)
     """Why units failed, after all attempts."""
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Find out which of the remaining units are finished; writes nothing."""
         for unit in self.left():
             record = self.read(unit, self.out)
@@ -94,7 +94,7 @@ class Job(Generic[UnitType, RecordType]):
 
     def state(self) -> str:
         """The progress as a sentence."""
-        self.look()
+        self.poll()
         return f"{len(self.records):,} of {len(self.units):,} {self.called} are finished"
 
 
@@ -215,7 +215,7 @@ def watched(work: Callable[[], list[Any]], job: Job[UnitType, RecordType], watch
     while thread.is_alive():
         thread.join(pause)
         begun = time.perf_counter()
-        job.look()
+        job.poll()
         waiting = {unit.number for unit in job.left()}
         took = time.perf_counter() - begun
         watch(len(job.records), len(running_in(job.out) & waiting))

@@ -30,7 +30,7 @@ class Sweep(Job[Cell, CellRecord]):
     grid: Grid
 
 
-def look(grid: Grid, out: Path) -> Sweep:
+def inspect(grid: Grid, out: Path) -> Sweep:
     """Find out which cells are finished; writes nothing."""
     sweep = Sweep(
         title=f"sweep {grid.experiment}",
@@ -41,7 +41,7 @@ def look(grid: Grid, out: Path) -> Sweep:
         run=run_cell,
         grid=grid,
     )
-    sweep.look()
+    sweep.poll()
     return sweep
 
 

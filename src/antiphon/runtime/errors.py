@@ -19,11 +19,19 @@ class OverloadedError(PeerError):
     """More was published than could be sent, and the publisher did not wait."""
 
 
+class QuotaError(PeerError):
+    """The client's identity has used up one of its quotas at a node; the text names the quota."""
+
+
+class LostTurnError(PeerError):
+    """The acknowledgement of a message came too late: its consumer has handed the message to another member."""
+
+
 class SlowConsumerError(PeerError):
     """A subscription with the policy ``disconnect`` could not keep up."""
 
 
-KINDS: Final = {kind.__name__: kind for kind in (OverloadedError, NoMajorityError, SlowConsumerError)}
+KINDS: Final = {kind.__name__: kind for kind in (OverloadedError, NoMajorityError, QuotaError, SlowConsumerError)}
 """Errors of a node that its clients raise as the same; the others reach them as :class:`PeerError`."""
 
 

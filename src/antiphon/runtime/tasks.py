@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 Result = TypeVar("Result")
+
+COLLECTING: Final = (5000, 20, 20)
+"""After how many new objects the garbage collector looks at these, and after how many such looks at older ones."""
 
 
 class Tasks:
@@ -32,10 +35,12 @@ def run(main: Coroutine[Any, Any, Result]) -> Result:
     """Run a program, like ``asyncio.run``, on uvloop where it is available.
 
     Imported modules stay until the end, so the garbage collector ignores them from now on. Otherwise it stops the
-    program for milliseconds now and then.
+    program for milliseconds now and then. The state of a node's topics is no garbage either, so the collector
+    runs more rarely than by default.
     """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*COLLECTING)
     try:
         import uvloop
     except ImportError:

@@ -1,9 +1,12 @@
 """Batches that clients have handed in and the node has not taken: bounded for each client and for all together.
 
-At a bound nothing more is read from a client, so it waits. That must not make a node wait for itself: a client also
-says over its connection what its subscriptions have taken, and publishers may wait for that. So a client from which a
-subscription waits for a word is read from, however much all clients together have handed in. Its own bound remains; a
-client keeps that by itself (:mod:`antiphon.sessions.unacked`), and only one that does not keep it is ever held by it.
+At a bound nothing more is read from a client, so it waits. The bound of all together holds only clients of owners that
+have handed in more than their share: an owner is one identity, and does not wait for what others have handed in.
+
+That must not make a node wait for itself: a client also says over its connection what its subscriptions have taken, and
+publishers may wait for that. So a client from which a subscription waits for a word is read from, however much all
+clients together have handed in. Its own bound remains; a client keeps that by itself
+(:mod:`antiphon.sessions.unacked`), and only one that does not keep it is ever held by it.
 
 Where something waits, heartbeats tell a process that is busy from one that stands still. A client that is not read from
 cannot ask its node for a heartbeat, so the node sends heartbeats without being asked (``unread``). A client that must
@@ -15,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from antiphon.membership.heartbeats import Vigil
+from antiphon.membership.heartbeats import FailureDetector
 
 CLIENT_BATCHES_AT_MOST: Final = 128
 CLIENT_BYTES_AT_MOST: Final = 64 << 20
@@ -38,7 +41,7 @@ class Reading(Protocol):
 class HeardClient(Protocol):
     """A client whose process may stand still."""
 
-    def bytes_heard(self) -> int:
+    def bytes_received(self) -> int:
         """How much the client has said, or has read; it grows if its process runs."""
 
     def request_heartbeat(self) -> None:
@@ -57,6 +60,8 @@ class Backlogs:
     def __init__(self, bytes_at_most: int) -> None:
         self._bytes_at_most = bytes_at_most
         self.bytes = 0
+        # By owner; only those that have handed in something.
+        self._of: dict[str, int] = {}
         self._held: set[Backlog] = set()
         self.when_waiting: Callable[[], object] = bool
         self._awaited: dict[int, Backlog] = {}
@@ -87,28 +92,34 @@ class Backlogs:
         waiting[backlog.number] = backlog
         self.when_waiting()
 
-    def poll(self, now: float, vigil: Vigil) -> list[HeardClient]:
+    def poll(self, now: float, detector: FailureDetector) -> list[HeardClient]:
         """Exchange heartbeats where something waits; the clients that have given none for too long."""
         for backlog in self._unread.values():
             backlog.client.send_heartbeat()
-        silent = vigil.poll(now, {number: backlog.client.bytes_heard() for number, backlog in self._awaited.items()})
+        silent = detector.poll(
+            now, {number: backlog.client.bytes_received() for number, backlog in self._awaited.items()}
+        )
         for number in silent.asked:
             self._awaited[number].client.request_heartbeat()
         return [self._awaited[number].client for number in silent.lost]
 
-    @property
-    def is_full(self) -> bool:
-        """Whether clients with something in their backlogs are not read from."""
-        return self.bytes >= self._bytes_at_most
+    def is_full_for(self, owner: str) -> bool:
+        """Whether clients of an owner with something in their backlogs are not read from."""
+        return self.bytes >= self._bytes_at_most and self._of.get(owner, 0) * len(self._of) >= self._bytes_at_most
 
     @property
     def held_clients(self) -> int:
         """From how many clients nothing is read because all together have handed in too much."""
         return len(self._held)
 
-    def add(self, size: int) -> None:
-        """So many bytes more wait, or fewer."""
+    def add(self, owner: str, size: int) -> None:
+        """So many bytes of an owner more wait, or fewer."""
         self.bytes += size
+        of_owner = self._of.get(owner, 0) + size
+        if of_owner:
+            self._of[owner] = of_owner
+        else:
+            self._of.pop(owner, None)
         if size < 0 and self._held and 2 * self.bytes <= self._bytes_at_most:
             held, self._held = self._held, set()
             for backlog in held:
@@ -126,11 +137,12 @@ class Backlogs:
 class Backlog:
     """The backlog of one client."""
 
-    def __init__(self, all_of_them: Backlogs, connection: Reading, client: HeardClient) -> None:
+    def __init__(self, all_of_them: Backlogs, connection: Reading, client: HeardClient, owner: str = "") -> None:
         self.number = all_of_them.next_number()
         self._all = all_of_them
         self._connection = connection
         self.client = client
+        self._owner = owner
         self._reasons: set[str] = set()
         self._batches = 0
         self.bytes = 0
@@ -141,10 +153,10 @@ class Backlog:
         """The client has handed in something."""
         self._batches += 1
         self.bytes += size
-        self._all.add(size)
+        self._all.add(self._owner, size)
         if self._batches >= CLIENT_BATCHES_AT_MOST or self.bytes >= CLIENT_BYTES_AT_MOST:
             self._hold(OWN)
-        if self._all.is_full and self.bytes > 0 and self._words_awaited == 0:
+        if self._all.is_full_for(self._owner) and self.bytes > 0 and self._words_awaited == 0:
             self._hold(OF_ALL)
             self._all.hold(self)
 
@@ -154,7 +166,7 @@ class Backlog:
             return
         self._batches -= 1
         self.bytes -= size
-        self._all.add(-size)
+        self._all.add(self._owner, -size)
         if self._batches * 2 <= CLIENT_BATCHES_AT_MOST and self.bytes * 2 <= CLIENT_BYTES_AT_MOST:
             self._release(OWN)
         if self.bytes == 0:
@@ -183,7 +195,7 @@ class Backlog:
         self._all.set_awaited(self, True)
         self.resume()
 
-    def word_came(self) -> None:
+    def on_word_taken(self) -> None:
         """That subscription goes on."""
         self._words_awaited -= 1
         if self._words_awaited == 0:
@@ -195,4 +207,4 @@ class Backlog:
         self._all.forget(self)
         self._all.set_awaited(self, False)
         self._all.set_unread(self, False)
-        self._all.add(-self.bytes)
+        self._all.add(self._owner, -self.bytes)

@@ -10,11 +10,10 @@ It is a pure state machine. Its host calls it when something has happened and of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from antiphon.kernel.errors import PeerError
-from antiphon.membership.heartbeats import Vigil
+from antiphon.membership.heartbeats import FailureDetector
 from antiphon.membership.messages import Control
 from antiphon.sessions.client_messages import (
     BatchesDropped,
@@ -26,22 +25,26 @@ from antiphon.sessions.client_messages import (
     NodeAddresses,
     PublishRequest,
     PublishResponse,
-    Resume,
     SafeUpTo,
-    SubscribeRequest,
     SubscriptionEnded,
     SubscriptionReady,
     TopicStarted,
     UnsubscribeRequest,
 )
-from antiphon.sessions.dedup import SeenOfAll
+from antiphon.sessions.client_subscription import ArrivingBatch, ClientSubscription
+from antiphon.sessions.dedup import DedupTable, Ranges
+from antiphon.sessions.seen_lists import NUMBERS_AT_MOST, cut_lists, share_of
+from antiphon.sessions.server_pool import ServerPool
+from antiphon.sessions.shown_since import ShownSince
 from antiphon.sessions.steps import Promise, Scope, Steps, Timers, start, wait
-from antiphon.sessions.unacked import Kept, KeptBatches
+from antiphon.sessions.unacked import UnackedBatch, UnackedBatches
 
 TRY_US: Final = 2_000_000
 """How long one node may take to answer a client that looks for another node."""
 
-ADDRESSES_AT_MOST: Final = 1024
+SOON_US: Final = 300_000
+"""After how long a client that waits for its node to catch up brings what need not wait for all of that."""
+
 FIRST_PAUSE_US: Final = 20_000
 LONGEST_PAUSE_US: Final = 1_000_000
 """Between two rounds through all addresses; it doubles each time."""
@@ -67,6 +70,8 @@ class Introduction(NamedTuple):
     """The reading of its clock when that of the client shows 0; no later than that."""
     lost_seconds: float | None
     """After how long somebody is lost; earlier versions know no heartbeats and do not say."""
+    is_strict: bool
+    """Whether ordered messages of a publisher wait for its own total messages before them."""
 
 
 class ClientHost(Timers, Protocol):
@@ -81,7 +86,7 @@ class ClientHost(Timers, Protocol):
     def leave(self, is_aborted: bool, waits_until_resumed: bool) -> None:
         """End the connection: at once, in order, or when the subscriptions are effective at another node."""
 
-    def bytes_heard(self) -> int:
+    def bytes_received(self) -> int:
         """How much has come from the node over this connection."""
 
     def send(self, control: Control) -> None:
@@ -118,93 +123,6 @@ class ClientHost(Timers, Protocol):
         """All subscriptions are effective at the new node."""
 
 
-class ServerPool:
-    """Where a client's next node could be: the addresses it was given, and those that its nodes have told it."""
-
-    def __init__(self, given: Sequence[str]) -> None:
-        self.given = list(given)
-        self._learned: list[str] = []
-
-    def learn(self, addresses: Iterable[str]) -> None:
-        """The node has said where the others are now."""
-        self._learned = list(addresses)[:ADDRESSES_AT_MOST]
-
-    def others(self, lost: str, host: ClientHost) -> list[str]:
-        """Where to go when a node is lost: first to others that it knew, in random order, and to it last.
-
-        So the clients of a lost node do not all come to the same one.
-        """
-        likely = [address for address in self._learned if address != lost]
-        for place in range(len(likely) - 1, 0, -1):
-            other = host.draw(place + 1)
-            likely[place], likely[other] = likely[other], likely[place]
-        return list(dict.fromkeys([*likely, *(address for address in self.given if address != lost), lost]))
-
-
-class ClientSubscription:
-    """One subscription as the client remembers it. ``start`` and ``is_time`` are those of the request."""
-
-    def __init__(self, number: int, pattern: str, start: str | int, is_time: bool, policy: str, limit: int) -> None:
-        self.number = number
-        self._pattern = pattern
-        self._start = start
-        self._is_time = is_time
-        self._policy = policy
-        self._limit = limit
-        self._ready_at_us: int | None = None
-        self.seen: dict[str, SeenOfAll] = {}
-        # Messages dropped at this node and at earlier ones: each node counts for itself.
-        self.dropped = 0
-        self._dropped_before = 0
-
-    @property
-    def has_been_ready(self) -> bool:
-        """Whether it was effective at some node."""
-        return self._ready_at_us is not None
-
-    @property
-    def is_from_offset(self) -> bool:
-        """Whether it began at an offset, which means something at its node only."""
-        return isinstance(self._start, int) and not self._is_time
-
-    def ready(self, now_us: int) -> None:
-        """It is effective at a node."""
-        if self._ready_at_us is None:
-            self._ready_at_us = now_us
-
-    def take(self, topic: str, author: int, number: int, is_written: bool) -> bool:
-        """A batch has come; whether it is new."""
-        return self.seen_on(topic).add(author, number, is_written)
-
-    def seen_on(self, topic: str) -> SeenOfAll:
-        """The batches that it has seen on a topic."""
-        seen = self.seen.get(topic)
-        if seen is None:
-            seen = self.seen[topic] = SeenOfAll()
-        return seen
-
-    def count_dropped(self, count: int) -> None:
-        """The node has dropped so many messages of it, as its policy says."""
-        self.dropped = self._dropped_before + count
-
-    def request(self) -> SubscribeRequest:
-        """The request to its first node."""
-        return self._request(None)
-
-    def request_again(self, node_clock_us: int) -> SubscribeRequest:
-        """The request to the next node: to continue, if it was effective."""
-        self._dropped_before = self.dropped
-        if self._ready_at_us is None or self._is_time or self._start == "earliest":
-            # The log of another node sends all of it, and batches that were seen are dropped here.
-            return self._request(None)
-        seen = {topic: seen.ranges() for topic, seen in self.seen.items()}
-        return self._request(Resume(self._ready_at_us + node_clock_us, seen))
-
-    def _request(self, resume: Resume | None) -> SubscribeRequest:
-        start = self._start if resume is None else "latest"
-        return SubscribeRequest(self.number, self._pattern, start, self._is_time, self._policy, self._limit, resume)
-
-
 class ClientEnd:
     """One client. It looks for another node for ``reconnect_us`` when its own is gone."""
 
@@ -216,17 +134,24 @@ class ClientEnd:
         self.author = 0
         self.is_up = False
         self.reconnects = 0
+        self.is_strict = False
         self._node_clock_us = 0
         self._last_number = 0
         # The steps that belong to the present connection, and the search for another one.
         self._connection = Scope()
         self._search = Scope()
-        # What the client publishes: its own numbers by topic, what is not safe, and the topics on which publications
-        # follow what was seen at earlier nodes, or are about to.
+        # For publishing: the client's own numbers by topic, how many batches of a topic the node has refused, those
+        # that are not safe, and topics on which publications follow what was seen at earlier nodes, or are about to.
         self._serials: dict[str, int] = {}
-        self.unacked = KeptBatches()
-        self._following: set[str] = set()
+        self._refusals: dict[str, int] = {}
+        self.unacked = UnackedBatches()
+        self._following: dict[str, int] = {}
         self._follows: set[str] = set()
+        # By topic, for the next batch to be handed in again: the number of the request that names only what it follows,
+        # and the last number of the batches that follow no more; and up to where such requests were answered.
+        self._shown_since = ShownSince()
+        self._following_first: dict[str, tuple[int, int]] = {}
+        self._repeats_to: dict[str, int] = {}
         self.subscriptions: dict[int, ClientSubscription] = {}
         # Those that are not effective yet at the node of which they were asked last.
         self._resuming: set[int] = set()
@@ -242,30 +167,33 @@ class ClientEnd:
         """There is a node, the first or another one."""
         self.address = node.address
         self.author = node.author
+        self.is_strict = node.is_strict
         self._node_clock_us = node.clock_us
         self.pool.learn(node.peers)
         self.is_up = True
         self._connection = Scope()
         if node.lost_seconds is not None:
-            self._listen(Vigil(node.lost_seconds, self._host.now_us() / 1e6, HEARTBEAT_LOOKS), self._connection)
+            self._listen(
+                FailureDetector(node.lost_seconds, self._host.now_us() / 1e6, HEARTBEAT_LOOKS), self._connection
+            )
 
-    def _listen(self, vigil: Vigil, connection: Scope) -> None:
+    def _listen(self, detector: FailureDetector, connection: Scope) -> None:
         """Give the node up when it has been silent for too long."""
         self._host.send(HeartbeatRequest())
 
-        def look() -> None:
+        def poll() -> None:
             if connection.is_over:
                 return
-            silent = vigil.poll(self._host.now_us() / 1e6, {NODE: self._host.bytes_heard()})
+            silent = detector.poll(self._host.now_us() / 1e6, {NODE: self._host.bytes_received()})
             if silent.lost:
                 # A connection that is closed in order would wait until the node reads what was sent to it.
                 self._look_elsewhere("the node is silent", is_aborted=True)
                 return
             if silent.asked:
                 self._host.send(HeartbeatRequest())
-            self._host.after(round(vigil.look_seconds * 1e6), look)
+            self._host.after(round(detector.look_seconds * 1e6), poll)
 
-        self._host.after(round(vigil.look_seconds * 1e6), look)
+        self._host.after(round(detector.look_seconds * 1e6), poll)
 
     def connection_lost(self) -> None:
         """The connection to the node has ended."""
@@ -288,7 +216,10 @@ class ClientEnd:
             self._host.failed(f"the connection to the node at {lost} has ended; connect again, here or elsewhere")
             return
         self._following.clear()
+        self._following_first.clear()
+        self._repeats_to.clear()
         self._follows.clear()
+        self._refusals.clear()
         self.unacked.connection_lost()
         self._host.disconnected(lost, reason)
         self._search = Scope()
@@ -301,7 +232,7 @@ class ClientEnd:
         pause_us = FIRST_PAUSE_US
         tried: dict[str, str] = {}
         while True:
-            for address in self.pool.others(lost, host):
+            for address in self.pool.others(lost, host.draw):
                 left_us = give_up_at_us - host.now_us()
                 if left_us <= 0:
                     break
@@ -328,12 +259,13 @@ class ClientEnd:
         """Continue at another node."""
         self.connected(node)
         self.reconnects += 1
+        numbers_at_most = share_of(len(self.subscriptions))
         for subscription in list(self.subscriptions.values()):
             if subscription.is_from_offset and subscription.has_been_ready:
                 for topic in subscription.seen:
                     self._host.subscription_missed(subscription.number, topic)
             self._resuming.add(subscription.number)
-            self._host.send(subscription.request_again(self._node_clock_us))
+            self._host.send(subscription.request_again(self._node_clock_us, numbers_at_most))
         for topic in self.unacked.topics():
             self._follow(topic)
         self._host.reconnected(lost)
@@ -362,21 +294,28 @@ class ClientEnd:
     def publish(self, topic: str, order: str, payload: bytes, about: tuple[int, ...], receipt: Any) -> None:
         """Hand a batch in at the node, and keep it."""
         serial = self._serials[topic] = self._serials.get(topic, 0) + 1
-        kept = Kept(self.next_number(), topic, serial, order, payload, about, receipt)
+        kept = UnackedBatch(self.next_number(), topic, serial, order, payload, about, receipt)
         self.unacked.add(kept)
         self._hand_in(kept)
 
-    def _hand_in(self, kept: Kept) -> None:
-        self._host.send(PublishRequest(kept.number, kept.topic, kept.order, kept.payload, kept.about, kept.serial))
+    def _hand_in(self, kept: UnackedBatch) -> None:
+        refusals = self._refusals.get(kept.topic, 0)
+        number, topic, order, payload = kept.number, kept.topic, kept.order, kept.payload
+        self._host.send(
+            PublishRequest(number, topic, order, payload, kept.about, kept.serial, None, refusals, kept.is_accepted)
+        )
 
     def _answered(self, message: PublishResponse) -> bool:
         """The node has accepted a batch, or refused it; whether it is one of those that were handed in here."""
-        kept = self.unacked.answered(message.number)
+        kept = self.unacked.on_ack(message.number)
         if kept is None:
             return False
         if message.error:
-            self.unacked.remove(kept)
+            self._refusals[kept.topic] = self._refusals.get(kept.topic, 0) + 1
+            self.unacked.refused(kept)
             self._host.refused(kept.receipt, message)
+        elif message.is_stale:
+            self.unacked.on_returned(kept)
         else:
             self.unacked.accepted(kept)
             if message.is_known:
@@ -387,7 +326,13 @@ class ClientEnd:
 
     def _followed(self, message: FollowResponse) -> None:
         """The node has caught up with what was seen elsewhere, or cannot."""
-        self._following.discard(message.topic)
+        number, last = self._following_first.get(message.topic, (0, 0))
+        if message.number == number and message.topic in self._following:
+            if not message.error:
+                self._repeats_to[message.topic] = last
+                self._repeat()
+            return
+        self._following.pop(message.topic, None)
         self._follows.add(message.topic)
         if message.error:
             for kept in self.unacked.give_up_unaccepted(message.topic):
@@ -397,11 +342,46 @@ class ClientEnd:
     def _follow(self, topic: str) -> None:
         """See to it that what is published from now on follows what was seen at other nodes."""
         if topic not in self._following:
-            self._following.add(topic)
-            past = self.past_of(topic)
-            # Its own publications come first too, though they may not have been shown to it.
-            past[self.author] = max(past.get(self.author, 0), self.unacked.done_up_to(topic))
-            self._host.send(FollowRequest(self.next_number(), topic, past))
+            number = self._following[topic] = self.next_number()
+            past = self._past_without_kept(topic)
+            has_own = self.unacked.done_up_to(topic) <= self.past_of(topic).get(self.author, 0)
+            publications = self._publications_of(topic) if has_own else {}
+            if cut_lists({topic: publications}, NUMBERS_AT_MOST).get(topic, {}) != publications:
+                # They do not fit a request, and a part of them would say nothing.
+                publications = {}
+            self._host.send(FollowRequest(number, topic, past, publications))
+            self._host.after(SOON_US, lambda: self._follow_first(topic, number))
+
+    def _past_without_kept(self, topic: str) -> dict[int, int]:
+        """The last batch of each author that was seen on a topic, or published and need not be handed in again."""
+        past = self.past_of(topic)
+        # Its own publications come first too, though they may not have been shown to it. The node waits for none that
+        # are kept: they are handed in here, ahead of anything else.
+        seen = min(past.get(self.author, 0), self.unacked.last_not_kept(topic))
+        past[self.author] = max(seen, self.unacked.done_up_to(topic))
+        return past
+
+    def _follow_first(self, topic: str, number: int) -> None:
+        """The node still waits for what was seen: see to it that it has what the next batch to be handed in follows.
+
+        Another client that waits for this one may hold the messages that were seen later.
+        """
+        first = self.unacked.first_again(topic)
+        asked_to = self._following_first.get(topic, (0, 0))[1]
+        if self._following.get(topic) != number or first is None or first.number <= asked_to:
+            return
+        last = self._shown_since.end_of(topic, first.number)
+        if last is not None:
+            past = self._shown_since.before(topic, first.number, self._past_without_kept(topic))
+            self._following_first[topic] = (self.next_number(), last)
+            self._host.send(FollowRequest(self._following_first[topic][0], topic, past, {}))
+
+    def _publications_of(self, topic: str) -> dict[int, Ranges]:
+        """All publications on a topic that were shown, or came before."""
+        publications = DedupTable()
+        for subscription in self.subscriptions.values():
+            publications.merge(subscription.past[topic].ranges())
+        return publications.ranges()
 
     def past_of(self, topic: str) -> dict[int, int]:
         """The last batch of each author that was seen on a topic."""
@@ -416,10 +396,30 @@ class ClientEnd:
     def _repeat(self) -> None:
         """Hand in again what may be lost, as much of it as may be on its way."""
         for topic in self.unacked.topics_to_repeat():
-            while topic in self._follows and (kept := self.unacked.next_again(topic)) is not None:
+            while self._may_repeat(topic) and (kept := self.unacked.next_again(topic)) is not None:
                 self._hand_in(kept)
+            if topic in self._repeats_to:
+                self._follow_first(topic, self._following.get(topic, 0))
+
+    def _may_repeat(self, topic: str) -> bool:
+        """Whether the node has what the next batch to be handed in again follows."""
+        if topic in self._follows or not self.reconnects:
+            return True
+        first = self.unacked.first_again(topic)
+        return first is not None and first.number <= self._repeats_to.get(topic, 0)
 
     # Subscribing.
+
+    def take(
+        self, subscription: ClientSubscription, topic: str, batch: ArrivingBatch, publication: tuple[int, int]
+    ) -> bool:
+        """A batch has come for a subscription, as the publication of a node; whether it is to be shown."""
+        is_shown = subscription.take(topic, batch, publication, self.is_strict)
+        if not self.unacked.has_any(topic):
+            self._shown_since.forget(topic)
+        elif is_shown:
+            self._shown_since.add(topic, self._last_number, batch.author, batch.number)
+        return is_shown
 
     def subscribe(self, subscription: ClientSubscription) -> None:
         """Begin a subscription."""
@@ -473,6 +473,7 @@ class ClientEnd:
             self._host.subscription_missed(message.number, message.topic)
         elif isinstance(message, TopicStarted):
             subscription.seen_on(message.topic).merge(message.seen)
+            subscription.past[message.topic].merge(message.past)
         elif isinstance(message, BatchesDropped):
             subscription.seen_on(message.topic).merge(message.batches)
             subscription.count_dropped(message.count)

@@ -37,7 +37,9 @@ class PublishRequest(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CON
 
     ``about`` are the numbers of the keys that all its messages are about. ``serial`` counts the client's batches on the
     topic from 1; a batch that is handed in again, at whatever node, has the same. ``lane`` is there if it is one of a
-    writer.
+    writer. ``refusals`` counts the refusals of batches on the topic that the client has heard over this connection;
+    earlier versions do not count them. A batch that is handed in again ``was_accepted`` if an earlier node has accepted
+    it.
     """
 
     number: Number
@@ -47,6 +49,8 @@ class PublishRequest(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CON
     about: Annotated[tuple[Number, ...], msgspec.Meta(max_length=1024)] = ()
     serial: Number = 0
     lane: LaneOf | None = None
+    refusals: Number | None = None
+    was_accepted: bool = False
 
 
 class PublishResponse(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 1):
@@ -54,6 +58,7 @@ class PublishResponse(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CO
 
     ``is_known`` if it had been published before: nothing had to be done, and it need not be kept. ``is_denied`` if the
     client has no right to publish there; ``kind`` names the error, if it is one that clients raise as the same.
+    ``is_stale`` if the client had not heard of a refusal when it sent the batch: it is to hand the batch in again.
     """
 
     number: Number
@@ -61,6 +66,7 @@ class PublishResponse(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CO
     is_known: bool = False
     is_denied: bool = False
     kind: str = ""
+    is_stale: bool = False
 
 
 Ranges = Annotated[list[Number], msgspec.Meta(min_length=1, max_length=1 + 2 * GAPS_AT_MOST)]
@@ -70,11 +76,13 @@ SeenOnTopic = Annotated[dict[Number, Ranges], msgspec.Meta(max_length=AUTHORS_AT
 class Resume(msgspec.Struct, frozen=True, array_like=True):
     """Of a subscription that was effective at another node: since when, and what was seen on each topic.
 
-    The time is of the receiver's monotonic clock, and rather too early than too late.
+    The time is of the receiver's monotonic clock, and rather too early than too late. ``past`` are the publications, by
+    publisher and number, that were shown to it or came before it. Earlier versions do not know them.
     """
 
     since_us: Annotated[int, msgspec.Meta(ge=-(1 << 62), lt=1 << 62)]
     seen: dict[Name, SeenOnTopic]
+    past: dict[Name, SeenOnTopic] = msgspec.field(default_factory=dict)
 
 
 class SubscribeRequest(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 2):
@@ -156,12 +164,14 @@ class StatusResponse(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CON
 class FollowRequest(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 10):
     """A client that comes from another node is about to publish on a topic: that is to follow what it has seen there.
 
-    ``past`` is the last batch of each author that it has seen.
+    ``past`` is the last batch of each author that it has seen. ``publications`` are all publications, by publisher and
+    number, that brought these batches or came before its subscriptions; none if it cannot say that of all batches.
     """
 
     number: Number
     topic: Name
     past: Annotated[dict[Number, Number], msgspec.Meta(max_length=AUTHORS_AT_MOST)]
+    publications: SeenOnTopic = msgspec.field(default_factory=dict)
 
 
 class FollowResponse(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 11):
@@ -196,11 +206,15 @@ class NodeAddresses(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONT
 
 
 class TopicStarted(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 15):
-    """A subscription has begun with a topic, behind what the node had delivered before."""
+    """A subscription has begun with a topic, behind what the node had delivered before.
+
+    ``seen`` names the batches of that by author and number, ``past`` the publications by publisher and number.
+    """
 
     number: Number
     topic: Name
     seen: SeenOnTopic
+    past: SeenOnTopic = msgspec.field(default_factory=dict)
 
 
 class BatchesDropped(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 16):
@@ -339,7 +353,7 @@ class ProducerRequest(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CO
 class NodeProducerState(msgspec.Struct, frozen=True, array_like=True):
     """The answer of one node, after everything that it has delivered is on its disk, if it has one."""
 
-    standings: list[LaneState]
+    lane_states: list[LaneState]
     member_of: list[Name]
     has_log: bool
 
@@ -366,9 +380,23 @@ class DismissResponse(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CO
     is_denied: bool = False
 
 
+class StreamRequest(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 40):
+    """A client asks something about streams (:mod:`antiphon.streams.requests`)."""
+
+    number: Number
+    payload: bytes
+
+
+class StreamResponse(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 41):
+    """An answer; a request that attaches a member of a consumer has many."""
+
+    number: Number
+    payload: bytes
+
+
 CLIENT_CONTROLS: Final = (
     PublishRequest, PublishResponse, SubscribeRequest, SubscriptionReady, SubscriptionEnded, Delivery,
     MessagesConsumed, UnsubscribeRequest, StatusRequest, StatusResponse, FollowRequest, FollowResponse, SafeUpTo,
     MessagesMissed, NodeAddresses, TopicStarted, BatchesDropped, HeartbeatRequest, HeartbeatResponse, *LOG_REQUESTS,
-    *LOG_RESPONSES, ProducerRequest, ProducerResponse, DismissRequest, DismissResponse,
+    *LOG_RESPONSES, ProducerRequest, ProducerResponse, DismissRequest, DismissResponse, StreamRequest, StreamResponse,
 )  # fmt: skip

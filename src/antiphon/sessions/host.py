@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol, TypeVar
 
 from antiphon.membership.messages import Control
-from antiphon.sessions.dedup import SeenOfAll
-from antiphon.sessions.replay_buffer import Recent, ShownBatch
-from antiphon.sessions.scatter_gather import Others
+from antiphon.sessions.dedup import DedupTable
+from antiphon.sessions.replay_buffer import ReplayBuffer, ShownBatch
+from antiphon.sessions.scatter_gather import OtherNodes
 from antiphon.sessions.steps import Promise, Timers
 
 B = TypeVar("B", bound=ShownBatch)
@@ -29,12 +29,15 @@ class SessionTopic(Protocol[B]):
         """Its number for processes."""
 
     @property
-    def seen(self) -> SeenOfAll:
+    def seen(self) -> DedupTable:
         """The delivered batches, by author and number."""
 
     @property
-    def recent(self) -> Recent[B]:
+    def replay_buffer(self) -> ReplayBuffer[B]:
         """The batches that it has shown last."""
+
+    learned: Promise[None] | None
+    """Kept when the node knows whose batches others had seen before it became a member; None if it was none."""
 
     is_watched: bool
     """Whether the host must call :meth:`NodeEnd.topics_changed` when it has delivered something."""
@@ -53,7 +56,7 @@ class ConnectedClient(Protocol):
         """Send something to the client when the node settles."""
 
 
-class NodeHost(Timers, Others, Protocol[B]):
+class NodeHost(Timers, OtherNodes, Protocol[B]):
     """The actions that the node's end of sessions asks of its host."""
 
     @property
@@ -87,7 +90,7 @@ class NodeHost(Timers, Others, Protocol[B]):
     def first_unsettled(self, topic: int) -> int:
         """The first publication of this node on a topic that not all members are known to have."""
 
-    def counted(self, topic: int) -> list[int]:
+    def frontier_keys(self, topic: int) -> list[int]:
         """The publications that count as past on a topic, elsewhere than on a tree."""
 
     def until_shown(self) -> Promise[None]:
@@ -103,3 +106,5 @@ class FabricTraits(NamedTuple):
     # Whether a batch that others have and that does not come is published once more. Only gossip does: the logs of
     # cubes and trees hold no copies, and a node that comes back would wait for what no log holds.
     publishes_again: bool
+    # Whether a node knows all others, so that one that it does not reach is lost.
+    knows_all: bool = False

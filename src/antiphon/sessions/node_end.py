@@ -17,7 +17,6 @@ It is a pure state machine. Its host calls it when something has happened and of
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Final, Generic, TypeVar
@@ -27,10 +26,12 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube.repair.retransmit_buffer import Holdings
 from antiphon.kernel.errors import NoMajorityError, PeerError
+from antiphon.kernel.message import SOURCE_MASK
 from antiphon.membership.messages import Control
-from antiphon.sessions.client_messages import FollowRequest, NodeAddresses, SafeUpTo
-from antiphon.sessions.dedup import SeenOfAll, numbers_from
+from antiphon.sessions.client_messages import FollowRequest, NodeAddresses
+from antiphon.sessions.dedup import DedupTable, Ranges, numbers_from, publications_in
 from antiphon.sessions.host import ConnectedClient, FabricTraits, NodeHost, SessionTopic
+from antiphon.sessions.lost_peers import LostPeers
 from antiphon.sessions.peer_messages import (
     DedupRequest,
     DedupResponse,
@@ -40,15 +41,16 @@ from antiphon.sessions.peer_messages import (
     ReplayResponse,
 )
 from antiphon.sessions.replay_buffer import Resumption, ShownBatch
-from antiphon.sessions.resume import KNOWN_US, Crossing
-from antiphon.sessions.scatter_gather import Questions
+from antiphon.sessions.resume import KNOWN_US, LOOK_US, CaughtUp, ResumedTopic
+from antiphon.sessions.safety import SafetyReports
+from antiphon.sessions.scatter_gather import ScatterGather
 from antiphon.sessions.steps import Promise, Steps, start, wait
-
-LOOK_US: Final = 20_000
-"""How often a node asks its process what has become safe, and whether it has a majority: processes do not tell."""
 
 PAST_US: Final = 5_000_000
 """How long a node waits for what is past elsewhere before it answers another node, or goes on without."""
+
+AUTHORS_US: Final = 10_000_000
+"""How long a broker waits for a batch that only a lost broker had, and that its author may hand in at another one."""
 
 AWAY_US: Final = 2_000_000
 """How long a node that leaves waits for its clients to go."""
@@ -61,6 +63,10 @@ SLACK_US: Final = 100_000
 
 B = TypeVar("B", bound=ShownBatch)
 
+NOTHING_TO_LEARN: Final[Promise[None]] = Promise()
+"""Shared by all topics on which nothing was published before their node was a member."""
+NOTHING_TO_LEARN.resolve(None)
+
 
 class NodeEnd(Generic[B]):
     """The clients of one node."""
@@ -70,14 +76,14 @@ class NodeEnd(Generic[B]):
         self.host = host
         self.resumed = 0
         self._clients: dict[int, ConnectedClient] = {}
+        self._lost = LostPeers(host.now_us(), KNOWN_US)
         self._last_left: Promise[None] = Promise()
-        # By topic, what was handed to the process for clients: number, client, and the client's own number.
-        self._unsafe: dict[SessionTopic[B], deque[tuple[int, int, int]]] = {}
-        self._is_looking = False
-        self._questions: Questions[Control] = Questions(host, host)
-        # By topic: kept when something was delivered there, and when the node knows whose batches others had seen.
+        self.safety = SafetyReports(host, self._clients)
+        self._scatter_gather: ScatterGather[Control] = ScatterGather(host, host)
+        # By topic: kept when something was delivered there.
         self._changes: dict[SessionTopic[B], Promise[None]] = {}
-        self._learned: dict[SessionTopic[B], Promise[None]] = {}
+        # The publications that count as past on a topic that has changed, while sessions hear of it.
+        self._counted: dict[SessionTopic[B], DedupTable | None] = {}
         # The topics of which no node could say it.
         self._unlearned: dict[SessionTopic[B], None] = {}
 
@@ -115,9 +121,10 @@ class NodeEnd(Generic[B]):
         self._last_left = Promise()
         yield self._within(AWAY_US, self._last_left)
 
-    def peer_gone(self, identifier: int) -> None:
+    def on_peer_lost(self, identifier: int) -> None:
         """Another node is not there any more."""
-        self._questions.peer_gone(identifier)
+        self._lost.add(identifier, self.host.now_us())
+        self._scatter_gather.on_peer_lost(identifier)
         self.tell_nodes()
 
     # Waiting.
@@ -127,7 +134,9 @@ class NodeEnd(Generic[B]):
         changes, self._changes = self._changes, {}
         for topic, changed in changes.items():
             topic.is_watched = False
+            self._counted[topic] = None
             changed.resolve(None)
+            self._counted.pop(topic, None)
 
     def until(self, topic: SessionTopic[B], condition: Callable[[], bool], until_us: int) -> Steps[bool]:
         """Wait for something that will come if this node stays a member, until some time; whether it has."""
@@ -154,37 +163,9 @@ class NodeEnd(Generic[B]):
             promise.then(lambda: either.resolve(None))
         return either
 
-    # What is safe.
-
-    def handed_in(self, topic: SessionTopic[B], number: int, client: int, serial: int) -> None:
-        """A client's batch has become the process's publication of this number."""
-        self._unsafe.setdefault(topic, deque()).append((number, client, serial))
-        if not self._is_looking:
-            self._is_looking = True
-            self.host.after(LOOK_US, self._tell_safe)
-
-    def _tell_safe(self) -> None:
-        """Tell clients what has become safe since the last time."""
-        self._is_looking = False
-        for topic, unsafe in list(self._unsafe.items()):
-            first = self.host.first_unsettled(topic.number)
-            safe: dict[int, int] = {}
-            while unsafe and unsafe[0][0] < first:
-                _, client, serial = unsafe.popleft()
-                safe[client] = serial
-            for client, serial in safe.items():
-                connected = self._clients.get(client)
-                if connected is not None:
-                    connected.send(SafeUpTo(topic.name, serial))
-            if not unsafe:
-                del self._unsafe[topic]
-        if self._unsafe:
-            self._is_looking = True
-            self.host.after(LOOK_US, self._tell_safe)
-
     # What a client follows.
 
-    def follow(self, client: int, message: FollowRequest) -> Steps[Crossing[B]]:
+    def follow(self, client: int, message: FollowRequest) -> Steps[ResumedTopic[B]]:
         """Catch up with what a client has seen, and ask others what they have delivered of its batches.
 
         If this node cannot catch up, the crossing says why. It still serves the batches that were accepted elsewhere:
@@ -195,38 +176,55 @@ class NodeEnd(Generic[B]):
         yield from wait(self.host.publish_on(topic))
         failure: PeerError | None = None
         try:
-            yield from self._catch_up(topic, message.past, was_member)
+            yield from self._catch_up(topic, client, message, was_member)
         except PeerError as error:
             failure = error
-        answers = yield from self._questions.ask(lambda number: DedupRequest(number, topic.name, client))
+        answers = yield from self._scatter_gather.ask(lambda number: DedupRequest(number, topic.name, client))
         known = [numbers_from(answer.ranges) for answer in answers.values() if isinstance(answer, DedupResponse)]
-        return Crossing(self, topic, client, known, failure)
+        return ResumedTopic(self, topic, client, known, failure)
 
-    def _catch_up(self, topic: SessionTopic[B], past: dict[int, int], was_member: bool) -> Steps[None]:
+    def _catch_up(self, topic: SessionTopic[B], client: int, message: FollowRequest, was_member: bool) -> Steps[None]:
         """Wait until this node has delivered what a client has seen elsewhere."""
         if self.traits.has_barriers:
             yield from self._barrier(topic)
+            yield from self._wait_for_authors(topic, client, message)
             return
         if self.traits.counts_past:
             if topic in self._unlearned:
                 del self._unlearned[topic]
-                self._learned[topic] = start(self._learn(topic))
-            learned = self._learned.get(topic)
+                topic.learned = start(self._learn(topic))
+            learned = topic.learned
             if learned is not None:
                 yield from wait(learned)
         elif not was_member:
             # A newcomer begins behind whatever the members had delivered.
             return
-        until_us = self.host.now_us() + KNOWN_US
-        has_come = partial(self._has_delivered, topic, past)
-        if not (yield from self.until(topic, has_come, until_us)):
+        counted = partial(self._counted_on, topic) if self.traits.counts_past else None
+        has_come = CaughtUp(topic, message, counted)
+        if not (yield from self.until(topic, has_come, self._known_until_us(topic, message))):
             raise PeerError(
                 f"this client has seen messages on {topic.name!r} at another node that did not come to node "
                 f"{self.host.identifier} in {KNOWN_US // 1_000_000} seconds; what you publish now will not follow them"
             )
 
-    def _has_delivered(self, topic: SessionTopic[B], past: dict[int, int]) -> bool:
-        return all(topic.seen.highest(author) >= number for author, number in past.items())
+    def _counted_on(self, topic: SessionTopic[B]) -> DedupTable:
+        """The publications that count as past on a topic; made once for all that ask after one change."""
+        known = self._counted.get(topic)
+        if known is None:
+            known = publications_in(self.host.frontier_keys(topic.number))
+            if topic in self._counted:
+                self._counted[topic] = known
+        return known
+
+    def _known_until_us(self, topic: SessionTopic[B], message: FollowRequest) -> int:
+        """Until when to wait for what a client has seen: not if all nodes that published it are gone for long."""
+        since_us = self.host.now_us()
+        if self.traits.knows_all and self.traits.counts_past:
+            past = publications_in(self.host.frontier_keys(topic.number)).ranges()
+            publishers = DedupTable(message.publications).without(past).ranges().keys()
+            if publishers and publishers.isdisjoint({*self.host.identifiers(), self.host.identifier}):
+                since_us = self._lost.since_us(publishers)
+        return since_us + KNOWN_US
 
     def _barrier(self, topic: SessionTopic[B]) -> Steps[int]:
         """Publish an empty batch about a key of its own, and wait until it has its place; gives its number.
@@ -255,12 +253,46 @@ class NodeEnd(Generic[B]):
         passed.result()
         return number
 
+    def _wait_for_authors(self, topic: SessionTopic[B], client: int, message: FollowRequest) -> Steps[None]:
+        """Wait for what no living broker had at the barrier, and the client has seen: its author may hand it in again.
+
+        A broker does not know what came before it was a member. The others do, and what they name has come here by the
+        next barrier, or came before.
+        """
+        # What the log of an earlier life holds was shown too.
+        known = DedupTable(topic.replay_buffer.shown.ranges())
+
+        def lacks() -> list[int]:
+            return [
+                author
+                for author, number in message.past.items()
+                if author > SOURCE_MASK
+                and author != client
+                and max(topic.seen.highest(author), known.highest(author)) < number
+            ]
+
+        if not (awaited := lacks()):
+            return
+        answers = yield from self._scatter_gather.ask(lambda number: FrontierRequest(number, topic.name, []))
+        for answer in answers.values():
+            if isinstance(answer, FrontierResponse):
+                known.merge(answer.seen)
+        if len(lacks()) < len(awaited):
+            yield from self._barrier(topic)
+        yield from self.until(topic, lambda: not lacks(), self.host.now_us() + AUTHORS_US)
+
     # What others know.
 
     def became_member(self, topic: SessionTopic[B]) -> None:
         """This node is a member of a topic from now on."""
         if self.traits.counts_past:
-            learned = self._learned[topic] = Promise()
+            past = self.host.frontier_keys(topic.number)
+            if not past:
+                # Nothing came before, so all that others have seen comes here too.
+                topic.learned = NOTHING_TO_LEARN
+                return
+            topic.replay_buffer.starts_behind(publications_in(past))
+            learned = topic.learned = Promise()
             # Later: this is called from inside the process.
             self.host.after(0, lambda: start(self._learn(topic)).then(lambda: learned.resolve(None)))
 
@@ -270,8 +302,8 @@ class NodeEnd(Generic[B]):
         A node that has learned that itself, and has delivered all that counts as past here, knows them all. Its answer
         may hold more, and counts only when that is past here too.
         """
-        past = self.host.counted(topic.number)
-        answers = yield from self._questions.ask(
+        past = self.host.frontier_keys(topic.number)
+        answers = yield from self._scatter_gather.ask(
             lambda number: FrontierRequest(number, topic.name, past),
             lambda answer: isinstance(answer, FrontierResponse) and answer.is_whole,
         )
@@ -289,19 +321,21 @@ class NodeEnd(Generic[B]):
         """Answer another node that has become a member, when what is past there is past here."""
         answer = FrontierResponse(message.number, False, [], {})
         topic = self.host.find_topic(message.topic)
-        learned = None if topic is None else self._learned.get(topic)
-        if topic is not None and learned is not None and learned.is_done:
+        learned = None if topic is None else topic.learned
+        if topic is not None and not self.traits.counts_past:
+            answer = FrontierResponse(message.number, True, [], topic.seen.ranges())
+        elif topic is not None and learned is not None and learned.is_done:
             until_us = self.host.now_us() + PAST_US
             if (yield from self.until(topic, partial(self._is_past, topic, message.past), until_us)):
-                past = self.host.counted(topic.number)
+                past = self.host.frontier_keys(topic.number)
                 answer = FrontierResponse(message.number, True, past, topic.seen.ranges())
-        self.host.tell(sender, answer)
+        self.host.send_control(sender, answer)
 
     def _is_past(self, topic: SessionTopic[B], past: list[int]) -> bool:
         """Whether all that counts as past somewhere else does here, where processes can say it."""
         if not past or not self.traits.counts_past:
             return True
-        return Holdings(vec[i64](self.host.counted(topic.number))).covers(Holdings(vec[i64](past)))
+        return Holdings(vec[i64](self.host.frontier_keys(topic.number))).covers(Holdings(vec[i64](past)))
 
     def fetch(self, topic: SessionTopic[B], resumption: Resumption[B]) -> Steps[None]:
         """Find what a client may lack that was subscribed elsewhere before this node was a member.
@@ -316,7 +350,7 @@ class NodeEnd(Generic[B]):
         that, and follows nothing but what was shown here before or is in the set.
         """
         seen = resumption.seen_on(topic.name)
-        if not topic.recent.may_lack(seen, resumption.since_us):
+        if not topic.replay_buffer.may_lack(seen, resumption.since_us):
             return
         barrier, past = 0, list[int]()
         if self.traits.has_barriers:
@@ -326,7 +360,7 @@ class NodeEnd(Generic[B]):
                 # No node can say what the client lacks; the client is told that something may be missing.
                 return
         elif self.traits.counts_past:
-            past = self.host.counted(topic.number)
+            past = self.host.frontier_keys(topic.number)
         else:
             return
         age_us = self.host.now_us() - resumption.since_us
@@ -335,16 +369,28 @@ class NodeEnd(Generic[B]):
             ranges = seen.ranges()
             return ReplayRequest(number, topic.name, barrier, past, resumption.client, age_us, ranges, wants_batches)
 
-        answers = yield from self._questions.ask(
+        answers = yield from self._scatter_gather.ask(
             ask, lambda answer: isinstance(answer, ReplayResponse) and answer.is_complete
         )
-        recent = {sender: answer for sender, answer in answers.items() if isinstance(answer, ReplayResponse)}
-        batches = next((self._batches(topic, answer) for answer in recent.values() if answer.is_complete), None)
-        if batches is None and topic.recent.is_whole(seen, resumption.since_us):
-            own = {(batch.author, batch.number) for batch in topic.recent.unseen(seen, resumption.since_us)}
-            batches = yield from self._from_oldest(topic, own, recent, partial(ask, wants_batches=True))
+        replies = {sender: answer for sender, answer in answers.items() if isinstance(answer, ReplayResponse)}
+        batches = next((self._batches(topic, answer) for answer in replies.values() if answer.is_complete), None)
+        if batches is None and topic.replay_buffer.is_whole(seen, resumption.since_us):
+            own = {(batch.author, batch.number) for batch in topic.replay_buffer.unseen(seen, resumption.since_us)}
+            if resumption.is_behind(topic.name, self._before_all(topic, replies)):
+                batches = yield from self._from_oldest(topic, own, replies, partial(ask, wants_batches=True))
         if batches is not None:
             resumption.fetched[topic.name] = batches
+
+    def _before_all(self, topic: SessionTopic[B], answers: dict[int, ReplayResponse]) -> dict[int, Ranges]:
+        """The publications that no node which was asked has shown: they counted as past when each became a member.
+
+        A node that has delivered what counts as past here has shown the rest of that, now or in an earlier life.
+        """
+        before = DedupTable(topic.replay_buffer.before)
+        for answer in answers.values():
+            if answer.member_us > 0:
+                before = before.in_common(answer.before)
+        return before.ranges()
 
     def _from_oldest(
         self,
@@ -353,12 +399,14 @@ class NodeEnd(Generic[B]):
         answers: dict[int, ReplayResponse],
         ask: Callable[[int], ReplayRequest],
     ) -> Steps[list[B] | None]:
-        """What a client lacks that was subscribed before any living node was a member; None if it is gone.
+        """Find what a client lacks that was subscribed before any living node was a member; None if it is gone.
 
-        Whatever the client is owed was published at a node, which was a member then. If that node is still there it
-        has shown it, and is asked as all others are. If it is not, and no other node has shown it, nobody will see it.
-        So nothing is missing if all have kept what they have shown and the client has not seen, and this node gets it
-        from the node that is a member for longest, or shows it, sooner or later. The answer of that node is whole, as
+        Let the client lack a publication that does not come to this node any more. It counted as past when this node
+        became a member. If it did so too when each of the others became one, no node that was asked has shown it. A
+        node that has may be out of reach, or gone. So this is called only if the client has all that
+        (:meth:`_before_all`). Otherwise a node has shown it that was asked: the one that is a member for longest, or
+        one whose log holds it. So nothing is missing if all have kept what they have shown and the client has not seen,
+        and this node gets it from the oldest member, or shows it, sooner or later. The answer of that node is whole, as
         in :meth:`fetch`. ``own`` is what this node shows the client anyway.
         """
         if not all(answer.is_whole for answer in answers.values()):
@@ -369,19 +417,22 @@ class NodeEnd(Generic[B]):
         if not elsewhere:
             return []
         oldest = max(answers, key=lambda sender: (answers[sender].member_us, sender))
-        if topic.recent.member_us(self.host.now_us()) >= answers[oldest].member_us:
+        if topic.replay_buffer.member_us(self.host.now_us()) >= answers[oldest].member_us:
             # This node is. The answer of a later member would lack batches that are before those here.
-            until_us = self.host.now_us() + PAST_US
-            is_here = yield from self.until(topic, lambda: all(topic.seen.has(*each) for each in elsewhere), until_us)
-            return [] if is_here else None
-        again = (yield from self._questions.ask(ask, only=oldest)).get(oldest)
+            return [] if (yield from self._are_shown(topic, elsewhere)) else None
+        again = (yield from self._scatter_gather.ask(ask, only=oldest)).get(oldest)
         if not isinstance(again, ReplayResponse) or not again.is_whole:
             return None
         batches = self._batches(topic, again)
         left = elsewhere - {(batch.author, batch.number) for batch in batches}
+        return batches if (yield from self._are_shown(topic, left)) else None
+
+    def _are_shown(self, topic: SessionTopic[B], named: set[tuple[int, int]]) -> Steps[bool]:
+        """Whether this node has shown these batches, or soon does; not if it has only learned that others have."""
         until_us = self.host.now_us() + PAST_US
-        has_come = yield from self.until(topic, lambda: all(topic.seen.has(*named) for named in left), until_us)
-        return batches if has_come else None
+        yield from self.until(topic, lambda: all(topic.seen.has(*each) for each in named), until_us)
+        yield from wait(self.host.until_shown())
+        return all(topic.replay_buffer.shown.has(*each) for each in named)
 
     def _batches(self, topic: SessionTopic[B], answer: ReplayResponse) -> list[B]:
         return [self.host.batch(topic, *each) for each in answer.batches]
@@ -391,28 +442,29 @@ class NodeEnd(Generic[B]):
         since_us = self.host.now_us() - message.age_us - SLACK_US
         # It was sent away from here and waits until it has all.
         was_here = message.client in self._clients
-        seen = SeenOfAll(message.seen)
+        seen = DedupTable(message.seen)
         topic = self.host.find_topic(message.topic)
         if topic is None or not topic.is_member():
             # It has shown nothing.
-            self.host.tell(sender, ReplayResponse(message.number, False, [], is_whole=True))
+            self.host.send_control(sender, ReplayResponse(message.number, False, [], is_whole=True))
             return
         until_us = self.host.now_us() + PAST_US
         has_come = yield from self.until(topic, partial(self._has_come, sender, message, topic), until_us)
         yield from wait(self.host.until_shown())
-        is_whole = has_come and topic.is_member() and topic.recent.is_whole(seen, since_us, was_here)
-        is_complete = is_whole and not topic.recent.may_lack(seen, since_us, was_here)
-        unseen = topic.recent.unseen(seen, since_us) if is_whole else []
+        is_whole = has_come and topic.is_member() and topic.replay_buffer.is_whole(seen, since_us, was_here)
+        is_complete = is_whole and not topic.replay_buffer.may_lack(seen, since_us, was_here)
+        unseen = topic.replay_buffer.unseen(seen, since_us) if is_whole else []
         sent = unseen if is_complete or message.wants_batches else []
         answer = ReplayResponse(
             message.number,
             is_complete,
             [(int(each.publisher), int(each.sequence), each.order, each.payload) for each in sent],
             is_whole,
-            topic.recent.member_us(self.host.now_us()),
+            topic.replay_buffer.member_us(self.host.now_us()),
             [(each.author, each.number) for each in unseen] if not sent else [],
+            topic.replay_buffer.before,
         )
-        self.host.tell(sender, answer)
+        self.host.send_control(sender, answer)
 
     def _has_come(self, sender: int, message: ReplayRequest, topic: SessionTopic[B]) -> bool:
         """Whether this node has delivered what another one waits for."""
@@ -426,7 +478,7 @@ class NodeEnd(Generic[B]):
     ) -> None:
         """Another node asks or answers."""
         if isinstance(message, (DedupResponse, ReplayResponse, FrontierResponse)):
-            self._questions.answered(sender, message.number, message)
+            self._scatter_gather.on_response(sender, message.number, message)
         elif isinstance(message, ReplayRequest):
             start(self._replay(sender, message))
         elif isinstance(message, FrontierRequest):
@@ -434,4 +486,4 @@ class NodeEnd(Generic[B]):
         else:
             topic = self.host.find_topic(message.topic)
             ranges = [0] if topic is None else topic.seen.ranges_of(message.client)
-            self.host.tell(sender, DedupResponse(message.number, ranges))
+            self.host.send_control(sender, DedupResponse(message.number, ranges))

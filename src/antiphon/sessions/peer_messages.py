@@ -29,7 +29,7 @@ class DedupResponse(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 1
 
 
 class ReplayRequest(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 16):
-    """What has the receiver shown on a topic that a client has not seen, which was subscribed for so long?
+    """Asks for the batches that the receiver has shown and that a client, subscribed for so long, has not seen.
 
     To be answered when the sender's publication with the number ``barrier`` has been delivered, and all that is in
     ``past``. With ``wants_batches`` the receiver sends them also if it was a member for a shorter time.
@@ -49,7 +49,8 @@ class ReplayResponse(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 
     """The answer, if it is all that the client may lack: publisher, number, order and payload of each batch.
 
     Otherwise ``unseen`` names the batches by author and number. ``is_whole`` if the receiver has kept everything that
-    it has shown and the client has not seen; ``member_us`` says for how long it is a member.
+    it has shown and the client has not seen; ``member_us`` says for how long it is a member, and ``before`` which
+    publications, by publisher and number, counted as past when it became one.
     """
 
     number: Count
@@ -58,6 +59,7 @@ class ReplayResponse(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 
     is_whole: bool = False
     member_us: Count = 0
     unseen: list[tuple[Count, Count]] = msgspec.field(default_factory=list)
+    before: dict[Count, list[Count]] = msgspec.field(default_factory=dict)
 
 
 class FrontierRequest(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 24):
@@ -102,7 +104,7 @@ class PeerProducerResponse(Control, frozen=True, array_like=True, tag=FIRST_CONT
     """The answer; ``has_log`` if what the receiver has delivered is on a disk."""
 
     number: Count
-    standings: list[LaneState]
+    lane_states: list[LaneState]
     member_of: list[Name]
     has_log: bool
 

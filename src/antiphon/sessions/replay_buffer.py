@@ -7,20 +7,28 @@ all that time, or because what the client lacks is not kept any more. Then other
 
 from __future__ import annotations
 
-from collections import deque
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, final
 
-from antiphon.sessions.dedup import Ranges, SeenOfAll
+from mypy_extensions import i64, mypyc_attr
 
-BATCHES_AT_MOST: Final = 4096
+from antiphon.sessions.dedup import DedupTable, Ranges
+from antiphon.sessions.seen_lists import PackedLists
+
+BATCHES_AT_MOST: int = 4096
 BYTES_AT_MOST: Final = 4 << 20
 """How much is kept of one topic. It has to last for as long as a client takes to find another node, a second or so."""
 
-BYTES_OF_ALL_AT_MOST: Final = 64 << 20
+BATCH_BYTES: Final = 512
+"""The objects of a batch, beside its payload; they count, too."""
+
+BYTES_OF_ALL_AT_MOST: int = 128 << 20
 """How much is kept of all topics; the topic on which something comes that is too much gives up its oldest."""
 
 AUTHORS_AT_MOST: Final = 4096
 """Of whose dropped batches the last is remembered."""
+
+DROPPED_AT_ONCE: Final = 64
+"""The oldest batches are given up by this part of all that are kept."""
 
 LONG_AGO_US: Final = -(1 << 62)
 
@@ -71,7 +79,7 @@ class Budget:
         self.bytes = 0
 
 
-class TotalOrder(NamedTuple):
+class TotalOrderScope(NamedTuple):
     """How far the total order of a node reaches: over all keys of a topic, and over what is weaker and published later.
 
     On a tree with ``strict_session = false`` what somebody publishes in order waits for no earlier total message.
@@ -81,40 +89,78 @@ class TotalOrder(NamedTuple):
     is_strict: bool = True
 
 
-PER_KEY: Final = TotalOrder()
+PER_KEY: Final = TotalOrderScope()
 
 
-class Recent(Generic[B]):
+@final
+@mypyc_attr(acyclic=True)
+class KeptBatch:
+    """A batch, and when it was shown."""
+
+    def __init__(self, time_us: i64, batch: Any) -> None:
+        self.time_us: Final[i64] = time_us
+        self.batch: Final[Any] = batch
+
+
+# Shared by all topics that have nothing of a kind: they stay empty.
+NOTHING_BEFORE: Final[dict[int, Ranges]] = {}
+NOTHING_KEPT: Final[list[KeptBatch]] = []
+NOTHING_DROPPED: Final[dict[int, tuple[int, int]]] = {}
+
+NO_MEMBER_US: Final = -1
+
+
+class ReplayBuffer(Generic[B]):
     """The last batches of one topic. Times are microseconds of the monotonic clock."""
 
-    def __init__(self, budget: Budget, total_order: TotalOrder = PER_KEY) -> None:
+    def __init__(self, budget: Budget, total_order: TotalOrderScope = PER_KEY) -> None:
         self._budget = budget
         self._total_order = total_order
-        self._since_us: int | None = None
+        # Since when the node is a member.
+        self._since_us: int = NO_MEMBER_US
         # When the node itself has last missed something.
         self._lost_at_us = LONG_AGO_US
         # All that was ever shown.
-        self.shown = SeenOfAll()
-        self._kept: deque[tuple[int, B]] = deque()
+        self.shown = DedupTable()
+        # Publications by publisher and number: those that counted as past when the node became a member and that it has
+        # not shown in an earlier life either, and all that counted as past or were shown.
+        self.before: dict[int, Ranges] = NOTHING_BEFORE
+        self.past = DedupTable()
+        # The oldest first. A topic at rest mostly keeps one batch, for which a list takes a tenth of what a deque does.
+        self._kept: list[KeptBatch] = NOTHING_KEPT
         self._bytes = 0
         # Of each author the last batch that is not kept any more; and until when that is not known of everybody.
-        self._dropped: dict[int, tuple[int, int]] = {}
+        self._dropped: dict[int, tuple[int, int]] = NOTHING_DROPPED
         self._forgotten_until_us = LONG_AGO_US
 
     def begin(self, now_us: int) -> None:
         """The node is a member from now on."""
         self._since_us = now_us
-        self._kept.clear()
+        self.before = NOTHING_BEFORE
+        self.past = DedupTable()
+        self._kept = NOTHING_KEPT
         self._budget.bytes -= self._bytes
         self._bytes = 0
-        self._dropped.clear()
+        self._dropped = NOTHING_DROPPED
         self._forgotten_until_us = LONG_AGO_US
         self._lost_at_us = LONG_AGO_US
+
+    def starts_behind(self, past: DedupTable) -> None:
+        """These publications counted as past when the node became a member.
+
+        Its log may have held the last of them. They were added here, so that clients are shown them as all others.
+        """
+        shown = self.past.ranges()
+        if not shown and not past.ranges(1):
+            return
+        self.before = past.without(shown).ranges()
+        past.merge(shown)
+        self.past = past
 
     def end(self) -> None:
         """The node is no member any more."""
         self.begin(0)
-        self._since_us = None
+        self._since_us = NO_MEMBER_US
 
     def lost(self, now_us: int) -> None:
         """The node itself has missed something, and can only speak for what comes."""
@@ -123,30 +169,39 @@ class Recent(Generic[B]):
 
     def member_us(self, now_us: int) -> int:
         """For how long the node is a member, and has missed nothing; 0 if it is none."""
-        return 0 if self._since_us is None else max(0, now_us - self._since_us)
+        return 0 if self._since_us == NO_MEMBER_US else max(0, now_us - self._since_us)
 
     def add(self, now_us: int, batch: B) -> None:
         """A batch is shown."""
         self.shown.add(batch.author, batch.number, batch.is_written)
-        kept, budget, size = self._kept, self._budget, len(batch.payload)
-        kept.append((now_us, batch))
+        self.past.add(batch.publisher, batch.sequence)
+        if not self._kept:
+            self._kept = []
+        kept, budget, size = self._kept, self._budget, BATCH_BYTES + len(batch.payload)
+        kept.append(KeptBatch(now_us, batch))
         self._bytes += size
         budget.bytes += size
         while len(kept) > BATCHES_AT_MOST or (
             (self._bytes > BYTES_AT_MOST or budget.bytes > BYTES_OF_ALL_AT_MOST) and len(kept) > 1
         ):
-            self._drop()
+            self._drop(max(1, len(kept) // DROPPED_AT_ONCE))
 
-    def _drop(self) -> None:
-        time_us, batch = self._kept.popleft()
-        self._bytes -= len(batch.payload)
-        self._budget.bytes -= len(batch.payload)
-        self._dropped.pop(batch.author, None)
-        self._dropped[batch.author] = (batch.number, time_us)
-        if len(self._dropped) > AUTHORS_AT_MOST:
-            _, self._forgotten_until_us = self._dropped.pop(next(iter(self._dropped)))
+    def _drop(self, count: int) -> None:
+        """Give up the oldest; of a long list several at once, because the others move up."""
+        if not self._dropped:
+            self._dropped = {}
+        for each in self._kept[:count]:
+            batch: B = each.batch
+            size = BATCH_BYTES + len(batch.payload)
+            self._bytes -= size
+            self._budget.bytes -= size
+            self._dropped.pop(batch.author, None)
+            self._dropped[batch.author] = (batch.number, int(each.time_us))
+            if len(self._dropped) > AUTHORS_AT_MOST:
+                _, self._forgotten_until_us = self._dropped.pop(next(iter(self._dropped)))
+        del self._kept[:count]
 
-    def unseen(self, seen: SeenOfAll, since_us: int) -> list[B]:
+    def unseen(self, seen: DedupTable, since_us: int) -> list[B]:
         """The batches that were shown since then, were not seen, and were not passed over at the former node.
 
         Nodes may have missed something, and not the same everywhere. If something was seen that waits for a batch, as
@@ -155,26 +210,27 @@ class Recent(Generic[B]):
         """
         found: list[B] = []
         # From the last to the first.
-        passed = Passed(self._total_order)
-        for time_us, batch in reversed(self._kept):
-            if time_us < since_us:
+        passed = SeenSince(self._total_order)
+        for each in reversed(self._kept):
+            if each.time_us < since_us:
                 break
+            batch: B = each.batch
             if seen.has(batch.author, batch.number):
                 passed.add(batch)
             elif not passed.waited_for(batch):
                 found.append(batch)
         return found[::-1]
 
-    def may_lack(self, seen: SeenOfAll, since_us: int, was_here: bool = False) -> bool:
+    def may_lack(self, seen: DedupTable, since_us: int, was_here: bool = False) -> bool:
         """Whether somebody who was subscribed since then may be owed more than is kept here.
 
         If it ``was_here`` all the time, the node was a member for long enough.
         """
-        if self._since_us is None or (self._since_us > since_us and not was_here):
+        if self._since_us == NO_MEMBER_US or (self._since_us > since_us and not was_here):
             return True
         return not self.is_whole(seen, since_us, was_here)
 
-    def is_whole(self, seen: SeenOfAll, since_us: int, was_here: bool = False) -> bool:
+    def is_whole(self, seen: DedupTable, since_us: int, was_here: bool = False) -> bool:
         """Whether all is kept that this node has shown since then and that has not been seen, and it missed nothing.
 
         A client that ``was_here`` has been told of what the node missed.
@@ -186,10 +242,10 @@ class Recent(Generic[B]):
         )
 
 
-class Passed:
+class SeenSince:
     """The batches that a client has seen among those shown here after some place."""
 
-    def __init__(self, total_order: TotalOrder) -> None:
+    def __init__(self, total_order: TotalOrderScope) -> None:
         self._total_order = total_order
         # The highest number of each author among those in order, and among the total ones.
         self._ordered: dict[int, int] = {}
@@ -221,20 +277,36 @@ class Passed:
 class Resumption(Generic[B]):
     """Where a client's subscription goes on that was effective elsewhere since a time of the monotonic clock."""
 
-    def __init__(self, client: int, since_us: int, seen: dict[str, dict[int, Ranges]]) -> None:
+    def __init__(
+        self,
+        client: int,
+        since_us: int,
+        seen: dict[str, dict[int, Ranges]],
+        past: dict[str, dict[int, Ranges]] | None = None,
+    ) -> None:
         self.client = client
         self.since_us = since_us
-        self._seen = seen
+        self._seen = PackedLists(seen)
+        self._past = PackedLists(past or {})
         # By topic, unseen batches of another node, where this one has not kept enough.
         self.fetched: dict[str, list[B]] = {}
 
-    def seen_on(self, topic: str) -> SeenOfAll:
-        """The batches that were seen on a topic."""
-        return SeenOfAll(self._seen.get(topic))
+    @property
+    def size_bytes(self) -> int:
+        """How much memory its lists take."""
+        return self._seen.size_bytes + self._past.size_bytes
 
-    def replay(self, topic: str, recent: Recent[B]) -> tuple[bool, list[B]]:
+    def seen_on(self, topic: str) -> DedupTable:
+        """The batches that were seen on a topic."""
+        return DedupTable(self._seen.on(topic))
+
+    def is_behind(self, topic: str, publications: dict[int, Ranges]) -> bool:
+        """Whether all these publications were shown to it on a topic, or came before it."""
+        return DedupTable(self._past.on(topic)).has_all(publications)
+
+    def replay(self, topic: str, replay_buffer: ReplayBuffer[B]) -> tuple[bool, list[B]]:
         """Whether something may be missing, and the batches with which the subscription goes on here."""
         seen = self.seen_on(topic)
         fetched = self.fetched.pop(topic, None)
-        is_gap = fetched is None and recent.may_lack(seen, self.since_us)
-        return is_gap, [*(fetched or ()), *recent.unseen(seen, self.since_us)]
+        is_gap = fetched is None and replay_buffer.may_lack(seen, self.since_us)
+        return is_gap, [*(fetched or ()), *replay_buffer.unseen(seen, self.since_us)]

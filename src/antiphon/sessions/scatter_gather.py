@@ -21,17 +21,17 @@ Answer = TypeVar("Answer")
 """The messages of hosts, of which requests and responses are some."""
 
 
-class Others(Protocol):
+class OtherNodes(Protocol):
     """The other nodes, for a part that has something to ask them."""
 
     def identifiers(self) -> set[int]:
         """The nodes that are there."""
 
-    def tell(self, identifier: int, control: Any) -> None:
+    def send_control(self, identifier: int, control: Any) -> None:
         """Send a message to one of them when the node settles."""
 
 
-class Question(Generic[Answer]):
+class ScatteredRequest(Generic[Answer]):
     """The nodes that have still to answer, and what the others have said."""
 
     def __init__(self, others: set[int], is_enough: Callable[[Answer], bool] | None) -> None:
@@ -42,13 +42,13 @@ class Question(Generic[Answer]):
         self.changed: Promise[None] = Promise()
 
 
-class Questions(Generic[Answer]):
+class ScatterGather(Generic[Answer]):
     """All open requests of one part of a node."""
 
-    def __init__(self, others: Others, timers: Timers) -> None:
+    def __init__(self, others: OtherNodes, timers: Timers) -> None:
         self._others = others
         self._timers = timers
-        self._open: dict[int, Question[Answer]] = {}
+        self._open: dict[int, ScatteredRequest[Answer]] = {}
         self._last = 0
 
     def ask(
@@ -67,13 +67,13 @@ class Questions(Generic[Answer]):
             return {}
         self._last += 1
         number = self._last
-        question: Question[Answer] = Question(others, is_enough)
+        question: ScatteredRequest[Answer] = ScatteredRequest(others, is_enough)
         self._open[number] = question
         wait_us, longest_us = AGAIN_US
         try:
             while question.pending:
                 for identifier in question.pending.peers():
-                    self._others.tell(identifier, make(number))
+                    self._others.send_control(identifier, make(number))
                 question.changed = Promise()
                 self._timers.after(wait_us, lambda changed=question.changed: changed.resolve(None))  # type: ignore[misc]
                 yield question.changed
@@ -81,12 +81,12 @@ class Questions(Generic[Answer]):
                 there = self._others.identifiers()
                 for identifier in question.pending.peers():
                     if identifier not in there:
-                        self._heard(question, identifier)
+                        self._on_response(question, identifier)
         finally:
             del self._open[number]
         return question.answers
 
-    def answered(self, sender: int, number: int, answer: Answer) -> bool:
+    def on_response(self, sender: int, number: int, answer: Answer) -> bool:
         """Another node has answered; whether its answer was awaited."""
         question = self._open.get(number)
         if question is None or not question.pending.waits_for(sender):
@@ -94,15 +94,15 @@ class Questions(Generic[Answer]):
         question.answers[sender] = answer
         if question.is_enough is not None and question.is_enough(answer):
             question.pending.clear()
-        self._heard(question, sender)
+        self._on_response(question, sender)
         return True
 
-    def peer_gone(self, identifier: int) -> None:
+    def on_peer_lost(self, identifier: int) -> None:
         """Do not wait for the answer of a node that is gone."""
         for question in list(self._open.values()):
-            self._heard(question, identifier)
+            self._on_response(question, identifier)
 
-    def _heard(self, question: Question[Answer], identifier: int) -> None:
+    def _on_response(self, question: ScatteredRequest[Answer], identifier: int) -> None:
         question.pending.settle(identifier)
         if not question.pending:
             question.changed.resolve(None)

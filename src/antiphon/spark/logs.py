@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from antiphon.client.client import Client
+from antiphon.client.client import LiveClient
 from antiphon.client.remote_log import RemoteLog
 from antiphon.kernel.errors import PeerError
 from antiphon.runtime.errors import DeniedError
@@ -53,9 +53,9 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
         return runner.run(work)
 
 
-async def connect(access: Access, address: str) -> Client:
-    """A client of one node. It does not move to another node, which would have another log."""
-    client = Client(address, access.cluster, reconnect_seconds=0.0, tls=access.tls, token=access.token)
+async def connect(access: Access, addresses: str | Sequence[str]) -> LiveClient:
+    """A client of the first of these nodes that answers. It does not move to another node, which has another log."""
+    client = LiveClient(addresses, access.cluster, reconnect_seconds=0.0, tls=access.tls, token=access.token)
     try:
         return await client.start()
     except BaseException:

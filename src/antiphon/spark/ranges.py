@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from antiphon.client.client import Client
+from antiphon.client.client import LiveClient
 from antiphon.client.remote_log import RemoteLog, Times
 from antiphon.kernel.errors import PeerError, ProtocolError
 from antiphon.runtime.errors import DeniedError
@@ -42,7 +42,7 @@ class RangeReader:
         self._piece = piece
         self._times_us = times_us
         self._position = piece.start
-        self._client: Client | None = None
+        self._client: LiveClient | None = None
         self._asked: asyncio.Task[RangeResponse] | None = None
 
     def chunks(self) -> Iterator[Sequence[StoredBatch]]:
@@ -98,7 +98,7 @@ class RangeReader:
             await asyncio.sleep(0)
         return answer
 
-    def _ask(self, client: Client) -> asyncio.Task[RangeResponse]:
+    def _ask(self, client: LiveClient) -> asyncio.Task[RangeResponse]:
         partition = self._piece.partition
         return asyncio.ensure_future(
             RemoteLog(client).range(

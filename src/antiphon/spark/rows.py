@@ -23,7 +23,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from antiphon.api.batch_codec import Columns, decode_columns
+from antiphon.api.batch_codec import decode_columns
+from antiphon.api.columns import Columns
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import ORDER_NAMES, Publication
 from antiphon.sessions.client_messages import StoredBatch

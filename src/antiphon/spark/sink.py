@@ -22,10 +22,10 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-import antiphon
-from antiphon.client.client import Client
-from antiphon.client.idempotent_producer import ConflictError, Lane, standings_of_series
+from antiphon.client.client import LiveClient
+from antiphon.client.idempotent_producer import ConflictError, Lane, lane_states_of_series
 from antiphon.kernel.errors import PeerError, UsageError
+from antiphon.spark.logs import connect
 from antiphon.spark.options import Access
 from antiphon.spark.sink_options import WriteOptions, write_options
 from antiphon.spark.sink_rows import Cutter, Layout
@@ -158,7 +158,7 @@ async def write_partition(
     return Written(work.writer, work.lane, work.series, pieces, cutter.rows)
 
 
-async def connected(access: Access, work: Work) -> Client:
+async def connected(access: Access, work: Work) -> LiveClient:
     """A client of a node that answers. The lanes of a query spread over all nodes; another attempt begins with another
     node.
     """
@@ -166,9 +166,7 @@ async def connected(access: Access, work: Work) -> Client:
     first = (int.from_bytes(chosen, "big") + work.attempt) % len(access.servers)
     servers = (*access.servers[first:], *access.servers[:first])
     # The client must not reconnect by itself: Spark repeats the write.
-    return await antiphon.connect(
-        servers, cluster=access.cluster, reconnect_seconds=0, tls=access.tls, token=access.token
-    )
+    return await connect(access, servers)
 
 
 async def bounded(work: Awaitable[Result], options: WriteOptions) -> Result:
@@ -195,12 +193,12 @@ async def check_lanes(options: WriteOptions, messages: Sequence[WriterCommitMess
     some = next(iter(written.values()))
     client = await connected(options.access, Work(some.writer, 0, some.series))
     try:
-        for standing in await bounded(standings_of_series(client, some.writer, some.series), options):
-            lane = written.get(standing.lane)
-            if lane is None or standing.topic not in lane.pieces:
+        for position in await bounded(lane_states_of_series(client, some.writer, some.series), options):
+            lane = written.get(position.lane)
+            if lane is None or position.topic not in lane.pieces:
                 raise ConflictError(
                     f"batch {some.series} of {some.writer!r} has {len(written)} partitions, and an earlier attempt has "
-                    f"published rows on {standing.topic!r} from partition {standing.lane}, which has none there now: "
+                    f"published rows on {position.topic!r} from partition {position.lane}, which has none there now: "
                     "some rows of this batch may be published twice. Keep the number of partitions and what is in them "
                     "when a batch is run again; continue with another checkpoint or writeId"
                 )

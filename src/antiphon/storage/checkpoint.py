@@ -91,7 +91,7 @@ class Checkpoints:
         due, self.due = self.due, set()
         for topic in due:
             self._unwritten.pop(topic, None)
-            keys = [int(key) for key in process.counted(topic.number)]
+            keys = [int(key) for key in process.frontier_keys(topic.number)]
             self._put(store, topic, keys, topic.seen.ranges(AUTHORS_PER_CHECKPOINT), is_member=True)
         if self._commit is not None:
             self._commit.soon()

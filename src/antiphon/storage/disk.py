@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from antiphon.kernel.message import Message
-from antiphon.runtime.clocks import wall_clock_us
+from antiphon.kernel.message import ProtocolMessage
+from antiphon.runtime.clocks import uptime_us, wall_clock_us
 from antiphon.storage.group_commit import GroupCommit
 from antiphon.storage.journals import LiveJournal
 from antiphon.storage.log import DurableLog
+from antiphon.storage.trusted_clock import TrustedClock
 
 TRIM_SECONDS: Final = 30.0
 
@@ -24,6 +25,7 @@ class Disk:
         self.first: GroupCommit | None = None
         # Records that the process keeps for its next incarnation.
         self.journal: LiveJournal | None = None
+        self._clock: TrustedClock | None = None
         self._trimming: asyncio.TimerHandle | None = None
 
     def open(self, store: DurableLog, commit: GroupCommit, is_first: bool) -> None:
@@ -42,7 +44,7 @@ class Disk:
         """Whether the process can keep records for its next incarnation."""
         return self.journal is not None
 
-    def journal_records(self) -> list[Message]:
+    def journal_records(self) -> list[ProtocolMessage]:
         """The records of earlier incarnations of the process."""
         return [] if self.journal is None else self.journal.records()
 
@@ -62,8 +64,12 @@ class Disk:
 
     def trim(self) -> None:
         """Remove entries that retention does not keep, now and every so many seconds."""
-        assert self.commit is not None, "only nodes with a log trim it"
-        self.commit.trim(wall_clock_us())
+        assert self.commit is not None and self.store is not None, "only nodes with a log trim it"
+        clock_us, since_start_us = wall_clock_us(), uptime_us()
+        if self._clock is None:
+            self._clock = TrustedClock(self.store.newest_us(), clock_us, since_start_us)
+        self._clock.observe(clock_us, since_start_us)
+        self.commit.trim(self._clock.retention_us(self.store.retention.age_seconds), self._clock.settled_us())
         self._trimming = asyncio.get_running_loop().call_later(TRIM_SECONDS, self.trim)
 
     def stop_trimming(self) -> None:

@@ -8,17 +8,20 @@ these steps go on waiting, the node reports it in its health, and the commit is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
 
 from antiphon.api.outbox import set_if_waiting
-from antiphon.kernel.errors import PeerError
+from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.runtime.logging import logger
 from antiphon.storage.log import DurableLog
 
 RETRY_SECONDS: Final = (0.1, 0.5, 1.0, 5.0)
+TRIM_STEP_SECONDS: Final = 0.02
+"""A commit waits so long for trimming, and for the step that is under way."""
 
 log = logger("commit")
 
@@ -33,6 +36,7 @@ class GroupCommit:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="antiphon-commit")
         self._waiting: list[Callable[[], Any]] = []
         self._task: asyncio.Task[None] | None = None
+        self._is_trimming = False
         self.commits = 0
         self.trouble = ""
         """The reason why the last commit failed; empty if it did not."""
@@ -85,18 +89,29 @@ class GroupCommit:
                 await asyncio.sleep(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])
                 failures += 1
 
-    def trim(self, now_us: int) -> None:
-        """Remove entries that retention does not keep, after the commit that may be running."""
-        self._thread.submit(self._trim, now_us)
+    def trim(self, now_us: int, settled_us: int | None) -> None:
+        """Remove entries that retention does not keep, between commits; see ``DurableLog.trim_steps``."""
+        if not self._is_trimming:
+            self._is_trimming = True
+            self._thread.submit(self._trim, self._store.trim_steps(now_us, settled_us), 0)
 
-    def _trim(self, now_us: int) -> None:
+    def _trim(self, steps: Iterator[int], removed: int) -> None:
+        """Take steps for a moment, and the others after a commit that waits."""
+        until = time.monotonic() + TRIM_STEP_SECONDS
         try:
-            removed = self._store.trim(now_us)
+            for step in steps:
+                removed += step
+                if time.monotonic() >= until:
+                    self._thread.submit(self._trim, steps, removed)
+                    return
         except PeerError as error:
             log.error("cannot remove old entries", reason=str(error))
+        except (RuntimeError, UsageError):
+            pass  # the node ends, and the thread or the log is closed; the next start goes on
         else:
             if removed:
                 log.info("removed old entries", batches=removed)
+        self._is_trimming = False
 
     async def close(self) -> None:
         """Commit everything that waits, unless the disk fails, and close the log."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from antiphon.kernel.errors import AntiphonError
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import ProtocolMessage
 from antiphon.runtime.clocks import wall_clock_us
 from antiphon.storage.log import DurableLog
 from antiphon.storage.log_reader import JOURNAL
@@ -36,13 +36,13 @@ class LiveJournal:
         kept = self._store.get(BEGINS)
         return 0 if kept is None else int(kept)
 
-    def records(self) -> list[Message]:
+    def records(self) -> list[ProtocolMessage]:
         """All records, in the order in which they were written."""
         store = self._store
         entries = store.read_between(JOURNAL, self._begin(), store.latest(JOURNAL)) if store.has(JOURNAL) else []
         return [self._codec.decode_own(entry.batch) for entry in entries]
 
-    def write(self, record: Message) -> None:
+    def write(self, record: ProtocolMessage) -> None:
         """Append a record."""
         try:
             self._store.append(JOURNAL, 1, wall_clock_us(), self._codec.encode(record))
@@ -53,7 +53,7 @@ class LiveJournal:
             self._is_known = True
             self._store.release(JOURNAL, self._begin())
 
-    def rewrite(self, records: list[Message]) -> None:
+    def rewrite(self, records: list[ProtocolMessage]) -> None:
         """Replace the journal by these records."""
         begin = self._store.latest(JOURNAL)
         for record in records:

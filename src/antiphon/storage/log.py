@@ -2,7 +2,8 @@
 
 Offsets count the messages of a topic from 0 and never change; a batch is read and removed as a whole. Times never run
 backwards within a topic: a batch that claims to be older than its predecessor gets the predecessor's time, so that the
-first offset at or after a time is one well-defined place.
+first offset at or after a time is one well-defined place. If the clock turns out to have been ahead
+(:mod:`antiphon.storage.trusted_clock`), earlier batches count as appended at that moment at the latest.
 
 Two threads may work on it. The event loop appends and reads; another thread commits and trims. Further threads may
 read. ``append``, ``put`` and the reads never wait for a running commit: batches that are not stored yet are in memory,
@@ -13,11 +14,11 @@ threads share. It is held for a few steps, never across input or output.
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right
-from contextlib import closing
-from operator import attrgetter
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
+
+from msgspec.structs import replace
 
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.storage.log_formats import (
@@ -28,37 +29,35 @@ from antiphon.storage.log_formats import (
     Entry,
     FactRecord,
     HeadRecord,
-    OffsetRemovedError,
     TopicRecord,
-    checked_entry,
     key_of,
     packed_header,
     record_row,
-    unpacked_header,
     unpacked_record,
 )
 from antiphon.storage.log_topics import (
-    Pending,
+    MAXIMAL_BATCH_BYTES,
+    LogTopic,
+    PendingBatch,
     Retention,
-    Topic,
     TopicSize,
     header_at,
+    read_memory,
+    read_stored,
+    refuse_bad_batch,
     refuse_bad_name,
     search_stored,
     with_entries,
     without_oldest,
 )
+from antiphon.storage.space import Space
 from antiphon.storage.sqlite import ReadConnection, Row, Store, errors_of
-
-MAXIMAL_BATCH_BYTES = 64 * 1024 * 1024
-"""At least the size of a frame between nodes, so that every batch that arrives can be appended."""
+from antiphon.storage.trusted_clock import JUMP_US
 
 MAXIMAL_FACT_BYTES = 1024 * 1024
 MAXIMAL_FACT_COUNT = 65536
 READ_BYTES = 1 << 20
 """The bytes that ``read_between`` reads at once."""
-
-first_offset_of = attrgetter("first_offset")
 
 
 class DurableLog:
@@ -70,17 +69,18 @@ class DurableLog:
         self.pending_bytes = 0
         """Bytes of batches that were appended and are not durable yet."""
         self._store = store
-        self._retention = retention
+        self._space = Space(store)
+        self.retention = retention
         self._sync = sync
         self._pending_limit_bytes = pending_limit
         self._commit = head.commit
         self._promised = -1
         self._stored_topic_count = head.topic_count
         self._stored_fact_count = head.fact_count
-        self._topics: dict[str, Topic] = {}
+        self._topics: dict[str, LogTopic] = {}
         self._facts: dict[str, bytes] = {}
         self._fact_numbers: dict[str, int] = {}
-        self._pending: list[Pending] = []
+        self._pending: list[PendingBatch] = []
         self._changed_facts: dict[str, bytes] = {}
         self._guard = threading.Lock()
         self._writing = threading.Lock()
@@ -118,17 +118,17 @@ class DurableLog:
         """Read all records, and check that the first and the last entry of every topic are in their places."""
         for number, body in self._store.records(1, head.topic_count):
             stored = unpacked_record(number, body, TopicRecord)
-            oldest_at_us = 0
-            if stored.next_offset > stored.earliest:
-                oldest_at_us = header_at(
-                    self._store, number, stored.earliest, stored.earliest, stored.earliest
-                ).appended_at_us
-                last = header_at(self._store, number, stored.earliest, MAXIMAL_OFFSET, stored.next_offset - 1)
-                if last.first_offset + last.count != stored.next_offset:
+            topic = LogTopic(number, stored, 0)
+            end = topic.last_end()
+            if end > stored.earliest:
+                first = header_at(self._store, number, stored.earliest, stored.earliest, stored.earliest)
+                topic.oldest_at_us = first.appended_at_us
+                last = header_at(self._store, number, stored.earliest, MAXIMAL_OFFSET, end - 1)
+                if last.first_offset + last.count != end:
                     raise DamagedError(f"the end of topic {stored.name!r} is not where it should be")
             elif self._store.header_at(key_of(number, 0), key_of(number, MAXIMAL_OFFSET)) is not None:
                 raise DamagedError(f"topic {stored.name!r} should be empty")
-            self._topics[stored.name] = Topic(number, stored, oldest_at_us)
+            self._topics[stored.name] = topic
         for number, body in self._store.records(FIRST_FACT, head.fact_count):
             fact = unpacked_record(number, body, FactRecord)
             self._facts[fact.key] = fact.value
@@ -166,13 +166,7 @@ class DurableLog:
         A fact that belongs to the batch is put with it: a commit stores both or neither.
         """
         byte_count = len(batch)
-        if byte_count > MAXIMAL_BATCH_BYTES:
-            raise UsageError(f"a batch has at most {MAXIMAL_BATCH_BYTES} bytes, not {byte_count}; make smaller ones")
-        if count < 1 or not 0 <= appended_at_us < 1 << 62:
-            raise UsageError(
-                f"a batch has at least one message and a time in microseconds, not {count} and {appended_at_us}; "
-                "pass what the batch holds"
-            )
+        refuse_bad_batch(count, appended_at_us, byte_count)
         if self._pending_limit_bytes is not None and self.pending_bytes + byte_count > self._pending_limit_bytes:
             raise PeerError(
                 f"the disk does not keep up: {self.pending_bytes} bytes wait to be committed and more than "
@@ -186,7 +180,7 @@ class DurableLog:
             raise UsageError(f"topic {topic!r} has used up its offsets at {first}; go on with another topic")
         entry = Entry(first, count, max(appended_at_us, state.latest_at_us), batch)
         key = state.key(first)
-        pending = Pending(state, entry, (key, packed_header(key, entry), batch))
+        pending = PendingBatch(state, entry, (key, packed_header(key, entry), batch))
         with self._guard:
             self._refuse_if_closed()
             if fact is not None:
@@ -199,13 +193,13 @@ class DurableLog:
             self.pending_bytes += byte_count
         return first
 
-    def _new_topic(self, name: str) -> Topic:
+    def _new_topic(self, name: str) -> LogTopic:
         """A topic that is appended to for the first time."""
         refuse_bad_name(name, "topic")
         number = len(self._topics) + 1
         if number > MAXIMAL_TOPIC_COUNT:
             raise UsageError(f"a log holds at most {MAXIMAL_TOPIC_COUNT} topics; use fewer")
-        return Topic(number, TopicRecord(name, 0, 0, 0, 0, 0), 0)
+        return LogTopic(number, TopicRecord(name, 0, 0, 0, 0, 0), 0)
 
     def put(self, key: str, value: bytes) -> None:
         """Keep a small fact of the node; ``get`` gives it at once, and the next commit makes it durable."""
@@ -251,12 +245,12 @@ class DurableLog:
                 self._promised = self._commit
             return len(group)
 
-    def _commit_group(self, group: list[Pending], facts: dict[str, bytes], fact_count: int) -> None:
+    def _commit_group(self, group: list[PendingBatch], facts: dict[str, bytes], fact_count: int) -> None:
         """Store batches and facts in one transaction, then remove them from memory."""
-        by_topic: dict[Topic, list[Entry]] = {}
+        by_topic: dict[LogTopic, list[Entry]] = {}
         for topic, entry, _ in group:
             by_topic.setdefault(topic, []).append(entry)
-        topics = {topic: with_entries(topic.stored, entries) for topic, entries in by_topic.items()}
+        topics = {topic: with_entries(topic, entries) for topic, entries in by_topic.items()}
         topic_count = max((topic.number for topic in topics), default=0)
         topic_count = max(topic_count, self._stored_topic_count)
         rows = [self._next_head(topic_count, fact_count)]
@@ -284,11 +278,46 @@ class DurableLog:
 
     def trim(self, now_us: int) -> int:
         """Remove committed batches that retention does not keep; gives their number. No offset changes."""
-        removed = 0
+        return sum(self.trim_steps(now_us))
+
+    def trim_steps(self, now_us: int, settled_us: int | None = None) -> Iterator[int]:
+        """Trim in steps, between which others may write, and give space back; the number of batches of each step.
+
+        ``settled_us`` is the time if it is certain that batches with later times carry times of the future.
+        """
         for topic in list(self._topics.values()):
+            if settled_us is not None and topic.latest_at_us > settled_us + JUMP_US:
+                self._set_back(topic, settled_us)
             while (step := self._trim_step(topic, now_us)) > 0:
-                removed += step
-        return removed
+                yield step
+            yield 0
+        while self._give_back():
+            yield 0
+
+    def _give_back(self) -> bool:
+        with self._writing:
+            self._refuse_if_closed()
+            return self._space.give_back()
+
+    def _set_back(self, topic: LogTopic, now_us: int) -> None:
+        """Let the times of a topic go on from now, though later ones were written."""
+        with self._writing:
+            self._refuse_if_closed()
+            with self._guard:
+                topic.set_back(now_us)
+            if topic.number <= self._stored_topic_count:
+                self._write_record(topic, replace(topic.stored, set_backs=topic.set_backs, last_at_us=now_us))
+
+    def _write_record(self, topic: LogTopic, record: TopicRecord) -> None:
+        """Write the record of a topic, and remove the entries before its earliest; the caller may write."""
+        rows = [self._next_head(self._stored_topic_count, self._stored_fact_count), record_row(topic.number, record)]
+        self._store.remove(topic.key(topic.stored.earliest), topic.key(record.earliest), rows)
+        self._commit += 1
+        topic.stored = record
+
+    def newest_us(self) -> int:
+        """The newest time of any topic; 0 for an empty log."""
+        return max((topic.latest_at_us for topic in self._topics.values()), default=0)
 
     def release(self, topic: str, offset: int) -> None:
         """Let ``trim`` remove the entries of a topic before an offset, and no others, whatever the retention."""
@@ -296,30 +325,25 @@ class DurableLog:
         if state is not None:
             state.released = offset
 
-    def _trim_step(self, topic: Topic, now_us: int) -> int:
+    def _trim_step(self, topic: LogTopic, now_us: int) -> int:
         """Remove the oldest batches of a topic, a bounded number in one transaction."""
         with self._writing:
             self._refuse_if_closed()
-            oldest_kept_us = self._retention.oldest_kept_us(now_us)
-            limit = self._retention.bytes
+            age_us, limit = self.retention.age_us, self.retention.bytes
             stored = topic.stored
             if topic.released is not None:
-                limit, oldest_kept_us = None, None
+                limit, age_us = None, None
             too_much = limit is not None and stored.byte_count > limit
-            too_old = oldest_kept_us is not None and topic.oldest_at_us < oldest_kept_us
+            too_old = topic.is_too_old(stored.earliest, topic.oldest_at_us, age_us, now_us)
             is_released = topic.released is not None and stored.earliest < min(topic.released, stored.next_offset)
             if not (too_much or too_old or is_released) or stored.batch_count == 0:
                 return 0
-            record, oldest_at_us = without_oldest(self._store, topic, limit, oldest_kept_us)
+            record, oldest_at_us = without_oldest(self._store, topic, limit, age_us, now_us)
             removed = stored.batch_count - record.batch_count
             with self._guard:
                 # Before the entries are removed: a reader must learn that they were removed, not that they are missing.
                 topic.earliest = record.earliest
-            head = self._next_head(self._stored_topic_count, self._stored_fact_count)
-            rows = [head, record_row(topic.number, record)]
-            self._store.remove(topic.key(stored.earliest), topic.key(record.earliest), rows)
-            self._commit += 1
-            topic.stored = record
+            self._write_record(topic, record)
             topic.oldest_at_us = oldest_at_us
             return removed
 
@@ -364,9 +388,12 @@ class DurableLog:
         position = offset
         while position < latest and (room_bytes > 0 or not found):
             state = self._topics[topic]
-            part = self._read_memory(state, position, room_bytes, bool(found))
+            with self._guard:
+                part = read_memory(state.memory, position, room_bytes, bool(found))
+            if part is None and found and state.hole_end(position) is not None:
+                break
             if part is None:
-                part = self._read_stored(state, position, room_bytes, bool(found))
+                part = read_stored(self._store, self._guard, state, position, room_bytes, bool(found))
             if not part:
                 break
             found += part
@@ -382,21 +409,6 @@ class DurableLog:
             found += self.read(topic, position, READ_BYTES)
             position = found[-1].next_offset
         return [entry for entry in found if entry.first_offset < end]
-
-    def _read_memory(self, topic: Topic, offset: int, room_bytes: int, has_some: bool) -> list[Entry] | None:
-        """Read entries that are not stored yet; None if the offset is not among them."""
-        with self._guard:
-            memory = topic.memory
-            if not memory or offset < memory[0].first_offset:
-                return None
-            found: list[Entry] = []
-            for index in range(bisect_right(memory, offset, key=first_offset_of) - 1, len(memory)):
-                entry = memory[index]
-                if (found or has_some) and len(entry.batch) > room_bytes:
-                    break
-                found.append(entry)
-                room_bytes -= len(entry.batch)
-            return found
 
     def has(self, topic: str) -> bool:
         """Whether anything was ever appended to a topic."""
@@ -420,37 +432,7 @@ class DurableLog:
             raise UsageError(f"topic {topic!r} has no offset {offset} on disk; the latest is {end}")
         if offset == end:
             return []
-        return self._read_stored(self._topics[topic], offset, max_bytes, False, connection)
-
-    def _read_stored(
-        self, topic: Topic, offset: int, room_bytes: int, has_some: bool, connection: ReadConnection | None = None
-    ) -> list[Entry]:
-        """Read stored entries; fails if one of them is damaged or missing."""
-        with self._guard:
-            earliest, end = topic.earliest, topic.stored.next_offset
-            name = topic.stored.name
-        if offset < earliest:
-            raise OffsetRemovedError(name, offset, earliest)
-        found: list[Entry] = []
-        expected = offset
-        with (
-            errors_of(self._store.directory, "reading"),
-            closing(self._store.entries(topic.key(earliest), topic.key(offset), topic.key(end), connection)) as rows,
-        ):
-            for key, packed, batch in rows:
-                header = unpacked_header(key, packed)
-                if header.first_offset > expected or header.first_offset + header.count <= expected:
-                    break
-                if (found or has_some) and header.byte_count > room_bytes:
-                    return found
-                found.append(checked_entry(header, batch))
-                room_bytes -= header.byte_count
-                expected = header.first_offset + header.count
-            if expected < end:
-                if offset < topic.earliest:  # removed while it was read
-                    raise OffsetRemovedError(name, offset, topic.earliest)
-                raise DamagedError(f"topic {name!r} has no entry at offset {expected}")
-        return found
+        return read_stored(self._store, self._guard, self._topics[topic], offset, max_bytes, False, connection)
 
     def offset_at(self, topic: str, time_us: int) -> int:
         """The first offset that was appended at this time or later; the next offset if there is none yet."""
@@ -458,14 +440,17 @@ class DurableLog:
         state = self._topics.get(topic)
         if state is None:
             return 0
+
+        def is_at(entry: Entry) -> bool:
+            return state.time_at(entry.first_offset, entry.appended_at_us) >= time_us
+
         while True:
             with self._guard:
                 earliest, end, latest = state.earliest, state.stored.next_offset, state.next_offset
-                in_memory = (entry.first_offset for entry in state.memory if entry.appended_at_us >= time_us)
-                later = next(in_memory, latest)
+                later = next((each.first_offset for each in state.memory if is_at(each)), latest)
             with errors_of(self._store.directory, "reading"):
                 try:
-                    found = search_stored(self._store, state.number, earliest, end, time_us)
+                    found = search_stored(self._store, state, earliest, end, time_us)
                 except DamagedError:
                     if state.earliest == earliest:
                         raise
@@ -476,9 +461,10 @@ class DurableLog:
         """Read everything and compare it with its checksums; gives the number of batches."""
         count = 0
         for name in list(self._topics):
-            offset = self.earliest(name)
+            topic, offset = self._topics[name], self.earliest(name)
+            offset = topic.hole_end(offset) or offset
             while entries := self.read(name, offset, MAXIMAL_BATCH_BYTES):
-                offset = entries[-1].next_offset
+                offset = topic.hole_end(entries[-1].next_offset) or entries[-1].next_offset
                 count += len(entries)
         return count
 

@@ -48,13 +48,20 @@ SLOT_BYTES = 512
 
 
 class OffsetRemovedError(UsageError):
-    """The offset was removed by retention; ``earliest`` is the first one that is still there."""
+    """The offset was removed by retention, or was damaged; ``earliest`` is the first one behind it that is there."""
 
-    def __init__(self, topic: str, offset: int, earliest: int) -> None:
-        super().__init__(
-            f"offset {offset} of topic {topic!r} was removed by retention; the earliest one still there is {earliest}: "
-            "start from it, or keep more"
-        )
+    def __init__(self, topic: str, offset: int, earliest: int, is_damaged: bool = False) -> None:
+        if is_damaged:
+            sentence = (
+                f"offset {offset} of topic {topic!r} was damaged and is lost; the next one still there is {earliest}: "
+                "go on from it"
+            )
+        else:
+            sentence = (
+                f"offset {offset} of topic {topic!r} was removed by retention; the earliest one still there is "
+                f"{earliest}: start from it, or keep more"
+            )
+        super().__init__(sentence)
         self.earliest = earliest
 
 
@@ -131,6 +138,11 @@ class TopicRecord(msgspec.Struct, array_like=True, frozen=True):
     batch_count: int
     byte_count: int
     last_at_us: int
+    set_backs: tuple[tuple[int, int], ...] = ()
+    """Where the clock was set back: messages before this offset count as appended at this time, if not earlier."""
+
+    holes: tuple[tuple[int, int], ...] = ()
+    """Ranges of offsets whose entries were damaged and left out by a repair, in order: the first, and the end."""
 
 
 class FactRecord(msgspec.Struct, array_like=True, frozen=True):

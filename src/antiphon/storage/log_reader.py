@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import ProtocolMessage
 from antiphon.kernel.process import LogReader
 from antiphon.storage.log import DurableLog
+from antiphon.storage.log_formats import OffsetRemovedError
 from antiphon.transport.codec import Codec
 
 MESSAGES_PER_PIECE: Final = 1024
@@ -36,7 +37,12 @@ def passed_over_log(topic: str) -> str:
 
 def topics_in(log: DurableLog) -> list[str]:
     """The topics of clients in a log: no journal, no log of publications that are not shown."""
-    return [name for name in log.topics() if not name.startswith(PASSED_OVER) and name != JOURNAL]
+    return [name for name in log.topics() if not is_internal(name)]
+
+
+def is_internal(name: str) -> bool:
+    """Whether a topic of a log is part of the node's own state, and not one of clients."""
+    return name.startswith(PASSED_OVER) or name == JOURNAL
 
 
 class BackwardReader(LogReader):
@@ -54,8 +60,14 @@ class BackwardReader(LogReader):
         latest = max(log.earliest(passed_over), self._passed_over_end - PASSED_OVER_AT_MOST)
         self._passed_over_begin = max(passed_over_begin, latest)
 
-    def earlier(self) -> list[Message] | None:
-        """Read the piece before the last one; None if retention has removed it, an empty list at the beginning."""
+    def earlier(self) -> list[ProtocolMessage] | None:
+        """Read the piece before the last one; None if it was removed or lost, an empty list at the beginning."""
+        try:
+            return self._earlier()
+        except OffsetRemovedError:
+            return None
+
+    def _earlier(self) -> list[ProtocolMessage] | None:
         if self._passed_over_end > self._passed_over_begin:
             name = passed_over_log(self._topic)
             self._passed_over_end, found = self._piece(name, self._passed_over_begin, self._passed_over_end)
@@ -66,7 +78,7 @@ class BackwardReader(LogReader):
         self._end, found = self._piece(self._topic, begin, self._end)
         return found
 
-    def _piece(self, name: str, begin: int, end: int) -> tuple[int, list[Message]]:
+    def _piece(self, name: str, begin: int, end: int) -> tuple[int, list[ProtocolMessage]]:
         """Read the last piece before ``end``; gives the offset where it begins too."""
         entries = self._log.read_between(name, max(begin, end - MESSAGES_PER_PIECE), end)
         return entries[0].first_offset, [self._codec.decode_recorded(entry.batch) for entry in entries]

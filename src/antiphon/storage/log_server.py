@@ -5,9 +5,11 @@ every log has a number, drawn when it was created and stored in it. A client nam
 also after the node has been restarted elsewhere. The server shows only messages that are on disk, so an offset that a
 client has read never stands for another message.
 
-One thread reads, with a connection of its own, in steps of bounded size, one for each request. The loop of the node
-goes on meanwhile, and a client that reads a long range sets the pace by its requests. Batches are sent as they were
-recorded. Clients decode them, because there may be many clients.
+One thread reads, with a connection of its own, in steps of bounded size. A request takes one step, or several if it is
+about many topics. The identities that ask have turns, one step each, so nobody waits for the whole request of somebody
+else. A request ends with its connection, after the step that runs. The loop of the node goes on meanwhile, and a client
+that reads a long range sets the pace by its requests. Batches are sent as they were recorded. Clients decode them,
+because there may be many clients.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final, Protocol, TypeVar
 
 import msgspec
@@ -47,6 +50,13 @@ NO_LOG: Final = 0
 
 MARKED_BYTES: Final = 8 << 20
 """The bytes of the log that are read for one ``MarksRequest``."""
+
+POSITIONS_AT_MOST: Final = 1 << 18
+"""How many positions one request may ask for: one for each topic, and one for each topic and time."""
+
+POSITIONS_PER_STEP: Final = 64
+NAMES_PER_TURN: Final = 512
+"""How many positions one step of the thread looks up, and how many rights one turn of the loop compares."""
 
 Result = TypeVar("Result")
 
@@ -113,6 +123,8 @@ class LogServer:
         self.number = NO_LOG
         self._connection: ReadConnection | None = None
         self._thread: ThreadPoolExecutor | None = None
+        # By identity: its requests have one step in the thread at a time.
+        self._turns: dict[str, asyncio.Lock] = {}
 
     def open(self, store: DurableLog) -> None:
         """The node has a log."""
@@ -127,10 +139,12 @@ class LogServer:
             self._connection.close()
         self._store = None
 
-    async def _in_thread(self, work: Callable[[], Result]) -> Result:
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="antiphon-log-server")
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+    async def _in_thread(self, holder: Reader, work: Callable[[], Result]) -> Result:
+        """Take one step, when it is the turn of the identity."""
+        async with self._turns.setdefault(holder.name, asyncio.Lock()):
+            if self._thread is None:
+                self._thread = ThreadPoolExecutor(1, thread_name_prefix="antiphon-log-server")
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     # Which topics there are.
 
@@ -138,22 +152,53 @@ class LogServer:
         """The ranges of topics in the log."""
         node, store = self._node, self._store
         answer = LogsResponse(question.number, self.number, node.identifier, [], [], node.peer_addresses())
-        may_read = holder.rights.may_subscribe
-        denied = next((name for name in question.topics or () if not may_read(name)), None)
+        names = None if question.topics is None else list(dict.fromkeys(question.topics))
+        wanted = sorted(node.topic_names()) if names is None else names
+        readable = await self._readable(holder, wanted)
+        denied = None if names is None else next((name for name in names if name not in readable), None)
         if denied is not None:
             return replace(answer, error=denied_text(holder, denied), is_denied=True)
-        wanted = node.topic_names() if question.topics is None else set(question.topics)
-        held = sorted(name for name in wanted if store is not None and store.has(name) and may_read(name))
-        elsewhere: list[str] = []
-        if question.topics is None:
-            elsewhere = sorted(name for name in wanted.difference(held) if may_read(name))
+        held = sorted(name for name in readable if store is not None and store.has(name))
+        elsewhere = sorted(readable.difference(held)) if names is None else []
         ranges: list[LogRange] = []
         if store is not None:
             try:
-                ranges = await self._in_thread(lambda: [range_of(store, name, question.times_us) for name in held])
+                ranges = await self._ranges(store, holder, held, question.times_us)
             except AntiphonError as error:
                 return replace(answer, error=str(error))
         return replace(answer, topics=ranges, elsewhere=elsewhere)
+
+    async def _readable(self, holder: Reader, names: list[str]) -> set[str]:
+        """The topics among some that a client may read, found in several turns of the loop."""
+        readable: set[str] = set()
+        for first in range(0, len(names), NAMES_PER_TURN):
+            may_read = holder.rights.may_subscribe
+            readable.update(name for name in names[first : first + NAMES_PER_TURN] if may_read(name))
+            await asyncio.sleep(0)
+        return readable
+
+    async def _ranges(
+        self, store: DurableLog, holder: Reader, names: list[str], times_us: tuple[int, ...]
+    ) -> list[LogRange]:
+        """The ranges of topics, and the offsets at some times, in several steps of the thread."""
+        positions = len(names) * (1 + len(times_us))
+        if positions > POSITIONS_AT_MOST:
+            raise UsageError(
+                f"{len(names)} topics with {len(times_us)} times each are {positions} positions; ask for at most "
+                f"{POSITIONS_AT_MOST} at a time"
+            )
+        ranges: list[LogRange] = []
+        topics_per_step = max(1, POSITIONS_PER_STEP // (1 + len(times_us)))
+        for first in range(0, len(names), topics_per_step):
+            some = names[first : first + topics_per_step]
+            ranges += await self._in_thread(holder, partial(bare_ranges, store, some))
+            for place in range(first, len(ranges)):
+                at_times: list[int] = []
+                for begin in range(0, len(times_us), POSITIONS_PER_STEP):
+                    times = times_us[begin : begin + POSITIONS_PER_STEP]
+                    at_times += await self._in_thread(holder, partial(offsets_at, store, ranges[place], times))
+                ranges[place] = replace(ranges[place], at_times=at_times)
+        return ranges
 
     # Ranges.
 
@@ -161,7 +206,7 @@ class LogServer:
         """The first batches of a range."""
         try:
             store = self._store_for(holder, question)
-            return await self._in_thread(lambda: self._read(store, question))
+            return await self._in_thread(holder, lambda: self._read(store, question))
         except OffsetRemovedError as error:
             return RangeResponse(question.number, question.offset, [], error.earliest, str(error))
         except AntiphonError as error:
@@ -210,7 +255,7 @@ class LogServer:
         """The publishers and sequence numbers of the first messages of a range."""
         try:
             store = self._store_for(holder, question)
-            return await self._in_thread(lambda: self._marks(store, question))
+            return await self._in_thread(holder, lambda: self._marks(store, question))
         except AntiphonError as error:
             return MarksResponse(question.number, question.offset, [], str(error), isinstance(error, DeniedError))
 
@@ -236,11 +281,18 @@ def beginning_of(payload: bytes, topic: str) -> Published:
         raise PeerError(f"a batch of topic {topic!r} cannot be read: {error}") from error
 
 
-def range_of(store: DurableLog, topic: str, times_us: tuple[int, ...]) -> LogRange:
-    """The range of a topic in a log."""
-    end = store.durable_end(topic)
-    at_times = [min(store.offset_at(topic, time_us), end) for time_us in times_us]
-    return LogRange(topic, min(store.earliest(topic), end), end, at_times)
+def bare_ranges(store: DurableLog, topics: list[str]) -> list[LogRange]:
+    """The ranges of some topics in a log."""
+    ranges = []
+    for topic in topics:
+        end = store.durable_end(topic)
+        ranges.append(LogRange(topic, min(store.earliest(topic), end), end, []))
+    return ranges
+
+
+def offsets_at(store: DurableLog, held: LogRange, times_us: tuple[int, ...]) -> list[int]:
+    """The first offsets of a topic at some times, or the end of its range."""
+    return [min(store.offset_at(held.topic, time_us), held.end) for time_us in times_us]
 
 
 def denied_text(holder: Reader, topic: str) -> str:

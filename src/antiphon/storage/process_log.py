@@ -7,13 +7,14 @@ from typing import Final
 
 from antiphon.api.batch import Batch
 from antiphon.api.topic_state import LiveTopic
-from antiphon.kernel.message import ORDER_NAMES, Message, Publication, publication_key
+from antiphon.kernel.message import ORDER_NAMES, ProtocolMessage, Publication, publication_key
 from antiphon.kernel.process import LogReader, Process
 from antiphon.runtime.clocks import monotonic_us, wall_clock_us
+from antiphon.sessions.dedup import DedupTable
 from antiphon.storage.checkpoint import Checkpoints
 from antiphon.storage.group_commit import GroupCommit
 from antiphon.storage.log import DurableLog
-from antiphon.storage.log_formats import Entry
+from antiphon.storage.log_formats import Entry, OffsetRemovedError
 from antiphon.storage.log_reader import BackwardReader, passed_over_log
 from antiphon.transport.codec import Codec
 
@@ -68,6 +69,8 @@ class ProcessLog:
             self._checkpoints.delivered(topic, publication)
         store.append(topic.name, count, wall_clock_us(), self._codec.encode(process.recorded(publication)), fact)
         if self._recalls:
+            if not topic.recorded:
+                topic.recorded = {}
             topic.recorded[int(publication_key(publication.source, publication.sequence))] = topic.end_offset
             if len(topic.recorded) > RECORDED_AT_MOST:
                 del topic.recorded[next(iter(topic.recorded))]
@@ -93,18 +96,21 @@ class ProcessLog:
         is_void = self._checkpoints is not None and self._checkpoints.is_void
         if store is None or not self._is_continued or is_void or topic.delivered_messages > 0:
             return
-        age_us = wall_clock_us() - monotonic_us()
+        now_us = wall_clock_us()
+        age_us = now_us - monotonic_us()
         for entry in last_entries(store, topic):
             publication = self._codec.decode_publication(entry.batch)
             order, payload = ORDER_NAMES[publication.order], publication.payload
             batch = Batch(
                 topic.name, publication.source, order, entry.first_offset, payload, sequence=publication.sequence
             )
-            topic.recent.add(entry.appended_at_us - age_us, batch)
+            topic.replay_buffer.add(min(entry.appended_at_us, now_us) - age_us, batch)
             if batch.client != 0:
+                if topic.logged_before is None:
+                    topic.logged_before = DedupTable()
                 topic.logged_before.add(batch.author, batch.number, batch.is_written)
 
-    def read_back(self, number: int) -> LogReader | None:
+    def log_reader(self, number: int) -> LogReader | None:
         """A reader of the log of a topic, from its end backwards; None without a log."""
         topic = self._topics.get(number)
         if topic is None or self._store is None:
@@ -118,7 +124,7 @@ class ProcessLog:
             return True
         return topic.logged.has(source, sequence)
 
-    def recalled(self, number: int, source: int, sequence: int) -> Message | None:
+    def read_logged(self, number: int, source: int, sequence: int) -> ProtocolMessage | None:
         """A publication that was delivered here, from the log."""
         topic = self._topics.get(number)
         offset = None if topic is None else topic.recorded.get(int(publication_key(source, sequence)))
@@ -129,7 +135,7 @@ class ProcessLog:
         is_there = len(entries) > 0 and entries[0].first_offset == offset
         return self._codec.decode_recorded(entries[0].batch) if is_there else None
 
-    def past(self, number: int) -> list[int] | None:
+    def restored_frontier(self, number: int) -> list[int] | None:
         """The frontier of an earlier incarnation of this node on a topic."""
         topic = self._topics.get(number)
         return None if topic is None or self._checkpoints is None else self._checkpoints.of(topic)
@@ -142,7 +148,10 @@ def last_entries(store: DurableLog, topic: LiveTopic) -> list[Entry]:
     begin = max(store.earliest(topic.name), position - SHOWN_MESSAGES_AT_MOST)
     size_bytes = 0
     while position > begin and size_bytes < SHOWN_BYTES_AT_MOST:
-        piece = store.read_between(topic.name, max(begin, position - SHOWN_MESSAGES_PER_PIECE), position)
+        try:
+            piece = store.read_between(topic.name, max(begin, position - SHOWN_MESSAGES_PER_PIECE), position)
+        except OffsetRemovedError:
+            break  # damaged, and left out by a repair
         found = piece + found
         position = piece[0].first_offset
         size_bytes += sum(len(entry.batch) for entry in piece)

@@ -18,12 +18,14 @@ from antiphon.kernel.errors import ScenarioError, UsageError
 from antiphon.kernel.message import ORDER_NAMES
 from antiphon.simulator.scenario.run import run_scenario
 from antiphon.simulator.scenario.scenario import Scenario
+from antiphon.torture.clients.campaign import run_client_schedule
+from antiphon.torture.clients.schedules import draw_client_schedule
 from antiphon.torture.clusters import draw_cluster, draws_cluster, run_cluster
 from antiphon.torture.results import CampaignJournal, Failed, SeedPlan, append, now
 from antiphon.torture.schedules.every_fabric import ALL, SCHEDULES
 from antiphon.torture.schedules.families import FAMILIES, family_name, orders_of
 from antiphon.torture.schedules.operations import MIXED
-from antiphon.torture.tally import ENDLESS, ERROR, MEMBERSHIP, UNJUDGED, Outcome, Tally
+from antiphon.torture.tally import CLIENTS, ENDLESS, ERROR, MEMBERSHIP, UNJUDGED, Outcome, Tally
 
 SEEDS_PER_TASK = 50
 
@@ -87,6 +89,11 @@ def run_seed(tally: Tally, seed: int, order: str | None, fabric: str) -> Outcome
     """Run the schedule of one seed and count it. A schedule that cannot be drawn or run is a finding; it does not end
     the campaign.
     """
+    if fabric == CLIENTS:
+        schedule = draw_client_schedule(seed, order)
+        outcome = run_client_schedule(schedule)
+        tally.count_cluster([step.kind for step in schedule.steps], outcome)
+        return outcome
     if draws_cluster(seed, order, fabric):
         cluster = draw_cluster(seed)
         outcome = run_cluster(cluster)
@@ -164,10 +171,12 @@ def check_campaign(fabric: str, order: str | None) -> None:
         if order is not None:
             raise UsageError("schedules of membership have no order; leave out --order")
         return
-    if fabric not in SCHEDULES:
-        raise UsageError(f"there is no fabric {fabric!r}; choose from {', '.join((*SCHEDULES, MEMBERSHIP))}")
+    if fabric not in (*SCHEDULES, CLIENTS):
+        raise UsageError(f"there is no fabric {fabric!r}; choose from {', '.join((*SCHEDULES, MEMBERSHIP, CLIENTS))}")
     fabrics = list(FAMILIES) if fabric == ALL else [fabric]
-    orders = [name for name in (*ORDER_NAMES, MIXED) if any(name in orders_of(one) for one in fabrics)]
+    orders: list[str] = list(ORDER_NAMES)
+    if fabric != CLIENTS:
+        orders = [name for name in (*ORDER_NAMES, MIXED) if any(name in orders_of(one) for one in fabrics)]
     if order is not None and order not in orders:
         raise UsageError(
             f"a campaign has no order {order!r}; choose from {', '.join(orders)}, or leave it out to draw orders"

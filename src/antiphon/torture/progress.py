@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from antiphon.torture.results import CampaignJournal, Failed, seeds_run
+from antiphon.torture.schedules.operations import FIRST_FRESH
 from antiphon.torture.tally import Outcome, Tally
 
-LEAST_FRESH, MOST_FRESH = 10**9, 10**15
+LEAST_FRESH, MOST_FRESH = FIRST_FRESH, 10**15
 """Fresh seeds are drawn from this range: far above seeds that people choose, and large enough that no seed is drawn
 twice.
 """

@@ -40,7 +40,7 @@ from antiphon.torture.schedules.operations import (
     operations_of,
     with_operations,
 )
-from antiphon.torture.tally import ENDLESS, KINDS, Outcome
+from antiphon.torture.tally import CLIENT_KINDS, ENDLESS, KINDS, Outcome
 from antiphon.trace.store import MemoryTrace
 from antiphon.trace.text import HEADING, lines
 
@@ -344,7 +344,7 @@ def representatives(failing: Sequence[Outcome]) -> list[tuple[str, Outcome]]:
     """For each kind of failure of each fabric, the first outcome that shows it; each outcome is used for one kind."""
     chosen: dict[int, tuple[str, Outcome]] = {}
     seen: set[tuple[str, str]] = set()
-    for kind in KINDS:
+    for kind in (*KINDS, *CLIENT_KINDS):
         for outcome in failing:
             if kind in outcome.violations and (kind, outcome.fabric) not in seen:
                 seen.add((kind, outcome.fabric))

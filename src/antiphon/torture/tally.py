@@ -11,6 +11,8 @@ from typing import Any, Self
 
 import msgspec
 
+from antiphon.audit.clients import LOST, WRITTEN
+from antiphon.audit.clients import TOTAL as CLIENT_TOTAL
 from antiphon.audit.membership import IDENTITY, JOINING, KNOWLEDGE, TOGETHERNESS
 from antiphon.simulator.scenario.last_words import LAST_WORDS
 from antiphon.simulator.scenario.scenario import DiskFault, Fault, PartitionFault, ResumeFault, Scenario
@@ -29,6 +31,9 @@ UNJUDGED = "unjudged"
 
 MEMBERSHIP = "membership"
 """Schedules of whole nodes are counted under this name, beside the families."""
+
+CLIENTS = "clients"
+"""Schedules of whole nodes with clients are counted under this name and that of their fabric."""
 
 KINDS = (
     ERROR,
@@ -52,6 +57,9 @@ KINDS = (
 )
 """All kinds of failure. Those that say most about their cause come first."""
 
+CLIENT_KINDS = (CLIENT_TOTAL, LOST, WRITTEN)
+"""Those that only schedules with clients have."""
+
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one schedule."""
@@ -67,6 +75,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     recovered: int = 0
     recovery_ticks: int = 0
     longest_recovery: int = 0
+    moves: int = 0
+    gaps: int = 0
+    """How often clients went on at another node, and were told that messages may be missing."""
     holes: int = 0
     agreed: int = 0
     owed: int = 0
@@ -154,6 +165,8 @@ class Tally(msgspec.Struct, kw_only=True):
     """How often a node that had lost all parents in a structure received something from a new parent."""
     recovery_ticks: int = 0
     longest_recovery: int = 0
+    moves: int = 0
+    gaps: int = 0
     agreement: AgreementCount = msgspec.field(default_factory=AgreementCount)
     calm_agreement: AgreementCount = msgspec.field(default_factory=AgreementCount)
     """Counts all schedules; ``calm_agreement`` counts those for which theory predicts agreement."""
@@ -188,13 +201,15 @@ class Tally(msgspec.Struct, kw_only=True):
 
     def count_cluster(self, steps: list[str], outcome: Outcome) -> None:
         """Add a schedule of whole nodes, to which these steps happen."""
-        faults = [step for step in steps if step not in ("start", "publish")]
+        faults = [step for step in steps if step not in ("start", "connect", "publish")]
         add_up(self.faults, {kind: faults.count(kind) for kind in dict.fromkeys(faults)})
         self.seeds += 1
         self.ticks += outcome.ticks
         self.publications += outcome.publications
         self.messages += outcome.messages
         self.deliveries += outcome.deliveries
+        self.moves += outcome.moves
+        self.gaps += outcome.gaps
         add_up(self.violations, outcome.violations)
         self._count_family(outcome.fabric, outcome, len(faults))
         if outcome.violations:
@@ -248,24 +263,29 @@ class Tally(msgspec.Struct, kw_only=True):
 
     def as_json(self) -> dict[str, Any]:
         """The form in which ``--json`` prints it."""
+        with_clients = sorted(name for name in self.fabrics if name.startswith(CLIENTS))
+        names = [*(name for name in (*FAMILIES, MEMBERSHIP) if name in self.fabrics), *with_clients]
+        kinds = (*KINDS, *(CLIENT_KINDS if with_clients else ()))
         return {
             "seeds": self.seeds,
             "simulated_seconds": self.ticks / TICKS_PER_SECOND,
             "faults": self.faults,
-            "fabrics": {name: self.fabrics[name].as_json() for name in (*FAMILIES, MEMBERSHIP) if name in self.fabrics},
+            "fabrics": {name: self.fabrics[name].as_json() for name in names},
             "networks": dict(sorted(self.networks.items())),
             "orders": dict(sorted(self.orders.items())),
             "publications": self.publications,
             "messages": self.messages,
             "dropped": self.dropped,
             "deliveries": self.deliveries,
+            "moves": self.moves,
+            "gaps": self.gaps,
             "recovered": self.recovered,
             "recovery_ticks_mean": self.recovery_ticks / self.recovered if self.recovered else None,
             "recovery_ticks_longest": self.longest_recovery if self.recovered else None,
             "holes": self.agreement.holes,
             "agreement": self.agreement.as_json(False),
             "calm_agreement": self.calm_agreement.as_json(True),
-            "violations": {kind: self.violations.get(kind, 0) for kind in KINDS if kind != STUCK},
+            "violations": {kind: self.violations.get(kind, 0) for kind in kinds if kind != STUCK},
             "stuck": self.violations.get(STUCK, 0),
             "failing_seeds": [outcome.seed for outcome in self.failing],
         }

@@ -78,6 +78,10 @@ class Contract:
     """
     all_asked: bool = False
     """Whether publications of every order start when they are requested, because they wait for a majority."""
+    loose_sessions: bool = False
+    """Whether a fifo or causal publication may overtake an earlier one of its publisher that waits for a key: a total
+    one, or one without order. Then both orders are judged among fifo and causal publications alone.
+    """
     returns: bool = False
     """Whether restarted nodes continue to publish under their number. Each incarnation is judged as a node of its own.
     """

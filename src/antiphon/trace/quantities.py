@@ -248,7 +248,12 @@ define(NODE, "commits", "commits", "Group commits of the log")
 define(NODE, "bytes-uncommitted", "bytes", "Bytes that wait for the disk")
 define(NODE, "bytes-handed-in", "bytes", "Bytes that clients have handed in and that wait to be published")
 define(NODE, "clients-held", "clients", "Clients that are not read from because all have handed in too much together")
+define(
+    NODE, "topics-known", "topics", "Topics that the node knows; figures of the 1,000 with the most messages are shown"
+)
 define(NODE, "uptime-seconds", "seconds", "Seconds since the node started")
+define(NODE, "certificate-days", "days", "Days until the certificate of the node expires; only with TLS")
+define(NODE, "audit-dropped", "lines", "Lines of the audit log that were dropped")
 define(NODE, "healthy", "1 or 0", "1 while nothing is wrong")
 
 define(TOPIC, "delivered-messages", "messages", "Messages delivered")

@@ -15,7 +15,7 @@ from typing import Final
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
-from antiphon.kernel.message import NO_KEYS, SOURCE_BITS, UNSPECIFIED, Message, Publication, publication_key
+from antiphon.kernel.message import NO_KEYS, SOURCE_BITS, UNSPECIFIED, ProtocolMessage, Publication, publication_key
 from antiphon.kernel.process import NO_NODE
 
 WORDS_PER_ROW: Final = 4
@@ -99,7 +99,7 @@ class Recorder:
         """Add a row about a node and not about a message."""
         self._append(time, pack(event, 0, node, NO_NODE), -1, value)
 
-    def record_message(self, time: i64, event: i64, node: i64, peer: i64, message: Message, value: i64) -> None:
+    def record_message(self, time: i64, event: i64, node: i64, peer: i64, message: ProtocolMessage, value: i64) -> None:
         """Add a row about a message."""
         kind = self._kinds.get(type(message), -1)
         if kind < 0:
@@ -226,7 +226,7 @@ def pack_value(topic: i64, value: i64) -> i64:
     return (topic << TOPIC_SHIFT) | (value if value < most else most)
 
 
-def load_of(message: Message) -> i64:
+def load_of(message: ProtocolMessage) -> i64:
     """The contents of a copy in one word; each number that does not fit is stored as the largest that does."""
     publications = message.publications_carried()
     entries = message.entries_carried()

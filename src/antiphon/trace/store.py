@@ -28,9 +28,9 @@ value      int64, nullable    ``publish``: bytes of payload; ``send``: ticks unt
                               ``sequence`` is the number of a batch; ``epoch``: for the broker ``peer`` the lowest
                               bit if it belongs to the epoch, the next ones if it has a voice in each council
 reason     dictionary, null.  why a copy was dropped: ``loss``, ``partition``, ``receiver down``, ``sender down``
-order      dictionary, null.  how strongly the publication is ordered: ``none``, ``fifo``, ``causal``; null if the row
-                              is about something else, if there is no order at all, or, for ``publish``, if none was
-                              named
+order      dictionary, null.  how strongly the publication is ordered: ``none``, ``fifo``, ``causal``, ``total``; null
+                              if the row is about something else, if there is no order at all, or, for ``publish``,
+                              if none was named
 carried    int32, nullable    ``send``, ``receive``: how many publications the copy brings to its receiver
 entries    int32, nullable    ``send``, ``receive``: entries of barriers, vectors or views in the copy
 payload    int32, nullable    ``send``, ``receive``: bytes of payload in the copy

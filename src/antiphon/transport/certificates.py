@@ -1,7 +1,7 @@
 """Certificates for development and small clusters: an authority, and what it signs.
 
 An authority is a key and a certificate in a directory. Everything is written so that only its owner can read it, and
-nothing is ever overwritten. Whoever has the authority's key can make certificates for anybody: keep it away from nodes.
+nothing is ever overwritten. The authority's key makes certificates for anybody: keep it away from nodes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ from antiphon.kernel.errors import UsageError
 from antiphon.transport.tls import NAME_PATTERN, NODE, ROLES, SCHEME
 
 AUTHORITY: Final = "authority"
+REVOKED: Final = "revoked"
 DEFAULT_DAYS: Final = 365
+LIST_DAYS: Final = 3650
+"""Nodes go on with a list that is older, so this is for other programs."""
+
 DEFAULT_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 EARLY: Final = timedelta(hours=1)
 """Clocks of machines differ: a certificate is valid from a little before it was made."""
@@ -38,7 +42,7 @@ class Authority:
         self._certificate = certificate
 
     @classmethod
-    def make(cls, directory: Path, name: str = "antiphon", days: int = DEFAULT_DAYS) -> Authority:
+    def make(cls, directory: Path, name: str = "antiphon", days: float = DEFAULT_DAYS) -> Authority:
         """A new authority in a directory, which is made if there is none."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_absent(directory, AUTHORITY)
@@ -71,7 +75,7 @@ class Authority:
         return (directory / f"{AUTHORITY}.pem").exists() or (directory / f"{AUTHORITY}.key").exists()
 
     def issue(
-        self, role: str, name: str, hosts: Sequence[str] = DEFAULT_HOSTS, days: int = DEFAULT_DAYS
+        self, role: str, name: str, hosts: Sequence[str] = DEFAULT_HOSTS, days: float = DEFAULT_DAYS
     ) -> tuple[Path, Path]:
         """A certificate for a node or a client; its file and that of its key."""
         assert role in ROLES, "the caller chooses among the roles"
@@ -93,14 +97,48 @@ class Authority:
         certificate = builder.add_extension(issuer, critical=False).sign(self._key, hashes.SHA256())
         return write_pair(self.directory, name, key, certificate)
 
+    def revoke(self, names: Sequence[str]) -> Path:
+        """Put the certificates of these names on the list of revoked ones; gives the file of the list."""
+        path = self.directory / f"{REVOKED}.pem"
+        now = datetime.now(UTC)
+        builder = x509.CertificateRevocationListBuilder().issuer_name(self._certificate.subject)
+        builder = builder.last_update(now).next_update(now + timedelta(days=LIST_DAYS))
+        known: set[int] = set()
+        if path.exists():
+            for entry in x509.load_pem_x509_crl(path.read_bytes()):
+                builder, known = builder.add_revoked_certificate(entry), known | {entry.serial_number}
+        for name in names:
+            serial = self._serial_of(name)
+            if serial not in known:
+                entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(now).build()
+                builder, known = builder.add_revoked_certificate(entry), known | {serial}
+        signed = builder.sign(self._key, hashes.SHA256())
+        unfinished = path.with_suffix(".new")
+        unfinished.unlink(missing_ok=True)
+        write_secret(unfinished, signed.public_bytes(serialization.Encoding.PEM))
+        unfinished.rename(path)
+        return path
+
+    def _serial_of(self, name: str) -> int:
+        path = self.directory / f"{name}.pem"
+        try:
+            found = x509.load_pem_x509_certificate(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{path} is no certificate; name one that this authority has made") from error
+        if found.issuer != self._certificate.subject or name == AUTHORITY:
+            raise UsageError(f"{path} was not signed by the authority in {self.directory}; ask the one that signed it")
+        return found.serial_number
+
 
 def named(common_name: str) -> x509.Name:
     """A subject; people read it, nodes do not."""
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name[:64])])
 
 
-def draft(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, days: int) -> x509.CertificateBuilder:
-    """What all certificates have."""
+def draft(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, days: float
+) -> x509.CertificateBuilder:
+    """The parts that all certificates have."""
     now = datetime.now(UTC)
     builder = x509.CertificateBuilder(issuer, subject, key.public_key(), x509.random_serial_number())
     builder = builder.not_valid_before(now - EARLY).not_valid_after(now + timedelta(days=days))

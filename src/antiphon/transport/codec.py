@@ -22,7 +22,7 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.tree import messages as tree
 from antiphon.kernel.errors import ProtocolError
-from antiphon.kernel.message import Message, Publication
+from antiphon.kernel.message import ProtocolMessage, Publication
 from antiphon.transport.schema import (
     ADDED,
     CHECKS,
@@ -166,11 +166,11 @@ class Codec:
         """A message of hosts as bytes."""
         shapes = (*self._by_shape, *controls)
         self._decode = msgspec.msgpack.Decoder(Union[shapes]).decode  # noqa: UP007 (made at run time)
-        self._last: Message | None = None
+        self._last: object = None
         self._last_bytes: bytes | memoryview = b""
 
-    def encode(self, message: Message) -> bytes:
-        """A message as bytes."""
+    def encode(self, message: object) -> bytes:
+        """A message, or what travels inside one, as bytes."""
         if message is self._last:
             encoded = self._last_bytes
             if isinstance(encoded, bytes):
@@ -187,7 +187,7 @@ class Codec:
         self._last = None
         self._last_bytes = b""
 
-    def decode(self, data: bytes | memoryview) -> Message | msgspec.Struct:
+    def decode(self, data: bytes | memoryview) -> ProtocolMessage | msgspec.Struct:
         """Bytes as a message of a protocol or of hosts; :class:`ProtocolError` if they are none.
 
         A caller that passes a view of bytes calls ``forget`` before the bytes change.
@@ -200,7 +200,7 @@ class Codec:
             message = kind.to_message(shape)
         except UNREADABLE as error:
             raise unreadable(data, error) from error
-        if not isinstance(message, Message) or type(message) in ENCLOSED:
+        if not isinstance(message, ProtocolMessage) or type(message) in ENCLOSED:
             raise ProtocolError(f"a peer sent a {type(message).__name__} by itself; it is a part of messages only")
         self._last = message
         self._last_bytes = data
@@ -213,10 +213,10 @@ class Codec:
             raise ProtocolError(f"{len(data)} bytes hold a {type(recorded).__name__} and no publication")
         return recorded
 
-    def decode_own(self, data: bytes) -> Message:
+    def decode_own(self, data: bytes) -> ProtocolMessage:
         """A message that this node has written down itself."""
         message = self._decode_own(data)
-        if not isinstance(message, Message):
+        if not isinstance(message, ProtocolMessage):
             raise ProtocolError(f"{len(data)} bytes hold a {type(message).__name__} and no message")
         return message
 
@@ -226,7 +226,7 @@ class Codec:
         return recorded.publication if isinstance(recorded, tree.Item) else recorded
 
     def _decode_own(self, data: bytes) -> Any:
-        """What this node has encoded itself: its payloads have been checked."""
+        """A message that this node has encoded itself: its payloads have been checked."""
         try:
             shape: msgspec.Struct = self._decode(data)
             kind = self._by_shape.get(type(shape))

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 
 from antiphon.kernel.errors import ProtocolError, UsageError
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import ProtocolMessage
 from antiphon.membership.host import NOT_HERE
 from antiphon.membership.messages import (
     MEMBERSHIP_CONTROLS,
@@ -25,26 +25,25 @@ from antiphon.membership.messages import (
 )
 from antiphon.runtime.errors import DeniedError
 from antiphon.transport.codec import Codec
-from antiphon.transport.links import (
+from antiphon.transport.framing import (
     BUFFER_BYTES,
     FIRST_BUFFER_BYTES,
     FIRST_FRAME_BYTES_AT_MOST,
     FrameReader,
     FrameWriter,
-    has_closed,
-    split_address,
 )
+from antiphon.transport.links import has_closed, split_address
 from antiphon.transport.schema import CLIENT_FRAME_BYTES_AT_MOST, FRAME_BYTES_AT_MOST
 from antiphon.transport.tls import CertifiedIdentity, check_node, identity_of
 
-UNWRITTEN_BYTES_AT_MOST: Final = 4 << 20
+UNWRITTEN_BYTES_AT_MOST: int = 4 << 20
 """So much waits for a client that does not read before nothing more is sent to it, or read from it."""
 
 UNREAD: Final = "what was sent is not read"
 
 
 class ConnectionGreeting(NamedTuple):
-    """What the first frame of a connection is compared with."""
+    """The facts with which the first frame of a connection is compared."""
 
     cluster: str
     instance: str
@@ -78,7 +77,7 @@ class Receiver(Protocol):
     def codec(self) -> Codec:
         """Reads and writes frames."""
 
-    def received(self, sender: int, message: Message) -> None:
+    def received(self, sender: int, message: ProtocolMessage) -> None:
         """A message of a peer's process."""
 
     def settle(self) -> None:
@@ -89,11 +88,11 @@ class Receiver(Protocol):
 
 
 class Reception(Protocol):
-    """Whoever at a node receives clients, and hears what the hosts of peers say."""
+    """The part of a node that receives clients, and messages of the hosts of peers."""
 
     @property
     def greeting(self) -> ConnectionGreeting:
-        """What the first frame is compared with."""
+        """The facts with which the first frame is compared."""
 
     def control_received(self, sender: int, message: msgspec.Struct) -> None:
         """A message of a peer's host."""
@@ -135,6 +134,9 @@ class Accepting(Protocol):
     def ended(self, connection: IncomingConnection) -> None:
         """A connection has ended."""
 
+    def check_certificate(self, connection: IncomingConnection) -> None:
+        """Refuse a connection whose certificate has expired or was revoked."""
+
     def buffer_changed(self, connection: IncomingConnection, size: int) -> None:
         """A connection has a long frame that is not finished, or has finished it."""
 
@@ -170,6 +172,28 @@ class IncomingConnection(FrameReader):
         self.is_refused = False
         self._is_closed = False
         self._held: set[str] = set()
+        # The identity of the client, if one is at the other end.
+        self.tenant: str | None = None
+
+    @property
+    def owner(self) -> str:
+        """The peer or identity at the other end."""
+        return self.instance if self.tenant is None else self.tenant
+
+    @property
+    def is_client(self) -> bool:
+        """Whether a client is at the other end."""
+        return self.tenant is not None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether nothing is read from it at the moment."""
+        return bool(self._held)
+
+    @property
+    def received(self) -> tuple[int, int]:
+        """How many bytes and how many frames have come so far."""
+        return self.bytes_received, self.frames_received
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -200,12 +224,14 @@ class IncomingConnection(FrameReader):
             return
         codec = self._receiver.codec
         message = codec.decode(frame)
-        if isinstance(message, Message):
+        if isinstance(message, ProtocolMessage):
             sender = self._sender
             if sender is None:
                 sender = self._sender = self._sender_identifier()
-            self._receiver.received(sender, message)
-            codec.forget()
+            try:
+                self._receiver.received(sender, message)
+            finally:
+                codec.forget()
         elif isinstance(message, Hello):
             self._greeted(message)
         elif not self.instance:
@@ -237,6 +263,8 @@ class IncomingConnection(FrameReader):
             raise ProtocolError(NOT_HERE)
         if self.instance or not hello.instance:
             raise ProtocolError("a connection begins with one Hello that names its sender")
+        if self._listener is not None:
+            self._listener.check_certificate(self)
         if hello.address and greeting.has_tls:
             check_node(self.identity, hello.instance, host_of(hello.address))
         self.instance, self.address = hello.instance, hello.address
@@ -306,7 +334,7 @@ class IncomingConnection(FrameReader):
             super().refuse(error)
             return
         self._listener.note_refusal(self.where_from, error)
-        self._filled = 0
+        self._forget_input()
         self.close()
 
     def expel(self, reason: str) -> None:

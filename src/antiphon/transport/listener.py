@@ -1,10 +1,11 @@
 """Where others connect: what strangers may cost, and for how long.
 
-Whoever connects is a stranger until it has said who it is, and costs a few kilobytes until then. There is a bound on
+A newcomer is a stranger until it has said who it is, and costs a few kilobytes until then. There is a bound on
 how many strangers there are at a time; when one more comes, the one that has been one for longest is cut off. An honest
-one is no stranger for longer than a few packets take, so a flood of connections does not keep it out. Who does not say
-who it is, or does not finish a frame that it has begun, is cut off after a while. Whoever is cut off is counted, and
-logged with the reason, unless there are so many that the log itself would be the damage.
+one is no stranger for longer than a few packets take, so a flood of connections does not keep it out. A stranger that
+does not say who it is is cut off after a while, and so is whoever does not finish a frame that it has begun
+(:mod:`antiphon.transport.frame_budget`). The listener counts them and logs the reason, unless there are so many that
+the log itself would be the damage.
 """
 
 from __future__ import annotations
@@ -18,23 +19,19 @@ from functools import partial
 from typing import Final
 
 from antiphon.kernel.errors import ProtocolError, UsageError
+from antiphon.runtime.errors import DeniedError
 from antiphon.runtime.logging import logger
+from antiphon.transport.frame_budget import FrameBudget, FrameConnection
 from antiphon.transport.incoming import IncomingConnection
 from antiphon.transport.links import limit_silence, split_address
-from antiphon.transport.tls import reason_of
+from antiphon.transport.stream_protocol import StreamProtocol
+from antiphon.transport.tls import check_trusted, reason_of
 
 STRANGERS_AT_MOST: Final = 256
 """How many connections there are at a time that have not said who they are."""
 
 LOOK_SECONDS: Final = 0.5
 """How often the listener looks who has taken too long."""
-
-FRAME_SECONDS: Final = 10.0
-FRAME_BYTES_PER_SECOND: Final = 64 << 10
-"""A frame that has begun must come as a whole in so many seconds, and one more for so many bytes of it."""
-
-LONG_FRAME_BYTES_AT_MOST: Final = 256 << 20
-"""How much memory all frames together may take that are longer than the usual buffer and have not come as a whole."""
 
 SILENT_SECONDS: Final = 30.0
 """After how long a connection ends whose other machine does not answer any more."""
@@ -54,14 +51,15 @@ log = logger("listener")
 class Listener:
     """Accepts the connections of one node.
 
-    ``connect`` makes the node's end of a connection, and ``incoming`` lists those that are open. Whoever connects has
-    ``handshake_seconds`` to say who it is.
+    ``connect`` makes the node's end of a connection, and ``incoming`` lists those that are open. A peer that
+    connects has ``handshake_seconds`` to say who it is. A frame that has begun goes on within ``frame_seconds``.
     """
 
     def __init__(
         self,
         context: ssl.SSLContext | None,
         handshake_seconds: float,
+        frame_seconds: float,
         connect: Callable[[Listener, str], IncomingConnection],
         incoming: Callable[[], Iterable[IncomingConnection]],
     ) -> None:
@@ -74,14 +72,13 @@ class Listener:
         # Those who have not said who they are, with the time at which they came; the oldest first.
         self._strangers: dict[IncomingConnection, float] = {}
         self._opening: dict[IncomingConnection, asyncio.Task[None]] = {}
-        # Unfinished frames as they were when the listener last saw a new one: how many had come before, and when.
-        self._unfinished: dict[IncomingConnection, tuple[int, float]] = {}
-        self._long_frames: dict[IncomingConnection, int] = {}
-        self._long_frame_bytes = 0
+        self._frames = FrameBudget(frame_seconds, self._loop.time, self._cut_off_frame)
         self._looking: asyncio.TimerHandle | None = None
         self._lines = 0
         self._unlogged = 0
         self.refused_connections = 0
+        self.when_refused: Callable[[str, BaseException], None] | None = None
+        self.when_greeted: Callable[[IncomingConnection], None] | None = None
 
     async def open(self, address: str) -> int:
         """Listen; the port."""
@@ -134,6 +131,8 @@ class Listener:
             self._loop.call_later(PAUSE_SECONDS, self._listen, bound)
             return
         accepted.setblocking(False)
+        # uvloop does it by itself. Without it the system holds back short answers for 40 ms.
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = self._connect(self, f"{place[0]}:{place[1]}")
         while len(self._strangers) >= STRANGERS_AT_MOST:
             self._cut_off(next(iter(self._strangers)), "too many connect at once and do not say who they are")
@@ -152,7 +151,7 @@ class Listener:
         seconds = self._handshake_seconds if self._context is not None else None
         try:
             transport, _ = await self._loop.connect_accepted_socket(
-                lambda: connection, accepted, ssl=self._context, ssl_handshake_timeout=seconds
+                partial(StreamProtocol, connection), accepted, ssl=self._context, ssl_handshake_timeout=seconds
             )
             limit_silence(transport, SILENT_SECONDS)
         except OSError as error:
@@ -163,21 +162,17 @@ class Listener:
     def greeted(self, connection: IncomingConnection) -> None:
         """Somebody has said who it is."""
         self._strangers.pop(connection, None)
+        if self.when_greeted is not None:
+            self.when_greeted(connection)
 
     def ended(self, connection: IncomingConnection) -> None:
         """A connection has ended."""
         self._strangers.pop(connection, None)
-        self._unfinished.pop(connection, None)
-        self._long_frame_bytes -= self._long_frames.pop(connection, 0)
+        self._frames.ended(connection)
 
     def buffer_changed(self, connection: IncomingConnection, size: int) -> None:
         """A connection has a long frame that is not finished, or has finished it."""
-        self._long_frame_bytes -= self._long_frames.pop(connection, 0)
-        if size > connection.buffer_bytes:
-            if self._long_frame_bytes + size > LONG_FRAME_BYTES_AT_MOST:
-                raise ProtocolError("too many send long frames at the same time; send shorter ones, or try again later")
-            self._long_frames[connection] = size
-            self._long_frame_bytes += size
+        self._frames.changed(connection, size if size > connection.buffer_bytes else 0)
 
     # Cutting off.
 
@@ -191,19 +186,24 @@ class Listener:
                 break
             self._cut_off(connection, f"it has not said who it is in {patience:g} seconds")
         for connection in self._incoming():
-            self._look_at_frame(connection, now)
+            self._frames.look(connection)
+            self._look_at_certificate(connection)
             connection.end_if_left()
         self._looking = self._loop.call_later(LOOK_SECONDS, self._poll)
 
-    def _look_at_frame(self, connection: IncomingConnection, now: float) -> None:
-        if connection.unfinished_bytes == 0:
-            self._unfinished.pop(connection, None)
-            return
-        frames, since = self._unfinished.get(connection, (-1, now))
-        if frames != connection.frames_received:
-            self._unfinished[connection] = (connection.frames_received, now)
-        elif now - since > FRAME_SECONDS + connection.unfinished_bytes / FRAME_BYTES_PER_SECOND:
-            self._cut_off(connection, f"it has not finished a frame in {now - since:.0f} seconds")
+    def _look_at_certificate(self, connection: IncomingConnection) -> None:
+        try:
+            self.check_certificate(connection)
+        except (ProtocolError, DeniedError) as error:
+            connection.refuse(error)
+
+    def check_certificate(self, connection: IncomingConnection) -> None:
+        """Refuse a connection whose certificate has expired or was revoked."""
+        check_trusted(self._context, connection.identity)
+
+    def _cut_off_frame(self, connection: FrameConnection, reason: str) -> None:
+        assert isinstance(connection, IncomingConnection), "all frames come over incoming connections"
+        self._cut_off(connection, reason)
 
     def _cut_off(self, connection: IncomingConnection, reason: str) -> None:
         self._strangers.pop(connection, None)
@@ -217,6 +217,8 @@ class Listener:
     def note_refusal(self, where_from: str, error: BaseException) -> None:
         """Somebody has been cut off, for this reason."""
         self.refused_connections += 1
+        if self.when_refused is not None:
+            self.when_refused(where_from, error)
         self._lines += 1
         if self._lines > LINES_PER_LOOK:
             self._unlogged += 1

@@ -1,4 +1,4 @@
-"""What hosts say to each other about topics and clients; for the rest see :mod:`antiphon.membership.messages`."""
+"""Messages between hosts about topics and clients; for the rest see :mod:`antiphon.membership.messages`."""
 
 from __future__ import annotations
 
@@ -37,6 +37,13 @@ class TopicAnnouncement(Control, frozen=True, array_like=True, tag=FIRST_CONTROL
     wants_answer: bool
 
 
+class StreamFrame(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 28):
+    """A message of a replica of a stream to another one, or of a node about the streams that it keeps."""
+
+    is_replica: bool
+    payload: Annotated[bytes, msgspec.Meta(max_length=64 << 20)]
+
+
 class TopicAnnouncementAck(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 4):
     """The answer: whoever here subscribes to this topic by a pattern will get what comes."""
 
@@ -65,4 +72,5 @@ PEER_CONTROLS: Final = (
     BlockRequest,
     BlockResponse,
     *SESSION_CONTROLS,
+    StreamFrame,
 )

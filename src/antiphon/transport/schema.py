@@ -1,7 +1,7 @@
-"""What messages of the protocols may hold on a link: their numbers, the types of their fields, and what must fit.
+"""The contents of protocol messages on a link: their numbers, the types of their fields, and what must fit.
 
-A fabric gives its messages their numbers, beside their classes. The layout is read off the constructors. What a field
-may hold follows from its name, which means the same in all messages: a new name needs a line in ``FIELDS``. The bytes
+A fabric gives its messages their numbers, beside their classes. The layout is read off the constructors. The name of
+a field decides its legal values, and means the same in all messages: a new name needs a line in ``FIELDS``. The bytes
 are made elsewhere (:mod:`antiphon.transport.codec`).
 """
 
@@ -105,6 +105,8 @@ FIELDS: Final[dict[str, Any]] = {
     "before": Number,
     "version": Number,
     "voters": Integers,
+    "proposal": Number,
+    "proposed": Integers,
     "added": Integers,
     "removed": Integers,
     "members": Integers,
@@ -172,11 +174,11 @@ FIELDS: Final[dict[str, Any]] = {
 
 SPECIAL: Final[dict[tuple[type[Any], str], Any]] = {
     (Ordered, "order"): Annotated[int, msgspec.Meta(ge=0, le=int(CAUSAL))],
-    (gossip.FrontierResponse, "frontier"): Integers,
+    (gossip.GossipFrontierResponse, "frontier"): Integers,
     (tree.Item, "origin"): Number,
     (tree.LockItem, "origin"): Number,
     (cube_totals.LockManagerNotice, "origin"): Annotated[int, msgspec.Meta(ge=-1, lt=1 << 22)],
-    (gossip.FrontierResponse, "stamp"): Stamp,
+    (gossip.GossipFrontierResponse, "stamp"): Stamp,
     (epto.Stamped, "stamp"): Stamp,
     (epto.Ball, "names"): Integers,
     (epto.Ball, "hops"): Integers,
@@ -220,7 +222,11 @@ PARAMETERS: Final = {kind: read_parameters(kind) for kind in KINDS}
 """Read once, before there are threads: in Python 3.11 two of them cannot parse at a time."""
 
 
-ADDED: Final[dict[tuple[type[Any], str], Any]] = {}
+ADDED: Final[dict[tuple[type[Any], str], Any]] = {
+    (cube_faults.Digest, "question"): 0,
+    (cube_totals.LockManagerNotice, "proposal"): 0,
+    (cube_totals.LockManagerNotice, "proposed"): [],
+}
 """Fields that came after ``OLDEST_VERSION``, by class and name, each with its value in frames that lack it.
 
 They stand at the end of the constructor, in the order in which they came."""

@@ -1,10 +1,10 @@
 """TLS: who the other end of a connection is, as its certificate says.
 
 Certificates are signed by the authority of the cluster and name who holds them in a URI among their alternative names:
-``antiphon://node/NAME`` or ``antiphon://client/NAME``. Those of nodes also name the hosts at which they live. Both ends
-of a connection between nodes show one; a client may show one.
+``antiphon://node/NAME`` or ``antiphon://client/NAME``. Certificates of nodes also name their hosts. Both ends of
+a connection between nodes show one; a client may show one.
 
-What a node is called in the cluster begins with the name in its certificate (:func:`instance_of`). So whoever speaks
+The name of a node in the cluster begins with the name in its certificate (:func:`instance_of`). So whoever speaks
 for a node has that node's certificate: it cannot take the name of another, nor live at another's address. That nobody
 replays what was recorded is TLS's own doing: each handshake answers fresh random bytes.
 """
@@ -13,14 +13,17 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from ipaddress import ip_address
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from antiphon.kernel.errors import ProtocolError, UsageError
+from antiphon.runtime.errors import DeniedError
 
 if TYPE_CHECKING:
     import asyncio
@@ -31,6 +34,13 @@ ROLES: Final = (NODE, CLIENT)
 SCHEME: Final = "antiphon://"
 NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 HOW_TO_MAKE: Final = "antiphon certs makes certificates"
+
+
+class WatchedContext(ssl.SSLContext):
+    """Settings of TLS, with a judge of certificates that were valid once."""
+
+    refusal_of: Callable[[CertifiedIdentity], str] | None = None
+    """Gives the reason why a certificate is not accepted; empty if it is."""
 
 
 class Tls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,7 +58,10 @@ class Tls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     key: str | None = None
     """The file with the key of that certificate."""
 
-    def server_context(self, requires_certificate: bool = False) -> ssl.SSLContext:
+    revoked: str | None = None
+    """The file with the lists of revoked certificates; only nodes look at it."""
+
+    def server_context(self, requires_certificate: bool = False) -> WatchedContext:
         """For those who are connected to. Clients may come without a certificate, unless all need one."""
         context = self._context(ssl.PROTOCOL_TLS_SERVER)
         context.verify_mode = ssl.CERT_REQUIRED if requires_certificate else ssl.CERT_OPTIONAL
@@ -56,14 +69,14 @@ class Tls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         context.num_tickets = 0
         return context
 
-    def client_context(self) -> ssl.SSLContext:
+    def client_context(self) -> WatchedContext:
         """For those who connect: the other end must have a certificate for the host that is meant."""
         return self._context(ssl.PROTOCOL_TLS_CLIENT)
 
-    def _context(self, protocol: int) -> ssl.SSLContext:
+    def _context(self, protocol: int) -> WatchedContext:
         if (self.certificate is None) != (self.key is None):
             raise UsageError("a certificate and its key go together: give both or none")
-        context = ssl.SSLContext(protocol)
+        context = WatchedContext(protocol)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         loaded = self.authority
         try:
@@ -86,11 +99,14 @@ def refuse_passphrase() -> str:
 
 
 class CertifiedIdentity(msgspec.Struct, frozen=True):
-    """Who holds a certificate, and at which hosts it lives."""
+    """The holder of a certificate, and the hosts at which it lives."""
 
     role: str
     name: str
     hosts: tuple[str, ...]
+    serial: int = 0
+    expires_at: float = inf
+    """In seconds since 1970."""
 
     def lives_at(self, host: str) -> bool:
         """Whether the certificate is for this host; ``*.`` at the beginning of a name stands for one word."""
@@ -108,14 +124,20 @@ def plain_host(host: str) -> str:
 
 
 def identity_of(transport: asyncio.BaseTransport) -> CertifiedIdentity | None:
-    """Who is at the other end; None if it has shown no certificate."""
+    """The identity at the other end; None if it has shown no certificate."""
     found = transport.get_extra_info("ssl_object")
     certificate: dict[str, Any] | None = None if found is None else found.getpeercert()
-    return identity_in(certificate["subjectAltName"]) if certificate and "subjectAltName" in certificate else None
+    if not certificate or "subjectAltName" not in certificate:
+        return None
+    identity = identity_in(certificate["subjectAltName"])
+    if identity is None:
+        return None
+    expires_at = ssl.cert_time_to_seconds(certificate["notAfter"])
+    return replace(identity, serial=int(certificate["serialNumber"], 16), expires_at=expires_at)
 
 
 def identity_in(alternative_names: tuple[tuple[str, str], ...]) -> CertifiedIdentity | None:
-    """Who is meant by the alternative names of a certificate; None if it is none of ours."""
+    """The identity in the alternative names of a certificate; None if it is none of ours."""
     named = [value.removeprefix(SCHEME) for kind, value in alternative_names if kind == "URI"]
     hosts = tuple(plain_host(value) for kind, value in alternative_names if kind in ("DNS", "IP Address"))
     for role, separator, name in (each.partition("/") for each in named):
@@ -154,7 +176,7 @@ def own_node_name(certificate: str | None) -> str:
 
 
 def instance_of(name: str, life: str) -> str:
-    """What one life of a node is called, if it has a certificate with a name."""
+    """The name of one life of a node, if it has a certificate with a name."""
     return f"{name}/{life}"
 
 
@@ -178,6 +200,16 @@ def check_meant(identity: CertifiedIdentity | None, instance: str) -> None:
         raise ProtocolError("whoever listens there has no certificate of a node")
     if instance and instance.partition("/")[0] != identity.name:
         raise ProtocolError(f"node {identity.name!r} listens where {instance.partition('/')[0]!r} is meant")
+
+
+def check_trusted(context: ssl.SSLContext | None, identity: CertifiedIdentity | None) -> None:
+    """Refuse a certificate that has expired or was revoked, also in the middle of a connection."""
+    if identity is None or not isinstance(context, WatchedContext) or context.refusal_of is None:
+        return
+    reason = context.refusal_of(identity)
+    if reason:
+        # A client is told to give up; a node tries again, and perhaps has a new certificate then.
+        raise ProtocolError(reason) if identity.role == NODE else DeniedError(reason)
 
 
 def reason_of(error: BaseException) -> str:

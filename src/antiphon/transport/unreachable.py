@@ -1,7 +1,8 @@
-"""Where nobody answers: said once, once more if the reason changes, and then ever more rarely.
+"""Addresses at which no node answers: logged once, once more if the reason changes, and then ever more rarely.
 
-Links are tried again every few seconds for as long as a peer is away, each time by another object. What was said about
-an address is therefore known here.
+Links are tried again every few seconds for as long as a peer is away, each time by another object. So the last line
+about each address is remembered here. If a node has answered there before, the membership logs that it is lost, and
+nothing is added to that.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ log = logger("links")
 
 
 class Silence:
-    """What was said about one address."""
+    """The log lines so far about one address."""
 
     def __init__(self, reason: str, now_seconds: float) -> None:
         self.reason = reason
@@ -35,15 +36,21 @@ class Unreachable:
 
     def __init__(self) -> None:
         self._silent: dict[str, Silence] = {}
+        # Addresses at which a node has answered, the last one last.
+        self._reached: dict[str, None] = {}
 
     def failed(self, address: str, reason: str, now_seconds: float) -> None:
         """An attempt has failed; say so if it is news, or if nothing was said for long."""
+        if address in self._reached:
+            log.debug("cannot connect", address=address, reason=reason)
+            if address not in self._silent:
+                self._remember(address, reason, now_seconds)
+            else:
+                self._silent[address].attempts += 1
+            return
         known = self._silent.get(address)
         if known is None or known.reason != reason:
-            self._silent.pop(address, None)
-            if len(self._silent) >= ADDRESSES_AT_MOST:
-                del self._silent[next(iter(self._silent))]
-            self._silent[address] = Silence(reason, now_seconds)
+            self._remember(address, reason, now_seconds)
             log.warning("cannot connect", address=address, reason=reason)
             return
         known.attempts += 1
@@ -52,9 +59,19 @@ class Unreachable:
             known.say_again_at = now_seconds + known.pause_seconds
             log.warning("still cannot connect", address=address, reason=reason, attempts=known.attempts)
 
+    def _remember(self, address: str, reason: str, now_seconds: float) -> None:
+        self._silent.pop(address, None)
+        if len(self._silent) >= ADDRESSES_AT_MOST:
+            del self._silent[next(iter(self._silent))]
+        self._silent[address] = Silence(reason, now_seconds)
+
     def reached(self, address: str) -> None:
         """Somebody answers."""
         known = self._silent.pop(address, None)
+        self._reached.pop(address, None)
+        self._reached[address] = None
+        if len(self._reached) > ADDRESSES_AT_MOST:
+            del self._reached[next(iter(self._reached))]
         if known is not None:
             log.info("connected again", address=address, attempts=known.attempts)
 

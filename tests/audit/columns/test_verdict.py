@@ -87,7 +87,7 @@ def test_a_topic_may_be_judged_in_parts(seed: int, orders: list[str | None], dam
     columns = {}
     for share in shares:
         followers = Followers(Histories(share, CAUSAL))
-        followers.look()
+        followers.scan()
         columns.update({(topic, source): numbers for topic, source, numbers in followers.columns()})
     together = Judgement()
     for share in shares:

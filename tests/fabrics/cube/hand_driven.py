@@ -10,7 +10,7 @@ from antiphon.fabrics.cube import FullCube
 from antiphon.fabrics.cube.messages import LeafCopy
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View
-from antiphon.kernel import Environment, Message, Process, RandomStream
+from antiphon.kernel import Environment, Process, ProtocolMessage, RandomStream
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Publication
 from antiphon_lab.protocols.cube.published_messages import Ack, Pub
 from antiphon_lab.protocols.cube.vcube_ps_published import PublishedVCubeOptions, PublishedVCubePs
@@ -22,7 +22,7 @@ class Copy:
 
     sender: int
     receiver: int
-    message: Message
+    message: ProtocolMessage
 
     @property
     def payload(self) -> bytes | None:
@@ -63,7 +63,7 @@ class Hand(Environment):
     def now(self) -> int:
         return 0
 
-    def send(self, destination: int, message: Message) -> None:
+    def send(self, destination: int, message: ProtocolMessage) -> None:
         self._table.on_the_way.append(Copy(int(self.identifier), int(destination), message))
 
     def deliver(self, publication: Publication) -> None:
@@ -145,7 +145,7 @@ def over(sender: int, receiver: int) -> Choice:
     return lambda copy: copy.link == (sender, receiver)
 
 
-def kind_over(sender: int, receiver: int, *kinds: type[Message]) -> Choice:
+def kind_over(sender: int, receiver: int, *kinds: type[ProtocolMessage]) -> Choice:
     """Messages of these kinds on this link."""
     return lambda copy: copy.link == (sender, receiver) and isinstance(copy.message, kinds)
 
@@ -155,7 +155,7 @@ def bringing(text: str, receiver: int) -> Choice:
     return lambda copy: copy.receiver == receiver and copy.payload == text.encode()
 
 
-def barrier_of(message: Message) -> set[tuple[int, int]]:
+def barrier_of(message: ProtocolMessage) -> set[tuple[int, int]]:
     """The causal barrier of a publication, as pairs of source and number."""
     if isinstance(message, LeafCopy):
         message = message.packet
@@ -164,7 +164,7 @@ def barrier_of(message: Message) -> set[tuple[int, int]]:
     return {(int(key & SOURCE_MASK), int(key >> SOURCE_BITS)) for key in keys}
 
 
-def members_named(message: Message) -> set[int]:
+def members_named(message: ProtocolMessage) -> set[int]:
     """Whom an acknowledgement introduces."""
     assert isinstance(message, Ack)
     return {int(entry >> 39) for entry in message.entries}

@@ -13,7 +13,7 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube import Acknowledgement, Cube, FullCube, full_or_partial
 from antiphon.fabrics.cube.broadcast import SingleTreeBroadcast, TreeBroadcast
-from antiphon.kernel import Environment, Message, ProtocolError
+from antiphon.kernel import Environment, ProtocolError, ProtocolMessage
 from antiphon.orders import CausalVectors, Order, Ordered, Unordered
 from antiphon.simulator.engine.actions import PublishAction
 from antiphon.simulator.network.delays import ConstantDelay, NormalDelay
@@ -198,7 +198,7 @@ def test_an_acknowledgement_that_nobody_waits_for_is_ignored() -> None:
     assert (notebook.sent, process.completed()) == ([], 0)
 
 
-class Riddle(Message):
+class Riddle(ProtocolMessage):
     """A message that no broadcast knows."""
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from antiphon.fabrics.cube.diagnosis import Diagnosis, DiagnosisOptions, DiagnosisRequest, StateReport
 from antiphon.fabrics.cube.topology import cluster_members
-from antiphon.kernel import Environment, Message
+from antiphon.kernel import Environment, ProtocolMessage
 from antiphon.kernel.errors import UsageError
 from antiphon.simulator.engine.engine import Action, Engine
 from antiphon.simulator.network.delays import ConstantDelay
-from antiphon.simulator.network.network import Cut, NetworkModel
+from antiphon.simulator.network.network import NetworkModel, NetworkPartition
 
 ROUND, PATIENCE, DELAY = 1000, 400, 100
 
@@ -23,12 +23,12 @@ class Noting(Diagnosis):
     def __init__(self, environment: Environment, options: DiagnosisOptions) -> None:
         super().__init__(environment, options)
         self.learned: list[tuple[int, int, bool]] = []
-        self.got: list[tuple[int, Message]] = []
+        self.got: list[tuple[int, ProtocolMessage]] = []
 
     def changed(self, node: int, is_present: bool) -> None:
         self.learned.append((int(self.environment.now()), int(node), is_present))
 
-    def receive(self, sender: int, message: Message) -> None:
+    def receive(self, sender: int, message: ProtocolMessage) -> None:
         self.got.append((int(self.environment.now()), message))
         super().receive(sender, message)
 
@@ -135,7 +135,7 @@ def test_told_at_once_all_know_some_hops_after_the_first() -> None:
 def test_who_is_thought_to_have_failed_says_otherwise() -> None:
     """A node that was cut off for longer than the patience is missed, and everybody is told when it is back."""
     engine = system(16)
-    engine.cut(Cut(5000, 40_000, [[3]]))
+    engine.cut(NetworkPartition(5000, 40_000, [[3]]))
     engine.run(39_000, 10_000_000)
     assert all(3 not in present_at(engine, node) for node in range(16) if node != 3)
     assert present_at(engine, 3) == {3}

@@ -5,21 +5,27 @@ from __future__ import annotations
 from librt.vecs import vec
 from mypy_extensions import i64
 
+from antiphon.fabrics.cube import topic as cube_topic
 from antiphon.fabrics.cube.messages import FrontierHandover
 from antiphon.fabrics.cube.nodes import CubeNodes
 from antiphon.fabrics.cube.repair.messages import REQUEST, Digest, RepairBatch, Unavailable
 from antiphon.fabrics.cube.repair.presence import Presence
-from antiphon.fabrics.cube.repair.retransmission import FILLING_AT_MOST, GIVEN_ALL, GIVEN_PART, Retransmission
+from antiphon.fabrics.cube.repair.retransmission import FILLING_AT_MOST, GIVEN_ALL, GIVEN_PART, CubeRetransmission
 from antiphon.fabrics.cube.repair.retransmit_buffer import Holdings
 from antiphon.fabrics.cube.repair.unsettled import COMPARING, UnsettledTopics
-from antiphon.fabrics.cube.topic import FaultOptions, Options, Topic, TopicTable
-from antiphon.fabrics.cube.topology import PartialCube
+from antiphon.fabrics.cube.topic import CubeTopic, CubeTopicTable, FaultOptions, Options
+from antiphon.fabrics.cube.topology import NO_ENTRIES, PartialCube
 from antiphon.fabrics.cube.total_order.electorate import Electorate
 from antiphon.fabrics.cube.total_order.lock_manager import LockManager
 from antiphon.fabrics.cube.total_order.messages import GrantRelease, GrantRequest, GrantResponse, LockManagerNotice
-from antiphon.kernel import Message
+from antiphon.fabrics.cube.view import NOBODY
+from antiphon.kernel import ProtocolMessage
 from antiphon.kernel.message import publication_key
+from antiphon.orders.causal import NO_PUBLICATIONS, NOBODY_WAITS
 from antiphon.orders.order import Ordered
+from antiphon.orders.total import NO_LOCKED_KEYS, NO_LOCKS
+from antiphon.simulator.scenario.run import run_scenario
+from antiphon.torture.schedules.cube import draw_fault_schedule
 from tests.support import Notebook
 
 KEYS = vec[i64]([5])
@@ -29,7 +35,7 @@ OPTIONS = Options(mixed=True, total=True)
 class Diary(Notebook):
     """Writes down what timers are set, and keeps a journal."""
 
-    def __init__(self, identifier: int, records: list[Message] | None = None) -> None:
+    def __init__(self, identifier: int, records: list[ProtocolMessage] | None = None) -> None:
         super().__init__(identifier)
         self.records = [] if records is None else records
         self.timers: list[tuple[int, int]] = []
@@ -38,10 +44,10 @@ class Diary(Notebook):
         self.timers.append((delay, name))
         return len(self.timers)
 
-    def journal(self) -> list[Message] | None:
+    def journal(self) -> list[ProtocolMessage] | None:
         return self.records
 
-    def rewrite(self, records: list[Message]) -> None:
+    def rewrite(self, records: list[ProtocolMessage]) -> None:
         self.records = records
 
 
@@ -49,12 +55,12 @@ def cube_of_three() -> PartialCube:
     return PartialCube(2, [0, 1, 2])
 
 
-def new_topic() -> Topic:
-    return TopicTable(0, OPTIONS).find(7)
+def new_topic() -> CubeTopic:
+    return CubeTopicTable(0, OPTIONS).find(7)
 
 
 def manager_at(notebook: Notebook) -> LockManager:
-    topics = TopicTable(notebook.identifier, OPTIONS)
+    topics = CubeTopicTable(notebook.identifier, OPTIONS)
     return LockManager(notebook, topics, CubeNodes(notebook, cube_of_three(), topics))
 
 
@@ -99,7 +105,7 @@ def test_a_majority_of_the_voters_has_to_be_within_reach() -> None:
 def test_a_voter_comes_back_as_its_next_incarnation() -> None:
     first = Diary(0)
     before = Electorate(first, cube_of_three(), Presence(first, cube_of_three()), True)
-    before.remember(LockManagerNotice(0, 4, 1, 9, before.sorted_voters()))
+    before.remember(LockManagerNotice(0, 4, 1, 9, vec[i64]([0, 1, 2]), 0, vec[i64]()))
     second = Diary(3, first.records)
     alone = PartialCube(2, [3])
     after = Electorate(second, alone, Presence(second, alone), True)
@@ -134,7 +140,7 @@ def test_a_restless_topic_sets_one_timer_until_it_rests() -> None:
 
 def test_what_is_lacking_is_given_in_parts() -> None:
     notebook, topic = Notebook(0), new_topic()
-    giving = Retransmission(notebook, FaultOptions(), False)
+    giving = CubeRetransmission(notebook, FaultOptions(), False)
     last = FILLING_AT_MOST + 1
     for number in range(1, last + 1):
         giving.keep(topic, Ordered(0, number, 0, b"", vec[i64](), 7, 0))
@@ -142,7 +148,7 @@ def test_what_is_lacking_is_given_in_parts() -> None:
 
     def asks(have: int) -> int:
         entries = vec[i64]([publication_key(0, have)]) if have else vec[i64]()
-        question = Digest(1, 1, 7, vec[i64](), entries, REQUEST, True)
+        question = Digest(1, 1, 7, vec[i64](), entries, REQUEST, True, 0)
         return int(giving.give(topic, 1, question, Holdings(entries), mine))
 
     assert asks(0) == GIVEN_PART
@@ -158,7 +164,7 @@ def test_what_is_lacking_is_given_in_parts() -> None:
 def test_what_is_in_memory_is_given_though_something_later_is_gone() -> None:
     """A newcomer counts 2 as past and never had it; without a log it says so, but not of 1, which it has."""
     notebook, topic = Notebook(0), new_topic()
-    giving = Retransmission(notebook, FaultOptions(), False)
+    giving = CubeRetransmission(notebook, FaultOptions(), False)
     for number in (1, 3):
         giving.keep(topic, Ordered(2, number, 0, b"", vec[i64](), 7, 0))
     mine = Holdings(vec[i64]([publication_key(2, 3)]))
@@ -166,7 +172,7 @@ def test_what_is_in_memory_is_given_though_something_later_is_gone() -> None:
     def given_to_one_who_has(*keys: int) -> list[list[int]]:
         notebook.sent.clear()
         have = vec[i64](list(keys))
-        giving.give(topic, 1, Digest(1, 1, 7, vec[i64](), have, REQUEST, True), Holdings(have), mine)
+        giving.give(topic, 1, Digest(1, 1, 7, vec[i64](), have, REQUEST, True, 0), Holdings(have), mine)
         return [
             [int(each.sequence) for each in message.publications]
             if isinstance(message, RepairBatch)
@@ -181,7 +187,7 @@ def test_what_is_in_memory_is_given_though_something_later_is_gone() -> None:
 
 def test_a_copy_of_what_counts_as_past_is_kept_unless_it_would_stay_for_ever() -> None:
     notebook, topic = Notebook(0), new_topic()
-    giving = Retransmission(notebook, FaultOptions(keep=10), False)
+    giving = CubeRetransmission(notebook, FaultOptions(keep=10), False)
     for number in (3, 2):
         giving.keep_copy(topic, Ordered(2, number, 0, b"", vec[i64](), 7, 0), 12)
     assert topic.retransmit_buffer is not None
@@ -189,13 +195,28 @@ def test_a_copy_of_what_counts_as_past_is_kept_unless_it_would_stay_for_ever() -
 
 
 def test_who_leaves_bequeaths_what_it_counts_as_past() -> None:
-    topics = TopicTable(0, Options())
+    topics = CubeTopicTable(0, Options())
     nodes = CubeNodes(notebook := Notebook(0), cube_of_three(), topics)
     topics.find(7).order.start_from(vec[i64]([publication_key(1, 3)]))
     nodes.leave()
     assert [node for node, _ in notebook.sent] == [1, 2]
     bequest = notebook.sent[0][1]
     assert isinstance(bequest, FrontierHandover)
-    inherited = TopicTable(1, Options())
+    inherited = CubeTopicTable(1, Options())
     CubeNodes(Notebook(1), cube_of_three(), inherited).on_frontier_handover(bequest)
     assert list(inherited.find(7).inherited) == [publication_key(1, 3)]
+
+
+def test_what_topics_without_anything_share_stays_empty() -> None:
+    """Schedules with crashes, returns and all orders use every container of a topic."""
+    for seed in range(12):
+        assert run_scenario(draw_fault_schedule(seed)).stopped == "finished"
+    shared = (
+        cube_topic.NO_REQUESTS,
+        cube_topic.NO_MESSAGES,
+        cube_topic.NO_TOTALS,
+        cube_topic.NO_ROUTES,
+        cube_topic.NO_COUNTERS,
+    )
+    assert all(len(each) == 0 for each in (*shared, cube_topic.NO_NUMBERS, NOBODY, NO_ENTRIES))
+    assert all(len(each) == 0 for each in (NO_PUBLICATIONS, NOBODY_WAITS, NO_LOCKS, NO_LOCKED_KEYS))

@@ -12,7 +12,7 @@ from antiphon.fabrics.cube.messages import Acknowledgement, Refusal, Subscribe, 
 from antiphon.fabrics.cube.topology import full_or_partial
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View
-from antiphon.kernel import Environment, Message, ProtocolError, UsageError
+from antiphon.kernel import Environment, ProtocolError, ProtocolMessage, UsageError
 from antiphon.kernel.message import SOURCE_MASK, Publication
 from antiphon.simulator.engine.actions import PublishAction, SubscribeAction, UnsubscribeAction
 from antiphon.simulator.engine.engine import Engine
@@ -108,8 +108,8 @@ def test_an_unknown_order_is_an_error() -> None:
 
 
 def test_an_unknown_message_is_the_peers_fault() -> None:
-    with pytest.raises(ProtocolError, match="node 3 sent a Message, which VCube-PS does not know"):
-        builder(4, [])(Notebook(1)).receive(3, Message(3, 1))
+    with pytest.raises(ProtocolError, match="node 3 sent a ProtocolMessage, which VCube-PS does not know"):
+        builder(4, [])(Notebook(1)).receive(3, ProtocolMessage(3, 1))
 
 
 def test_an_answer_that_nobody_asked_for_is_the_peers_fault() -> None:
@@ -188,7 +188,7 @@ class OwnNumberOnly(Environment):
         self._below: set[int] = set()
         self._synchronising = False
 
-    def note(self, message: Message) -> None:
+    def note(self, message: ProtocolMessage) -> None:
         """Remember what is being asked, and what the nodes below have answered."""
         if isinstance(message, (Subscribe, Synchronise)):
             self._synchronising = isinstance(message, Synchronise)
@@ -199,7 +199,7 @@ class OwnNumberOnly(Environment):
     def now(self) -> int:
         return self._inner.now()
 
-    def send(self, destination: int, message: Message) -> None:
+    def send(self, destination: int, message: ProtocolMessage) -> None:
         if isinstance(message, SurveyResponse) and self._synchronising:
             from librt.vecs import vec
             from mypy_extensions import i64

@@ -16,7 +16,7 @@ from antiphon.fabrics.cube.messages import Acknowledgement, LeafCopy
 from antiphon.fabrics.cube.process import CubeProcess
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View
-from antiphon.kernel import FIFO, Environment, Message, Process, publication_key
+from antiphon.kernel import FIFO, Environment, Process, ProtocolMessage, publication_key
 from antiphon.orders import Ordered
 from antiphon.simulator.engine.actions import PublishAction
 from antiphon.simulator.engine.engine import Engine
@@ -41,7 +41,7 @@ def node_four(members: list[int], form: PacketFormat | None = None) -> tuple[Agg
     return process, notebook
 
 
-def sent(notebook: Notebook, of: type[Message] | None = None) -> list[tuple[int, list[Name]]]:
+def sent(notebook: Notebook, of: type[ProtocolMessage] | None = None) -> list[tuple[int, list[Name]]]:
     """To whom which packets were sent, or acknowledgements; nothing of it is shown again."""
     found = []
     for child, message in notebook.sent:

@@ -11,7 +11,17 @@ from mypy_extensions import i64
 from antiphon.fabrics.cube.messages import SurveyResponse
 from antiphon.fabrics.cube.total_order.messages import GrantResponse, KeyLockResponse
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
-from antiphon.kernel import CAUSAL, FIFO, NONE, Environment, Message, Process, ProtocolError, Publication, UsageError
+from antiphon.kernel import (
+    CAUSAL,
+    FIFO,
+    NONE,
+    Environment,
+    Process,
+    ProtocolError,
+    ProtocolMessage,
+    Publication,
+    UsageError,
+)
 from antiphon.kernel.message import NO_KEYS, TOTAL
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.explore.explorer import Operation, explore
@@ -59,7 +69,7 @@ def test_no_schedule_breaks_total_order(members: list[int], scripts: Scripts, st
 class Liar(Environment):
     """Stands between a process and the world, and changes what the process says."""
 
-    def __init__(self, outer: Environment, change: Callable[[Message], Message]) -> None:
+    def __init__(self, outer: Environment, change: Callable[[ProtocolMessage], ProtocolMessage]) -> None:
         super().__init__(outer.identifier)
         self._outer = outer
         self._change = change
@@ -67,7 +77,7 @@ class Liar(Environment):
     def now(self) -> int:
         return self._outer.now()
 
-    def send(self, destination: int, message: Message) -> None:
+    def send(self, destination: int, message: ProtocolMessage) -> None:
         self._outer.send(destination, self._change(message))
 
     def deliver(self, publication: Publication) -> None:
@@ -83,14 +93,14 @@ class Liar(Environment):
         return self._outer.random()
 
 
-def without_numbers(message: Message) -> Message:
+def without_numbers(message: ProtocolMessage) -> ProtocolMessage:
     """Who closes does not say what it has published."""
     if isinstance(message, KeyLockResponse):
         return KeyLockResponse(message.source, message.sequence, message.topic, message.place, vec[i64]())
     return message
 
 
-def without_announcements(message: Message) -> Message:
+def without_announcements(message: ProtocolMessage) -> ProtocolMessage:
     """Newcomers do not hear of locks that were there before them."""
     if isinstance(message, SurveyResponse):
         return SurveyResponse(
@@ -99,7 +109,7 @@ def without_announcements(message: Message) -> Message:
     return message
 
 
-WEAK_RULES: list[tuple[Callable[[Message], Message], list[int], Scripts]] = [
+WEAK_RULES: list[tuple[Callable[[ProtocolMessage], ProtocolMessage], list[int], Scripts]] = [
     (without_numbers, [0, 1, 2], [[TOTALLY], [WITHOUT], []]),
     (without_announcements, [0, 1], [[TOTALLY], [], [SUBSCRIBE, WITHOUT]]),
 ]
@@ -107,7 +117,7 @@ WEAK_RULES: list[tuple[Callable[[Message], Message], list[int], Scripts]] = [
 
 @pytest.mark.parametrize(("change", "members", "scripts"), WEAK_RULES)
 def test_a_weaker_rule_breaks_total_order_in_some_schedule(
-    change: Callable[[Message], Message], members: list[int], scripts: Scripts
+    change: Callable[[ProtocolMessage], ProtocolMessage], members: list[int], scripts: Scripts
 ) -> None:
     honest = builder(len(scripts), members, OPTIONS)
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from antiphon.fabrics.cube.repair.presence import Presence
+from antiphon.fabrics.cube.topology import PartialCube
+from antiphon.fabrics.cube.total_order.electorate import Electorate
 from antiphon.fabrics.cube.total_order.incarnations import LIVES_AT_MOST, VoterIncarnations
 from antiphon.kernel.process import NO_NODE
 from antiphon.simulator.scenario.run import Result
 from antiphon.simulator.scenario.scenario import CrashFault, Fault, PartitionFault, PublishTable, RestartFault
+from tests.fabrics.cube.hand_driven import Hand, Table, repaired
 from tests.fabrics.cube.test_lasting import nothing_broken, system
 
 AT, BACK = 2000, 4000
@@ -82,3 +86,30 @@ def test_lives_that_are_over_are_forgotten_when_there_are_many() -> None:
     for node in range(1, 2 * LIVES_AT_MOST):
         incarnations.introduce(node, 1, node)
     assert len(incarnations.nodes_of(1)) <= LIVES_AT_MOST and incarnations.latest(1) == 2 * LIVES_AT_MOST - 1
+
+
+def test_a_voter_of_a_replaced_proposal_does_not_count_after_the_agreement() -> None:
+    """The lock manager drops its claims then, and nobody waits for its locks."""
+    environment, cube = Hand(Table(repaired(), 1), 0), PartialCube(3, [0, 1, 2])
+    electorate = Electorate(environment, cube, Presence(environment, cube), False)
+    electorate.propose(2, {0: True, 1: True, 2: True, 5: True})
+    electorate.propose(3, {0: True, 1: True})
+    assert electorate.agree() == [2, 5]
+    assert sorted(electorate.voters) == [0, 1] and not electorate.has(5)
+
+
+def test_what_a_voter_has_begun_may_come_with_its_next_life() -> None:
+    """Nobody gives up the lock of an earlier life while the later life, which has its log, counts and is lost."""
+    environment, cube = Hand(Table(repaired(), 1), 0), PartialCube(3, [0, 1, 2])
+    presence = Presence(environment, cube)
+    electorate = Electorate(environment, cube, presence, False)
+    presence.on_lost(1)
+    assert electorate.may_bring(1)
+    presence.on_found(5)
+    electorate.incarnations.introduce(5, 1, 1)
+    assert not electorate.may_bring(1), "its next life is there, and is asked"
+    presence.on_lost(5)
+    assert electorate.may_bring(1) and electorate.may_bring(5)
+    electorate.propose(2, {0: True, 2: True})
+    electorate.agree()
+    assert not electorate.may_bring(1) and not electorate.may_bring(5)

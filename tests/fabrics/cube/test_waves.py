@@ -28,10 +28,10 @@ def test_a_wave_ends_at_its_parent_when_the_last_answer_has_come(steps: list[tup
             waves.expect_more(key, count)
             missing[key] += count
         elif key not in missing:
-            assert waves.answered(key) == NOT_OPEN
+            assert waves.on_ack(key) == NOT_OPEN
         else:
             missing[key] -= 1
-            assert waves.answered(key) == (STILL_OPEN if missing[key] else parents[key])
+            assert waves.on_ack(key) == (STILL_OPEN if missing[key] else parents[key])
             if missing[key] == 0:
                 del missing[key]
         assert len(waves) == len(missing)
@@ -42,6 +42,6 @@ def test_the_state_lists_the_open_waves() -> None:
     assert one.state() == other.state()
     one.open(7, 2, NO_NODE)
     assert one.state() != other.state()
-    one.answered(7)
-    one.answered(7)
+    one.on_ack(7)
+    one.on_ack(7)
     assert one.state() == other.state()

@@ -7,11 +7,11 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.epto.messages import Ball, Stamped
 from antiphon.fabrics.gossip.epto.options import EptoOptions
-from antiphon.fabrics.gossip.epto.order import Clock, HostClock, KnownEvent, LogicalClock
+from antiphon.fabrics.gossip.epto.order import EptoClock, HostClock, KnownEvent, LogicalClock
 from antiphon.fabrics.gossip.epto.process import Epto
 from antiphon.fabrics.gossip.sampling.known_nodes import Everybody, KnownNodes
 from antiphon.fabrics.gossip.sampling.service import Connections, Neighbourhood
-from antiphon.kernel import Environment, Message, RandomStream
+from antiphon.kernel import Environment, ProtocolMessage, RandomStream
 from antiphon.kernel.message import Publication, publication_key
 
 
@@ -21,7 +21,7 @@ class Desk(Environment):
     def __init__(self, identifier: int = 0) -> None:
         super().__init__(identifier)
         self.time = 0
-        self.sent: list[tuple[int, Message]] = []
+        self.sent: list[tuple[int, ProtocolMessage]] = []
         self.delivered: list[tuple[int, int]] = []
         self.holes: list[tuple[int, int]] = []
         self.timers: list[int] = []
@@ -30,7 +30,7 @@ class Desk(Environment):
     def now(self) -> int:
         return self.time
 
-    def send(self, destination: int, message: Message) -> None:
+    def send(self, destination: int, message: ProtocolMessage) -> None:
         self.sent.append((int(destination), message))
 
     def deliver(self, publication: Publication) -> None:
@@ -56,7 +56,7 @@ def options(nodes: int = 3, ttl: int = 2, **others: object) -> EptoOptions:
     return EptoOptions(nodes, fanout=nodes - 1, ttl=ttl, drift=0.0, agreement=0.0, **others)  # type: ignore[arg-type]
 
 
-def process_at(desk: Desk, chosen: EptoOptions, clock: Clock | None = None, is_founder: bool = True) -> Epto:
+def process_at(desk: Desk, chosen: EptoOptions, clock: EptoClock | None = None, is_founder: bool = True) -> Epto:
     """A process that knows all nodes."""
     usual = LogicalClock() if chosen.is_logical else HostClock(desk)
     process = Epto(desk, chosen, usual if clock is None else clock, is_founder)

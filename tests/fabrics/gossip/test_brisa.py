@@ -20,7 +20,7 @@ from antiphon.simulator.engine.actions import (
 )
 from antiphon.simulator.engine.engine import Action, Engine
 from antiphon.simulator.network.delays import ConstantDelay, LinkDelay, NormalDelay
-from antiphon.simulator.network.network import Cut, NetworkModel
+from antiphon.simulator.network.network import NetworkModel, NetworkPartition
 from tests.fabrics.gossip.worlds import NODES, SOURCE, START, World, duplicates, flood_then_tree, links
 from tests.simulator.engine.post import Do
 from tests.support import Notebook
@@ -226,7 +226,7 @@ def test_what_nobody_has_kept_is_said_to_be_lost_and_the_rest_is_delivered(order
     """Node 5 is cut off for longer than others keep what it lacks: it passes over that, and is not stuck."""
     options = BrisaOptions(HyParViewOptions(active=3), order=order, keep=2, buffer=2)
     world = World(6, options, can_fail=True).publish(1, START, count=12)
-    world.engine.at(START + 500, PartitionAction(Cut(START + 500, START + 20_000, [[5]])))
+    world.engine.at(START + 500, PartitionAction(NetworkPartition(START + 500, START + 20_000, [[5]])))
     world.publish(1, START + 80_000)
     assert world.engine.run(event_limit=1_000_000) == "finished"
     group = world.brisa(5).group(0)

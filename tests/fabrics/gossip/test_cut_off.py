@@ -8,7 +8,7 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.gossip import BrisaOptions
 from antiphon.fabrics.gossip.messages import FetchRequest, FetchResponse, NotKept
-from antiphon.fabrics.gossip.parents import Link
+from antiphon.fabrics.gossip.parents import LinkMeasurements
 from antiphon.fabrics.gossip.reach import GRACE_PERIODS, SILENT_PERIODS, Reach
 from antiphon.fabrics.gossip.recovery import HOPELESS
 from antiphon.fabrics.gossip.retransmit import MOST_SOUGHT, SEARCH_HOPS, Searches, serve, serve_after_leaving
@@ -19,7 +19,7 @@ from antiphon.orders.fifo import Fifo
 from antiphon.orders.mixed import MixedOrder
 from antiphon.orders.order import Order, Ordered
 from antiphon.simulator.engine.actions import CrashAction, PartitionAction
-from antiphon.simulator.network.network import Cut
+from antiphon.simulator.network.network import NetworkPartition
 from antiphon.simulator.scenario.file import parse_scenario
 from antiphon.simulator.scenario.run import run_scenario
 from antiphon.simulator.scenario.scenario import (
@@ -42,7 +42,7 @@ PUBLISHED = 100
 def cut_off(publisher: int, companion: int, options: BrisaOptions) -> World:
     """A publisher and a companion are apart from all others while it publishes; it does so again long after that."""
     world = World(NODES, options, can_fail=True).publish(publisher, CUT + 500, PUBLISHED, 90)
-    world.engine.at(CUT, PartitionAction(Cut(CUT, HEALED, [[publisher, companion]])))
+    world.engine.at(CUT, PartitionAction(NetworkPartition(CUT, HEALED, [[publisher, companion]])))
     return world.publish(publisher, LATER).publish((publisher + 3) % NODES, LATER + 5000)
 
 
@@ -69,7 +69,7 @@ def test_passing_over_much_takes_no_longer_than_passing_over_little(publisher: i
     """Publishers wait meanwhile: nobody waits for each handful of numbers anew."""
     world = World(NODES, BrisaOptions(contacts=[0, 1, 2], keep=16, buffer=16), can_fail=True)
     world.publish(publisher, CUT + 500, 1600, 5).publish(publisher, HEALED + 5000)
-    world.engine.at(CUT, PartitionAction(Cut(CUT, HEALED, [[publisher, 11]])))
+    world.engine.at(CUT, PartitionAction(NetworkPartition(CUT, HEALED, [[publisher, 11]])))
     world.engine.run(until=HEALED + 3 * HOPELESS * 8 * PERIOD)
     assert world.engine.lost > (NODES - 2) * 1500
     assert {int(world.brisa(node).group(0).stream(publisher).received.complete) for node in range(NODES)} == {1601}
@@ -174,7 +174,7 @@ def test_what_a_neighbour_lacks_that_goes_is_kept_for_it() -> None:
 def test_a_node_that_was_alone_for_long_enters_again() -> None:
     """After 64 attempts in 500 periods it once gave up, and was deaf and dumb after that."""
     world = World(6, BrisaOptions(contacts=[0, 1], period=300), can_fail=True).publish(1, CUT - 5000)
-    world.engine.at(CUT, PartitionAction(Cut(CUT, CUT + 700 * 300, [[5]])))
+    world.engine.at(CUT, PartitionAction(NetworkPartition(CUT, CUT + 700 * 300, [[5]])))
     for node in range(5):
         world.publish(node, CUT + 1100 * 300)
     assert world.engine.run(event_limit=1_000_000) == "finished"
@@ -184,7 +184,7 @@ def test_a_node_that_was_alone_for_long_enters_again() -> None:
 def test_a_node_that_has_given_up_tries_again_when_its_application_publishes() -> None:
     world = World(6, BrisaOptions(contacts=[0, 1], period=300), can_fail=True).publish(1, CUT - 5000)
     healed = CUT + 20_000 * 300
-    world.engine.at(CUT, PartitionAction(Cut(CUT, healed, [[5]])))
+    world.engine.at(CUT, PartitionAction(NetworkPartition(CUT, healed, [[5]])))
     world.publish(5, healed + 1000)
     assert world.engine.run(event_limit=1_000_000) == "finished"
     assert world.engine.deliveries == 2 * 6
@@ -231,7 +231,7 @@ class Remembering(Notebook):
         super().__init__(identifier)
         self._logged = logged
 
-    def recalled(self, topic: int, source: int, sequence: int) -> Publication | None:
+    def read_logged(self, topic: int, source: int, sequence: int) -> Publication | None:
         return publication(sequence, source) if sequence in self._logged else None
 
 
@@ -387,7 +387,7 @@ def test_an_answer_to_an_earlier_comparison_does_not_let_a_node_fall_silent() ->
 
 
 def test_a_node_with_the_fewer_waits_and_goes_on_when_it_has_caught_up() -> None:
-    reach, links, now = Reach(100, 10_000), {peer: Link() for peer in (1, 2, 3)}, 0
+    reach, links, now = Reach(100, 10_000), {peer: LinkMeasurements() for peer in (1, 2, 3)}, 0
     reach.woke(0)
     for peer in links:
         reach.neighbour_up(peer, 0)
@@ -397,7 +397,7 @@ def test_a_node_with_the_fewer_waits_and_goes_on_when_it_has_caught_up() -> None
         reach.link_lost(peer, now, [])
     assert sorted(reach.poll(now + 100, links, False)) == [] and reach.must_wait
     reach.neighbour_up(2, 200)
-    links[2] = Link()
+    links[2] = LinkMeasurements()
     reach.poll(200, links, True)
     assert reach.must_wait, "it may lack what the others have published"
     for now in range(300, 300 + 100 * (GRACE_PERIODS + 1), 100):
@@ -410,7 +410,7 @@ def test_a_node_with_the_fewer_waits_and_goes_on_when_it_has_caught_up() -> None
 
 
 def test_a_node_waits_no_longer_than_the_longest_wait_and_not_for_a_single_one() -> None:
-    reach, links = Reach(100, 3000), {peer: Link() for peer in (1, 2, 3)}
+    reach, links = Reach(100, 3000), {peer: LinkMeasurements() for peer in (1, 2, 3)}
     for peer in links:
         reach.neighbour_up(peer, 0)
     for now in range(100, 2000, 100):

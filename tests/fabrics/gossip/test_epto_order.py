@@ -124,8 +124,8 @@ def test_the_logical_clock_is_ahead_of_everything_heard_of() -> None:
     """Figure 5.5(b)."""
     clock = LogicalClock()
     assert [clock.stamp(-1), clock.stamp(-1)] == [1, 2]
-    clock.saw(40)
-    clock.saw(20)
+    clock.on_stamp(40)
+    clock.on_stamp(20)
     assert clock.stamp(-1) == 41
 
 

@@ -199,13 +199,64 @@ def test_others_go_on_in_one_order_when_publishers_crash() -> None:
         assert {source for source, _ in set(first) ^ set(heard)} <= {3, 6, 9}
 
 
+@pytest.mark.parametrize("length", [8 * ROUND, 16 * ROUND, 80 * ROUND])
+def test_a_process_that_stood_still_listens_before_it_publishes(length: int) -> None:
+    """Others have delivered what waits unread at its host; a stamp that it gives before it reads that is too low."""
+    world = Topics()
+    for number in range(60):
+        world.publish(number % (NODES - 1), START + 40 * number, TOTAL)
+    world.engine.run(START + 400)
+    world.engine.pause(NODES - 1)
+    world.engine.run(START + 400 + length)
+    # Its host handles a timer of the application first, and then all that has arrived.
+    world.brisa(NODES - 1).publish(b"", 0, TOTAL)
+    world.engine.resume(NODES - 1)
+    world.engine.run()
+    first = world.heard.total(0)
+    assert len(first) == 61 and all(world.heard.total(node) == first for node in range(NODES))
+    assert world.engine.lost == 0
+
+
+def test_a_process_whose_rounds_are_always_late_publishes_nevertheless() -> None:
+    world = Topics()
+    world.publish(2, START, TOTAL)
+    for number in range(400):
+        world.publish(1, START + ROUND * number, CAUSAL)
+    for standstill in range(40):
+        world.engine.run(START + 2 * ROUND + 9 * standstill * ROUND)
+        if standstill > 0:
+            world.engine.resume(2)
+        if standstill == 10:
+            assert world.brisa(2).publish(b"", 0, TOTAL) == 2
+        world.engine.pause(2)
+    world.engine.resume(2)
+    assert all((2, 2) in world.heard.total(node) for node in range(NODES) if node != 2)
+
+
+def test_those_who_know_an_event_spread_its_name_if_its_publisher_fails_before_it_could() -> None:
+    """Structures that lose messages take longer to bring it to all than it takes to be stable for some."""
+    for seed in range(12):
+        world = Topics(NetworkModel(NormalDelay(20.0, 10.0), loss=0.15, detection=50), seed=seed)
+        for number in range(30):
+            world.publish(number % (NODES - 1), START + 40 * number, TOTAL)
+        world.publish(NODES - 1, START, TOTAL)
+        world.publish(NODES - 1, START + 600, TOTAL)
+        world.engine.run(START + 630)
+        world.engine.crash(NODES - 1)
+        world.engine.run()
+        first = world.heard.total(0)
+        assert all(world.heard.total(node) == first for node in range(NODES - 1))
+        assert world.engine.lost == 0, seed
+
+
 def test_the_application_sees_how_stable_an_event_is_before_it_is_delivered() -> None:
     """Section 5.5: known and not delivered, with a probability that grows."""
     world = Topics()
     world.publish(4, START, TOTAL)
     seen = []
     for ticks in (60, 200, 400):
-        world.engine.run(START + ticks)
+        # It begins with the first round of its publisher.
+        world.engine.run(START + ROUND + ticks)
         seen += [one.stable for one in world.brisa(8).tentative(0)]
     assert len(seen) == 3 and seen == sorted(seen) and seen[0] < seen[-1] > 0.9
     world.engine.run()

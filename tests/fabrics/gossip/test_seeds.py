@@ -6,11 +6,18 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.gossip import Brisa, BrisaOptions
-from antiphon.fabrics.gossip.messages import Beat, Comparison, FrontierRequest, FrontierResponse, NotKept, Report
+from antiphon.fabrics.gossip.messages import (
+    Beat,
+    Comparison,
+    GossipFrontierRequest,
+    GossipFrontierResponse,
+    NotKept,
+    Report,
+)
 from antiphon.fabrics.gossip.recovery import ALONE, HOPELESS
 from antiphon.fabrics.gossip.sampling.hyparview import Connected, Join
 from antiphon.fabrics.gossip.seeds import PULSE_PATIENCE, Pulses, Seeds
-from antiphon.kernel import Message
+from antiphon.kernel import ProtocolMessage
 from antiphon.kernel.process import NO_NODE
 from tests.support import Notebook
 
@@ -32,7 +39,7 @@ def process_at(node: int, contacts: list[int], window: int = 0) -> tuple[Brisa, 
     return process, environment
 
 
-def sent(environment: Clock, kind: type[Message]) -> list[int]:
+def sent(environment: Clock, kind: type[ProtocolMessage]) -> list[int]:
     """To whom messages of a class were sent."""
     return [int(peer) for peer, message in environment.sent if isinstance(message, kind)]
 
@@ -43,17 +50,17 @@ def sent(environment: Clock, kind: type[Message]) -> list[int]:
 def test_the_first_contact_founds_a_topic_and_invites_the_others() -> None:
     process, environment = process_at(0, [0, 1, 2])
     process.receive(9, Join(9, TOPIC))
-    process.receive(9, FrontierRequest(9, 0, TOPIC))
+    process.receive(9, GossipFrontierRequest(9, 0, TOPIC))
     assert sent(environment, Comparison) == [1, 2]
-    assert sent(environment, Connected) == [9] and sent(environment, FrontierResponse) == [9]
+    assert sent(environment, Connected) == [9] and sent(environment, GossipFrontierResponse) == [9]
 
 
 def test_another_contact_asks_the_first() -> None:
     process, environment = process_at(1, [0, 1, 2])
     process.receive(9, Join(9, TOPIC))
-    process.receive(9, FrontierRequest(9, 0, TOPIC))
+    process.receive(9, GossipFrontierRequest(9, 0, TOPIC))
     assert sent(environment, Join) == [0]
-    assert sent(environment, FrontierResponse) == [], "it cannot say what is past"
+    assert sent(environment, GossipFrontierResponse) == [], "it cannot say what is past"
 
 
 def test_who_is_no_contact_opens_nothing() -> None:
@@ -79,8 +86,8 @@ def test_a_contact_that_has_become_the_first_founds_what_nobody_has_founded() ->
     process.contacts_are([1])
     for _ in range(2 * PATIENCE + 1):
         process.expire(TOPIC)
-    process.receive(9, FrontierRequest(9, 0, TOPIC))
-    assert sent(environment, FrontierResponse) == [9]
+    process.receive(9, GossipFrontierRequest(9, 0, TOPIC))
+    assert sent(environment, GossipFrontierResponse) == [9]
 
 
 # What is missing, and whom to ask.
@@ -147,7 +154,7 @@ def test_a_pulse_that_comes_over_neighbours_ends_the_doubt() -> None:
     pulses = Pulses(7, Seeds(7, [0, 1]))
     pulses.doubt()
     pulses.promise(1, pairs(0, 90, 1, 100))
-    seen = [(pulses.heard(pairs(1, number)), pulses.is_in_doubt, pulses.is_waiting()) for number in (99, 100, 100)]
+    seen = [(pulses.on_numbers(pairs(1, number)), pulses.is_in_doubt, pulses.is_waiting()) for number in (99, 100, 100)]
     # An older one is news and proves nothing; the second time it is no news.
     assert seen == [(True, True, True), (True, False, False), (False, False, False)]
 
@@ -157,7 +164,7 @@ def test_what_was_promised_before_another_neighbour_went_proves_nothing() -> Non
     pulses.doubt()
     pulses.promise(0, pairs(0, 100))
     pulses.doubt()
-    pulses.heard(pairs(0, 100))
+    pulses.on_numbers(pairs(0, 100))
     assert pulses.is_in_doubt
 
 
@@ -217,7 +224,7 @@ class Behind(Clock):
 
     is_behind = False
 
-    def keeps_up(self, topic: int) -> bool:
+    def has_capacity(self, topic: int) -> bool:
         return not self.is_behind
 
 
@@ -237,4 +244,4 @@ def test_who_is_behind_and_who_stands_before_it_say_so() -> None:
     assert stream.ready_for(4, True) == 29
     environment.is_behind = True
     process.receive(9, beat(9, 0, 40, 40))
-    assert stream.ready_for(4, environment.keeps_up(TOPIC)) == 29
+    assert stream.ready_for(4, environment.has_capacity(TOPIC)) == 29

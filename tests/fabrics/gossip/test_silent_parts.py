@@ -6,7 +6,7 @@ import pytest
 
 from antiphon.fabrics.gossip import BrisaOptions, HyParViewOptions
 from antiphon.simulator.engine.actions import PartitionAction
-from antiphon.simulator.network.network import Cut
+from antiphon.simulator.network.network import NetworkPartition
 from tests.fabrics.gossip.worlds import World, component
 
 NODES = 24
@@ -26,7 +26,7 @@ def test_halves_that_were_apart_and_have_the_same_are_one_again(contacts: list[i
     """A partition comes and goes while the topic is quiet: both halves have all, and differ in nothing."""
     options = BrisaOptions(HyParViewOptions(active=3, passive=3), contacts=contacts)
     world = World(NODES, options, seed=seed, can_fail=True).publish(3, START, count=5)
-    world.engine.at(CUT, PartitionAction(Cut(CUT, HEALED, [list(range(12))])))
+    world.engine.at(CUT, PartitionAction(NetworkPartition(CUT, HEALED, [list(range(12))])))
     assert world.engine.run(until=LATER) == "finished", "the topic does not fall silent"
     assert component(overlay(world), 0) == set(range(NODES))
     world.publish(3, LATER).publish(20, LATER + 5000)
@@ -38,7 +38,7 @@ def busy_world(contacts: list[int], seed: int, keep: int) -> World:
     """Both halves go on publishing while they are apart and long after they could be one again."""
     options = BrisaOptions(HyParViewOptions(active=3, passive=3), contacts=contacts, keep=keep, buffer=keep)
     world = World(NODES, options, seed=seed, can_fail=True)
-    world.engine.at(CUT, PartitionAction(Cut(CUT, HEALED, [list(range(12))])))
+    world.engine.at(CUT, PartitionAction(NetworkPartition(CUT, HEALED, [list(range(12))])))
     for publisher in (3, 20):
         world.publish(publisher, START, count=BUSY, gap=500)
     return world

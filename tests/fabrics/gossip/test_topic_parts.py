@@ -9,14 +9,14 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.application import Application
-from antiphon.fabrics.gossip.delivery import Delivery
-from antiphon.fabrics.gossip.joining import UNHEARD_PERIODS, Joining
+from antiphon.fabrics.gossip.delivery import GossipDelivery
+from antiphon.fabrics.gossip.joining import UNHEARD_PERIODS, GossipJoining
 from antiphon.fabrics.gossip.messages import (
     Activate,
     FetchRequest,
     FetchResponse,
-    FrontierRequest,
-    FrontierResponse,
+    GossipFrontierRequest,
+    GossipFrontierResponse,
     NotKept,
     Report,
     structure_key,
@@ -25,11 +25,11 @@ from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.quiescence import Quiescence
 from antiphon.fabrics.gossip.reach import Reach
 from antiphon.fabrics.gossip.recovery import GAP_PATIENCE, Recovery
-from antiphon.fabrics.gossip.retransmit import Retransmission
+from antiphon.fabrics.gossip.retransmit import GossipRetransmission
 from antiphon.fabrics.gossip.sampling.hyparview import HyParView, Join, NeighbourRequest
 from antiphon.fabrics.gossip.sampling.service import Connections, Neighbourhood, PeerSampling
 from antiphon.fabrics.gossip.seeds import MOST_ATTEMPTS, Pulses, Seeds
-from antiphon.fabrics.gossip.stream import Asked, Stream
+from antiphon.fabrics.gossip.stream import QueuedRequest, Stream
 from antiphon.fabrics.gossip.trees import Trees
 from antiphon.kernel.message import FIFO, UNSPECIFIED, Publication, publication_key
 from antiphon.orders.order import Ordered
@@ -51,12 +51,12 @@ class Bench(Notebook):
         self.overlay: PeerSampling = HyParView(self, 0, Connections(self), Neighbourhood(), self.options.view)
         neighbours = self.overlay.neighbours()
         self.trees = Trees(self, 0, self.options, neighbours, self.streams)
-        self.delivery = Delivery(self, 0, self.options, self.overlay, self.streams)
+        self.delivery = GossipDelivery(self, 0, self.options, self.overlay, self.streams)
         self.quiescence = Quiescence(self, 0, self.options, Reach(1000, 0))
         self.application = Application(
             self, 0, self.options, neighbours, self.streams, self.trees, self.delivery, self.quiescence
         )
-        self.joining = Joining(
+        self.joining = GossipJoining(
             self, 0, self.options, self.overlay, self.seeds, self.delivery, self.application, self.quiescence
         )
         self.pulses = Pulses(ME, self.seeds)
@@ -119,7 +119,7 @@ def test_comparisons_are_further_and_further_apart_and_end() -> None:
     assert [later - earlier for earlier, later in pairwise(begun)][:4] == [1, 2, 4, 8]
 
 
-# Joining.
+# GossipJoining.
 
 
 def test_a_newcomer_asks_its_neighbour_what_is_past_and_after_some_periods_a_seed_again() -> None:
@@ -127,18 +127,18 @@ def test_a_newcomer_asks_its_neighbour_what_is_past_and_after_some_periods_a_see
     bench.overlay.receive(PEER, NeighbourRequest(PEER, 0, True))
     bench.quiescence.quiet = UNHEARD_PERIODS - 1
     bench.joining.ask_neighbour()
-    assert (bench.sent_to(FrontierRequest), bench.sent_to(Join)) == ([PEER], [])
+    assert (bench.sent_to(GossipFrontierRequest), bench.sent_to(Join)) == ([PEER], [])
     bench.quiescence.quiet = UNHEARD_PERIODS
     bench.joining.ask_neighbour()
-    assert (bench.sent_to(FrontierRequest), bench.sent_to(Join)) == ([PEER, PEER], [SEED])
+    assert (bench.sent_to(GossipFrontierRequest), bench.sent_to(Join)) == ([PEER, PEER], [SEED])
 
 
 def test_a_welcome_says_what_is_past_and_lets_the_application_begin() -> None:
     bench = Bench()
-    bench.application.ask(Asked(0, 0, None, UNSPECIFIED))
-    bench.application.ask(Asked(1, 0, b"first", FIFO))
+    bench.application.ask(QueuedRequest(0, 0, None, UNSPECIFIED))
+    bench.application.ask(QueuedRequest(1, 0, b"first", FIFO))
     assert len(bench.application.queue) == 2 and bench.application.is_wanted()
-    bench.joining.on_frontier_response(FrontierResponse(PEER, 0, vec[i64]([publication_key(SOURCE, 4)]), 0))
+    bench.joining.on_frontier_response(GossipFrontierResponse(PEER, 0, vec[i64]([publication_key(SOURCE, 4)]), 0))
     assert bench.delivery.is_member and len(bench.application.queue) == 0
     assert bench.streams[SOURCE].received.complete == 4 and bench.streams[ME].received.complete == 1
 
@@ -148,7 +148,7 @@ def test_a_node_gives_up_entering_until_the_application_wants_something() -> Non
     while not bench.joining.has_given_up():
         bench.joining.enter()
     assert len(bench.sent_to(Join)) == MOST_ATTEMPTS
-    bench.joining.wanted()
+    bench.joining.on_wanted()
     assert not bench.joining.has_given_up()
 
 
@@ -181,7 +181,7 @@ def test_a_gap_is_asked_for_when_more_comes_after_it() -> None:
     assert bench.sent_to(FetchRequest) == [PEER]
 
 
-# Retransmission.
+# GossipRetransmission.
 
 
 def test_a_new_child_and_a_node_that_asks_get_what_is_kept() -> None:
@@ -189,7 +189,7 @@ def test_a_new_child_and_a_node_that_asks_get_what_is_kept() -> None:
     stream = Stream(SOURCE)
     for sequence in (1, 2, 3):
         stream.take(numbered(sequence))
-    retransmission = Retransmission(bench, 0, [i64(8), i64(9)], {SOURCE: stream}, 1000)
+    retransmission = GossipRetransmission(bench, 0, [i64(8), i64(9)], {SOURCE: stream}, 1000)
     retransmission.on_activate(PEER, Activate(structure_key(SOURCE, 0), 0, 1))
     retransmission.on_fetch(PEER, FetchRequest(SOURCE, 0, vec[i64]([1])))
     assert [int(message.sequence) for _, message in bench.sent if isinstance(message, FetchResponse)] == [2, 3, 1]

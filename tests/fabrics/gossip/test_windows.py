@@ -7,7 +7,7 @@ import pytest
 from antiphon.fabrics.gossip import BrisaOptions, Connections
 from antiphon.simulator.engine.actions import PartitionAction
 from antiphon.simulator.network.delays import ConstantDelay
-from antiphon.simulator.network.network import Cut, NetworkModel
+from antiphon.simulator.network.network import NetworkModel, NetworkPartition
 from tests.fabrics.gossip.worlds import PERIOD, START, World
 from tests.support import Notebook
 
@@ -33,7 +33,7 @@ def test_a_publisher_goes_on_though_all_was_lost_that_its_neighbours_said(nodes:
     world = World(nodes, BrisaOptions(contacts=[0], window=WINDOW), network, can_fail=True)
     world.publish(slowed, START, WINDOW, 1).publish(busy, START, 3 * CUT_PERIODS, PERIOD)
     others = [[node for node in range(nodes) if node != slowed], [slowed]]
-    world.engine.at(START, PartitionAction(Cut(START, healed, others, one_way=True)))
+    world.engine.at(START, PartitionAction(NetworkPartition(START, healed, others, one_way=True)))
     world.engine.run(until=healed)
     assert room(world, slowed) < WINDOW
     world.engine.run(until=healed + 2 * PATIENCE * PERIOD)

@@ -9,7 +9,7 @@ from antiphon.fabrics.gossip import Brisa, BrisaOptions, Connections, Neighbourh
 from antiphon.fabrics.gossip.messages import Activate, Data, Deactivate, Moved
 from antiphon.fabrics.gossip.sampling.service import SamplingMessage
 from antiphon.fabrics.gossip.trees import Trees
-from antiphon.kernel import Environment, Message, Process, RandomStream
+from antiphon.kernel import Environment, Process, ProtocolMessage, RandomStream
 from antiphon.simulator.engine.actions import PublishAction
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import ConstantDelay
@@ -44,7 +44,7 @@ class Overlay(Process):
         if self._periods > 0:
             self.environment.set_timer(PERIOD, 0)
 
-    def receive(self, sender: int, message: Message) -> None:
+    def receive(self, sender: int, message: ProtocolMessage) -> None:
         assert isinstance(message, SamplingMessage)
         self.sampling.receive(sender, message)
 
@@ -172,7 +172,7 @@ class Wired(Environment):
     def now(self) -> int:
         return 0
 
-    def send(self, destination: int, message: Message) -> None:
+    def send(self, destination: int, message: ProtocolMessage) -> None:
         self._bench.on_the_way.append((int(self.identifier), int(destination), message))
 
     def random(self) -> RandomStream:
@@ -183,7 +183,7 @@ class Bench:
     """Structures of a few nodes, and the messages between them in the order in which they were sent."""
 
     def __init__(self, links: dict[int, list[int]], options: BrisaOptions) -> None:
-        self.on_the_way: deque[tuple[int, int, Message]] = deque()
+        self.on_the_way: deque[tuple[int, int, ProtocolMessage]] = deque()
         self.handled = 0
         self.trees: dict[int, Trees] = {}
         self._neighbours = {node: list(peers) for node, peers in links.items()}

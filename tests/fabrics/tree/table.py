@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from antiphon.kernel import Environment, Message, Process, Publication, RandomStream
+from antiphon.kernel import Environment, Process, ProtocolMessage, Publication, RandomStream
 from antiphon.kernel.message import ORDER_NAMES
 
 
@@ -14,7 +14,7 @@ class Copy(NamedTuple):
 
     sender: int
     receiver: int
-    message: Message
+    message: ProtocolMessage
 
 
 Choice = Callable[[Copy], bool]
@@ -33,7 +33,7 @@ class Seat(Environment):
     def now(self) -> int:
         return 0
 
-    def send(self, destination: int, message: Message) -> None:
+    def send(self, destination: int, message: ProtocolMessage) -> None:
         self._table.on_the_way.append(Copy(int(self.identifier), int(destination), message))
 
     def deliver(self, publication: Publication) -> None:
@@ -86,7 +86,7 @@ class Table:
             if lost in self.seats[broker].watched and broker in self.brokers:
                 self.brokers[broker].peer_lost(lost)
 
-    def hand_over(self, which: Choice) -> Message:
+    def hand_over(self, which: Choice) -> ProtocolMessage:
         """Let the oldest of the chosen copies arrive; there must be one, and none before it on its link."""
         copy = next(copy for copy in self.on_the_way if which(copy))
         first = next(other for other in self.on_the_way if other[:2] == copy[:2])
@@ -122,7 +122,7 @@ class Table:
         del seat.timers[handle]
         self.brokers[broker].expire(name)
 
-    def received(self, broker: int, *kinds: type[Message]) -> list[Any]:
+    def received(self, broker: int, *kinds: type[ProtocolMessage]) -> list[Any]:
         """What has arrived at a broker, of these kinds."""
         return [
             copy.message for copy in self.handed_over if copy.receiver == broker and isinstance(copy.message, kinds)
@@ -134,7 +134,7 @@ def over(sender: int, receiver: int) -> Choice:
     return lambda copy: copy[:2] == (sender, receiver)
 
 
-def kind(*kinds: type[Message]) -> Choice:
+def kind(*kinds: type[ProtocolMessage]) -> Choice:
     """Messages of these kinds."""
     return lambda copy: isinstance(copy.message, kinds)
 

@@ -8,7 +8,6 @@ from antiphon.simulator.scenario.scenario import PartitionFault
 from antiphon.torture.campaign import run_seeds
 from antiphon.torture.progress import LEAST_FRESH
 from antiphon.torture.schedules.tree import draw_tree_schedule
-from antiphon.torture.schedules.tree_crowded import FIRST_CROWDED
 from tests.mutation.hunt import hunt
 from tests.mutation.mutant import Mutant
 
@@ -32,7 +31,6 @@ def test_no_schedule_breaks_the_tree() -> None:
 
 def test_crowded_schedules_hold_what_they_promise() -> None:
     """Fresh seeds draw them, one in four: newcomers that are cut off, logs, and disks with which brokers return."""
-    assert FIRST_CROWDED == LEAST_FRESH
     drawn = [draw_tree_schedule(seed) for seed in range(LEAST_FRESH, LEAST_FRESH + 4 * SEEDS)]
     crowded = [scenario for scenario in drawn if scenario.protocol_options["collect"] == 20]
     assert len(crowded) > SEEDS // 8
@@ -46,6 +44,13 @@ def test_crowded_schedules_hold_what_they_promise() -> None:
     assert cut_off and any(fault.one_way for fault in cut_off)
     assert any(scenario.protocol_options.get("absence") == 500 for scenario in crowded)
     assert any(scenario.protocol_options.get("disk") for scenario in crowded)
+
+
+def test_fresh_schedules_have_sessions_of_both_kinds_and_lower_seeds_keep_theirs() -> None:
+    fresh = [draw_tree_schedule(seed) for seed in range(LEAST_FRESH, LEAST_FRESH + SEEDS)]
+    loose = [one for one in fresh if one.protocol_options.get("strict_session") is False]
+    assert SEEDS // 16 < len(loose) < SEEDS // 4
+    assert all("strict_session" not in draw_tree_schedule(seed).protocol_options for seed in range(SEEDS))
 
 
 def test_no_fresh_schedule_breaks_the_tree() -> None:

@@ -36,6 +36,9 @@ MENDED = Path(__file__).parent / "mended"
         # Nobody had counted the newcomer, so nobody kept anything for it. No campaign found that before: the first mend
         # of "two_orphans" let it lead.
         ("lone_newcomer", 201008),
+        # A root failed before all had heard of its epoch, and another root gave its own epoch the same number. Each of
+        # two brokers thought that the other one had to give way, and both said so for ever.
+        ("two_epochs_of_one_number", 487611515657546),
     ],
 )
 def test_the_tree_survives_a_schedule_that_once_broke_it(name: str, seed: int) -> None:

@@ -8,11 +8,12 @@ from antiphon.fabrics.tree.durable_state import NUMBERS, DurableState, origin_of
 from antiphon.fabrics.tree.messages import (
     DATA,
     Attached,
+    BrokerHello,
+    BrokerRecord,
     Claim,
     CollectRequest,
     CollectResponse,
     Goodbye,
-    Hello,
     Install,
     Item,
     JoinRequest,
@@ -22,19 +23,18 @@ from antiphon.fabrics.tree.messages import (
     ParentResponse,
     Ready,
     Stable,
-    Standing,
 )
 from antiphon.fabrics.tree.options import TreeOptions
 from antiphon.fabrics.tree.parent_search import ParentSearch, SearchEvents
 from antiphon.fabrics.tree.publisher import keys_of
 from antiphon.fabrics.tree.root import Root, RootEvents
-from antiphon.fabrics.tree.stability import Retention, Stability, StabilityEvents
+from antiphon.fabrics.tree.stability import ItemRetention, Stability, StabilityEvents
 from antiphon.fabrics.tree.streams import StreamEvents, Streams
-from antiphon.fabrics.tree.topic import Topic
-from antiphon.fabrics.tree.topic_table import TopicTable
+from antiphon.fabrics.tree.topic import TreeTopic
+from antiphon.fabrics.tree.topic_table import TreeTopicTable
 from antiphon.fabrics.tree.topology import Overlay, overlay_of_newcomer
 from antiphon.fabrics.tree.view import TreeView
-from antiphon.kernel.message import CAUSAL, Keyed, Message
+from antiphon.kernel.message import CAUSAL, Keyed, ProtocolMessage
 from antiphon.kernel.process import Environment
 from tests.fabrics.tree.runs import EIGHT
 
@@ -44,15 +44,15 @@ OVERLAY = Overlay(1, 0, dict(enumerate(EIGHT)))
 class Notebook(Environment):
     """An environment that notes what a part does to the world."""
 
-    def __init__(self, me: int, journal: list[Message] | None = None) -> None:
+    def __init__(self, me: int, journal: list[ProtocolMessage] | None = None) -> None:
         super().__init__(me)
-        self.sent: list[tuple[int, Message]] = []
+        self.sent: list[tuple[int, ProtocolMessage]] = []
         self.timers: list[int] = []
-        self.written: list[Message] = []
+        self.written: list[ProtocolMessage] = []
         self.subscriptions: list[int] = []
         self._journal = journal
 
-    def send(self, destination: int, message: Message) -> None:
+    def send(self, destination: int, message: ProtocolMessage) -> None:
         self.sent.append((int(destination), message))
 
     def set_timer(self, delay: int, name: int) -> int:
@@ -62,10 +62,10 @@ class Notebook(Environment):
     def cancel_timer(self, handle: int) -> None:
         pass
 
-    def journal(self) -> list[Message] | None:
+    def journal(self) -> list[ProtocolMessage] | None:
         return self._journal
 
-    def write(self, record: Message) -> None:
+    def write(self, record: ProtocolMessage) -> None:
         self.written.append(record)
 
     def sync(self) -> bool:
@@ -99,10 +99,10 @@ class Links(AttachmentEvents):
     def __init__(self) -> None:
         self.events: list[str] = []
 
-    def parent_gone(self) -> None:
+    def on_parent_lost(self) -> None:
         self.events.append("parent_gone")
 
-    def child_gone(self, child: int) -> None:
+    def on_child_lost(self, child: int) -> None:
         self.events.append(f"child_gone {child}")
 
     def look_for_missing(self) -> None:
@@ -191,7 +191,7 @@ def test_a_child_counts_when_it_has_sent_everything() -> None:
     world, view, root, links = attachment(0, TreeOptions())
     root.on_parent_request(9, ParentRequest(9, 4, False, []))
     assert 9 in view.children and 9 not in view.reached()
-    root.on_hello(9, Hello(9, 4, {10: 9}, OVERLAY, OVERLAY.council, 1, [JoinRequest(0, None, {}, {}, [])]))
+    root.on_hello(9, BrokerHello(9, 4, {10: 9}, OVERLAY, OVERLAY.council, 1, [JoinRequest(0, None, {}, {}, [])]))
     assert (9 in view.reached(), links.events) == (False, ["handle_join 9"])
     root.on_ready(9)
     assert (view.reached()[9], view.reached()[10]) == (0, 9)
@@ -201,7 +201,7 @@ def test_a_child_counts_when_it_has_sent_everything() -> None:
 
 def test_who_was_granted_nothing_is_no_child() -> None:
     world, _, root, _ = attachment(0, TreeOptions())
-    root.on_hello(9, Hello(9, 4, {}, OVERLAY, OVERLAY.council, 1, []))
+    root.on_hello(9, BrokerHello(9, 4, {}, OVERLAY, OVERLAY.council, 1, []))
     answer = world.sent[-1][1]
     assert isinstance(answer, ParentResponse) and not answer.is_granted and answer.sequence == 0
     root.on_goodbye(9, Goodbye(9, 4))
@@ -226,7 +226,7 @@ class Epochs(RootEvents):
     def __init__(self) -> None:
         self.events: list[str] = []
 
-    def parent_gone(self) -> None:
+    def on_parent_lost(self) -> None:
         self.events.append("parent_gone")
 
     def begins_epoch(self) -> None:
@@ -311,27 +311,27 @@ class Handled(StreamEvents):
     def __init__(self) -> None:
         self.items: list[Item] = []
 
-    def handle_item(self, topic: Topic, item: Item) -> None:
+    def handle_item(self, topic: TreeTopic, item: Item) -> None:
         self.items.append(item)
 
-    def links_changed(self, topic: Topic) -> None:
+    def links_changed(self, topic: TreeTopic) -> None:
         pass
 
 
-class Kept(Retention):
+class Kept(ItemRetention):
     def __init__(self) -> None:
         self.items: list[Item] = []
 
-    def keep(self, topic: Topic, item: Item) -> None:
+    def keep(self, topic: TreeTopic, item: Item) -> None:
         topic.take(item)
         self.items.append(item)
 
 
 class Forgot(StabilityEvents):
     def __init__(self) -> None:
-        self.topics: list[Topic] = []
+        self.topics: list[TreeTopic] = []
 
-    def forgot(self, topic: Topic) -> None:
+    def forgot(self, topic: TreeTopic) -> None:
         self.topics.append(topic)
 
 
@@ -342,7 +342,7 @@ def item_of(origin: int, number: int) -> Item:
 def test_an_item_goes_over_all_links_of_its_topic_but_the_one_it_came_over_and_once() -> None:
     world, handled, kept = Notebook(1), Handled(), Kept()
     view, durable = TreeView(1, TreeOptions(), OVERLAY, None), DurableState(world)
-    streams = Streams(world, view, TopicTable(1, durable), durable, kept, handled)
+    streams = Streams(world, view, TreeTopicTable(1, durable), durable, kept, handled)
     streams.begin(0, True, [4, 5])
     item = item_of(4, 1)
     for _ in range(2):
@@ -359,7 +359,7 @@ def test_an_item_goes_over_all_links_of_its_topic_but_the_one_it_came_over_and_o
 def test_items_are_kept_until_all_have_reported_them() -> None:
     world, forgot = Notebook(0), Forgot()
     view, durable = TreeView(0, TreeOptions(), OVERLAY, None), DurableState(world)
-    topics = TopicTable(0, durable)
+    topics = TreeTopicTable(0, durable)
     stability = Stability(world, TreeOptions(), view, topics, durable, forgot)
     topic = topics.of(0)
     topic.is_carried = True
@@ -383,7 +383,7 @@ def test_only_those_who_were_asked_hear_what_all_have_got() -> None:
     """A new child may have children that lack it, of whom the root has not heard."""
     world = Notebook(0)
     view, durable = TreeView(0, TreeOptions(), OVERLAY, None), DurableState(world)
-    topics = TopicTable(0, durable)
+    topics = TreeTopicTable(0, durable)
     stability = Stability(world, TreeOptions(), view, topics, durable, Forgot())
     topic = topics.of(0)
     topic.is_carried = True
@@ -396,7 +396,7 @@ def test_only_those_who_were_asked_hear_what_all_have_got() -> None:
 
 
 def test_nothing_is_forgotten_before_it_has_come() -> None:
-    topic = Topic(0, 1)
+    topic = TreeTopic(0, 1)
     topic.take(item_of(4, 1))
     topic.forget({4: 2})
     assert ([int(item.number) for item in topic.items], topic.base) == ([1], {})
@@ -412,7 +412,7 @@ class Impatient(Handled):
         super().__init__()
         self.streams: Streams | None = None
 
-    def skipped(self, topic: Topic) -> None:
+    def skipped(self, topic: TreeTopic) -> None:
         assert self.streams is not None
         self.streams.leave_if_idle(topic)
 
@@ -424,11 +424,11 @@ def test_a_topic_is_left_when_the_answer_of_the_parent_has_been_dealt_with() -> 
     """Else the broker carries a topic of which its parent thinks that it has left it."""
     world, handled = Notebook(1), Impatient()
     view, durable = TreeView(1, TreeOptions(), OVERLAY, None), DurableState(world)
-    topics = TopicTable(1, durable)
+    topics = TreeTopicTable(1, durable)
     streams = Streams(world, view, topics, durable, Kept(), handled)
     handled.streams = streams
     streams.begin(0, False, [])
-    streams.parent_gone()
+    streams.on_parent_lost()
     assert [join.topic for join in streams.joins()] == [0]
     streams.on_join_response(0, JoinResponse(0, {4: 1}, {4: 1}, {}, [], [], True, False))
     assert (world.take(), topics.of(0).is_carried) == ([(0, "Leave")], False)
@@ -454,8 +454,8 @@ def test_a_subscription_takes_effect_when_the_root_counts_the_broker() -> None:
 
 
 def test_a_later_life_begins_with_what_was_written() -> None:
-    past: list[Message] = [
-        Standing(0, 100, OVERLAY, OVERLAY.council, 1),
+    past: list[ProtocolMessage] = [
+        BrokerRecord(0, 100, OVERLAY, OVERLAY.council, 1),
         JoinResponse(0, {4: 1}, {4: 1}, {}, [], [], False, False),
         item_of(4, 2),
         JoinResponse(1, {}, {}, {}, [], [], False, False),
@@ -463,14 +463,14 @@ def test_a_later_life_begins_with_what_was_written() -> None:
     ]
     world = Notebook(1, past)
     durable = DurableState(world)
-    topics = TopicTable(1, durable)
+    topics = TreeTopicTable(1, durable)
     assert (durable.incarnation, durable.first_number, durable.origin) == (1, 100, origin_of(1, 1))
     assert [int(topic.name) for topic in topics.all()] == [0]
     assert (topics.of(0).base, topics.of(0).frontier) == ({4: 1}, {4: 2})
     view = TreeView(1, TreeOptions(quorum=True), OVERLAY, durable.past)
     assert (view.is_returning, view.has_place, view.children) == (True, False, {})
     durable.reserve_numbers(100, view)
-    assert [type(record) for record in world.written] == [Standing]
+    assert [type(record) for record in world.written] == [BrokerRecord]
     assert not durable.may_publish(101)
     assert durable.next_safe().kind == NUMBERS
     assert durable.may_publish(101)

@@ -6,7 +6,7 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.tree.messages import COMPLETION, Item, Skip
-from antiphon.fabrics.tree.topic import Topic
+from antiphon.fabrics.tree.topic import TreeTopic
 from antiphon.kernel.message import TOTAL, Keyed
 
 
@@ -17,7 +17,7 @@ def completion(number: int, source: int, sequence: int) -> Item:
 
 def test_a_completion_that_is_taken_back_from_the_log_counts_as_kept_whatever_neighbours_keep() -> None:
     """Else a broker that returns is told that it was completed, and does not deliver it when it comes."""
-    topic = Topic(0, 22)
+    topic = TreeTopic(0, 22)
     items = [completion(1, 11, 1), completion(2, 11, 2)]
     for item in items:
         topic.take(item)
@@ -31,7 +31,7 @@ def test_a_completion_that_is_taken_back_from_the_log_counts_as_kept_whatever_ne
 
 
 def test_a_completion_that_a_neighbour_cannot_send_is_skipped() -> None:
-    topic = Topic(0, 22)
+    topic = TreeTopic(0, 22)
     topic.take(completion(1, 11, 1))
     topic.completed[11] = 1
     topic.skip_to(Skip(0, None, {2: 3}, {11: 3, 12: 1}, []))
@@ -41,7 +41,7 @@ def test_a_completion_that_a_neighbour_cannot_send_is_skipped() -> None:
 
 def test_what_two_roots_have_completed_is_not_kept_twice() -> None:
     """The second completion of a publication is kept; what is skipped reaches beyond the first."""
-    topic = Topic(0, 22)
+    topic = TreeTopic(0, 22)
     topic.base_completed[11] = 1
     topic.take(completion(5, 11, 1))
     topic.skip_to(Skip(0, None, {3: 1}, {11: 2}, []))

@@ -24,9 +24,9 @@ def test_topics_beside_parquet(spark: SparkSession, nodes: Nodes, tmp_path: Path
         ("topic, written", 3000, 1),
         ("Parquet, written", 3000, 1),
     ]
-    assert node.store is not None
-    assert node.store.latest("bench.source") == 3000
-    assert node.store.latest("bench.sink") == 2 * 3000, "once to warm up, and once measured"
+    assert node._live.store is not None
+    assert node._live.store.latest("bench.source") == 3000
+    assert node._live.store.latest("bench.sink") == 2 * 3000, "once to warm up, and once measured"
 
 
 def test_the_fastest_round_counts() -> None:

@@ -13,10 +13,11 @@ from antiphon_lab.experiments.vcube.broadcasts import BroadcastCase
 from antiphon_lab.experiments.vcube.one_tree import FIG_2_9
 from antiphon_lab.experiments.vcube.several_publishers import FIG_5_8B
 from antiphon_lab.reproduction import registry
-from antiphon_lab.reproduction.documents import Number, Tolerance
+from antiphon_lab.reproduction.documents import Interval, Number
 from antiphon_lab.reproduction.experiment import Sample, compared
 from antiphon_lab.reproduction.figures import Figure
 from antiphon_lab.reproduction.machine import Machine
+from antiphon_lab.reproduction.verdicts import VERDICTS
 from tests.cli.conftest import Command
 
 SMALL = ("--nodes", "16", "--repetitions", "2")
@@ -30,12 +31,16 @@ class ReportedRow(msgspec.Struct, forbid_unknown_fields=True):
     published: float | None
     measured: float
     spread: float | None
+    confidence: float | None
+    repetitions: int
     deviation: float | None
+    interval: tuple[float | None, float | None] | None
+    because: str | None
     verdict: str | None
     reason: str | None
-    tolerance: str | None
     where: str | None
     says: str | None
+    key: str | None
 
 
 class Reported(msgspec.Struct, forbid_unknown_fields=True):
@@ -79,18 +84,23 @@ def test_a_program_reads_json_and_nothing_else(command: Command) -> None:
     for report in reports:
         assert report.seconds > 0
         assert report.rows and report.notes and report.document
-        assert {"seed", "repetitions_by_nodes", "tolerances"} <= set(report.parameters)
-        assert all(row.verdict in (None, "reproduced", "explained", "differs") for row in report.rows)
+        assert {"seed", "repetitions_by_nodes"} <= set(report.parameters)
+        assert all(row.verdict in (None, *VERDICTS) for row in report.rows)
+        assert all(row.because and row.interval for row in report.rows if row.published is not None)
 
 
 def test_a_published_number_comes_with_its_deviation_and_verdict(command: Command) -> None:
-    called = command("reproduce", "vcube-ps/fig-5.8b", "--json", "--nodes", "256", "--repetitions", "1")
+    called = command("reproduce", "vcube-ps/fig-5.8b", "--json", "--nodes", "256", "--repetitions", "3")
     (report,) = msgspec.json.decode(called.said, type=Reports).experiments
     first = report.rows[0]
     assert (first.published, first.unit, first.verdict) == (37, "%", "reproduced")
     assert first.deviation == pytest.approx(first.measured / 37 - 1)
-    assert report.parameters["tolerances"] == {first.label: "±1"}
-    assert all((row.published, row.deviation, row.verdict) == (None, None, None) for row in report.rows[1:])
+    assert (first.repetitions, first.key) == (3, "sbac-pad:fig-5b/increase-256")
+    assert first.interval is not None and first.interval[0] is not None and first.interval[0] <= 36
+    assert first.because == "±1: both latencies are open by half a percent each: a point"
+    second = report.rows[1]
+    assert (second.published, second.verdict) == (1, "derived"), "VCube-PS takes as long as its trees"
+    assert all((row.published, row.deviation, row.verdict) == (None, None, None) for row in report.rows[2:])
 
 
 def test_the_seed_decides_the_numbers(command: Command) -> None:
@@ -109,10 +119,10 @@ def test_progress_goes_to_standard_error(command: Command) -> None:
 
 
 def test_a_person_reads_a_table_and_notes(command: Command) -> None:
-    called = command("reproduce", "vcube-ps/fig-5.8b", "--nodes", "256", "--repetitions", "2")
+    called = command("reproduce", "vcube-ps/fig-5.8b", "--nodes", "256", "--repetitions", "3")
     lines = [" ".join(line.split()) for line in called.said.splitlines()]
     assert any(line.startswith("vcube-ps/fig-5.8b thesis, Figure 5.8(b)") for line in lines)
-    assert "published measured ± deviation unit verdict" in lines
+    assert "published measured ± interval unit verdict" in lines
     assert any(line.startswith("SRPT above VCube-PS, 256 nodes 37 ") and line.endswith("reproduced") for line in lines)
 
 
@@ -150,7 +160,7 @@ def test_numbers_without_a_meaning_are_misuse(command: Command, arguments: tuple
 def test_a_number_that_differs_for_no_known_reason_fails(
     command: Command, monkeypatch: pytest.MonkeyPatch, json_too: tuple[str, ...]
 ) -> None:
-    wrong = compared("wrong", Sample((1.0,)), Number(2.0, "ticks", "here", "two", Tolerance(relative=0.1)))
+    wrong = compared("wrong", Sample((1.0,) * 3), Number(2.0, "ticks", "here", "two", Interval("a test", relative=0.1)))
     experiment = replace(FIG_5_8B, compare=lambda *_: iter([wrong]))
     monkeypatch.setattr(registry, "EXPERIMENTS", (experiment,))
     called = command("reproduce", *SMALL, *json_too)

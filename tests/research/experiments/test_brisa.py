@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from librt.vecs import vec
@@ -16,7 +18,7 @@ from antiphon_lab.experiments.brisa.churn import CHURN_MINUTES, BrisaChurnCase
 from antiphon_lab.experiments.brisa.churn import measure as measure_churn
 from antiphon_lab.experiments.brisa.hops import NODE_BYTES, ping_ms, places, size_of
 from antiphon_lab.experiments.brisa.model import CONSTRUCTION, StreamCase, depths, hops_from, measure, published
-from antiphon_lab.experiments.brisa.structure import FIG_4_9
+from antiphon_lab.experiments.brisa.structure import FIG_4_9, crossing
 
 NODES = 48
 MESSAGES = 30
@@ -27,7 +29,22 @@ def test_a_flood_crosses_each_link_twice_but_for_those_of_its_tree() -> None:
     found = measure(StreamCase(NODES, MESSAGES, parents=0), 1)
     assert found.missing == 0
     assert found.last_links > 0
-    assert found.last_duplicates == found.last_links - 2 * (NODES - 1)
+    assert found.last_duplicates.sum() == found.last_links - 2 * (NODES - 1)
+
+
+@pytest.mark.parametrize(
+    ("duplicates", "half"),
+    [
+        ([0, 0, 1, 1], 0.0),  # half of the processes have none
+        ([0, 1, 1, 2], 0.5),  # the line from 25 % at 0 to 75 % at 1
+        ([1, 2, 2, 2, 3, 3, 3, 3], 2.0),  # half of them have no more than 2
+        ([3, 3, 3, 3], 2.5),
+    ],
+)
+def test_where_the_curve_of_a_figure_is_at_half_of_the_processes(duplicates: list[int], half: float) -> None:
+    """Figure 4.3: points at whole numbers of duplicates of one message, joined by lines."""
+    found = measure(StreamCase(8, 2, parents=0), 1)
+    assert crossing(replace(found, last_duplicates=np.array(duplicates))) == pytest.approx(half)
 
 
 @pytest.mark.parametrize(("view", "seed"), [(4, 1), (8, 2)])

@@ -108,40 +108,22 @@ def as_in_the_table(case: MemberChangeCase) -> MemberChangeOutcome:
 def verdicts(found: dict[MemberChangeCase, MemberChangeOutcome]) -> list[str | None]:
     results: Results[MemberChangeCase, MemberChangeOutcome] = Results()
     for case in cases(FULL_PLAN):
-        results.add(case, found[case])
-    return [row.verdict for row in compare(FULL_PLAN, results) if isinstance(row, Row) and row.published is not None]
+        for _ in range(3):
+            results.add(case, found[case])
+    rows = [row for row in compare(FULL_PLAN, results) if isinstance(row, Row) and row.published is not None]
+    return [row.verdict for row in rows if row.verdict != "derived"]
 
 
 def test_numbers_as_published_are_reproduced() -> None:
     assert verdicts({case: as_in_the_table(case) for case in cases(FULL_PLAN)}) == ["reproduced"] * 8
 
 
-def test_numbers_that_no_reading_gives_are_explained_only_while_they_lie_between_the_readings() -> None:
-    between = {case: as_in_the_table(case) for case in cases(FULL_PLAN)}
-    beyond = dict(between)
-    for case, outcome in between.items():
-        if case.reading == OWN:
-            between[case] = replace(outcome, false_positives=5, deliveries=case.members * PUBLICATIONS)
-            beyond[case] = replace(outcome, false_positives=50_000, deliveries=0)
-        elif case.reading == WHOLE:
-            between[case] = replace(
-                outcome, false_positives=outcome.false_positives * 3, deliveries=case.members * PUBLICATIONS
-            )
-            beyond[case] = replace(outcome, false_positives=outcome.false_positives * 3, deliveries=0)
-        elif case.reading == FORGETFUL:
-            between[case] = replace(outcome, false_positives=50_000, deliveries=outcome.deliveries - 5000)
-            beyond[case] = replace(outcome, false_positives=50_000, deliveries=outcome.deliveries - 5000)
-    assert verdicts(between) == ["explained"] * 8
-    assert verdicts(beyond) == ["differs"] * 8
-
-
-def test_nothing_is_explained_once_a_reading_gives_the_whole_table() -> None:
-    """The comparison would have chosen the wrong one, and must say so."""
+def test_numbers_that_the_reading_does_not_give_differ() -> None:
     found = {case: as_in_the_table(case) for case in cases(FULL_PLAN)}
     for case, outcome in found.items():
         if case.reading == WHOLE:
             found[case] = replace(outcome, false_positives=outcome.false_positives * 3)
-    assert verdicts(found) == ["differs"] * 4 + ["reproduced"] * 4
+    assert verdicts(found) == ["differs", "reproduced"] * 4
 
 
 def test_a_default_run_leaves_the_larger_size_to_a_full_one() -> None:
@@ -152,8 +134,8 @@ def test_a_default_run_leaves_the_larger_size_to_a_full_one() -> None:
 
 def test_other_sizes_are_not_compared() -> None:
     report = TABLE_II.run(TABLE_II.plan(False, 32, 1), 1, lambda _: None)
-    assert all(row.published is None for row in report.rows)
-    assert report.notes[0].endswith("and so not compared: 512, 1024 nodes.")
+    assert {row.verdict for row in report.rows} == {None, "derived"}
+    assert report.notes[1].endswith("and so not compared: 512, 1024 nodes.")
     found = {row.label: row.measured.mean for row in report.rows if "all runs repaired" in row.label}
     assert len(found) == 3
     assert set(found.values()) == {0.0}

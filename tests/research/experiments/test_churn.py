@@ -7,7 +7,7 @@ from math import log
 import pytest
 
 from antiphon.kernel import UNSPECIFIED, Environment, Process
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import ProtocolMessage
 from antiphon.simulator.engine.engine import Action, Engine
 from antiphon.simulator.network.delays import ConstantDelay
 from antiphon.simulator.network.network import NetworkModel
@@ -61,7 +61,7 @@ class Slow(Process):
         if self.changes:
             self.environment.set_timer(SLOW_TICKS, 0)
 
-    def receive(self, sender: int, message: Message) -> None:
+    def receive(self, sender: int, message: ProtocolMessage) -> None:
         raise AssertionError("nobody sends anything here")
 
 

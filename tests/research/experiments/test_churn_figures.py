@@ -28,7 +28,8 @@ from antiphon_lab.experiments.vcube.churn_runs import (
     members_of,
 )
 from antiphon_lab.experiments.vcube.one_topic import ONE_ROOT, PUBLISHED, REPAIRED
-from antiphon_lab.reproduction.experiment import DIFFERS, EXPLAINED, REPRODUCED, Note, Plan, Results, Row
+from antiphon_lab.reproduction.experiment import Note, Plan, Results, Row
+from antiphon_lab.reproduction.verdicts import DERIVED, DIFFERS, FITTED, REFUTED, REPRODUCED
 
 CALM = Endured(
     latency=600.0,
@@ -85,19 +86,21 @@ def findings(
     """The verdicts of the rows that have one, by label, and all notes."""
     results: Results[ChurnRunCase, Endured] = Results()
     for case in cases:
-        results.add(case, found[case])
+        for _ in range(3):
+            results.add(case, found[case])
     everything = list(compare(plan, results))  # type: ignore[call-overload]
     rows = [row for row in everything if isinstance(row, Row) and row.published is not None]
-    return {row.label: row.verdict for row in rows}, [note.text for note in everything if isinstance(note, Note)]
+    judged = {row.label: row.verdict for row in rows if row.verdict != DERIVED}
+    return judged, [note.text for note in everything if isinstance(note, Note)]
 
 
 def as_in_figure_a(case: ChurnRunCase) -> Endured:
     """Everything as the text has it, with the rule that comes nearest."""
     latency = 740.0 if case.system == ONE_ROOT else 640.0
-    if case.median_ticks is not None and case.system != ONE_ROOT:
-        latency *= 1.1
+    if case.median_ticks is not None:
+        latency *= 1.01 if case.system == ONE_ROOT else 1.09
     if case.system == ONE_ROOT and case.members == 4000 and case.median_ticks == 60_000:
-        latency *= {SUCCESSOR: 3.56, EFFECTIVE: 11.0, CALL: 20.0}[case.rule]
+        latency = 740 * {SUCCESSOR: 3.56, EFFECTIVE: 11.0, CALL: 20.0}[case.rule]
         return replace(CALM, latency=latency, false_positives=2.74)
     return replace(CALM, latency=latency)
 
@@ -114,25 +117,26 @@ def overloaded(case: ChurnRunCase) -> bool:
 
 
 def test_figure_a_as_published_is_reproduced() -> None:
-    assert verdicts_a(lambda _, endured: endured) == [REPRODUCED] * 5
+    assert verdicts_a(lambda _, endured: endured) == [REPRODUCED, REPRODUCED, REPRODUCED, FITTED, REPRODUCED]
 
 
 def test_a_point_where_vcube_ps_is_the_slower_one_is_told() -> None:
     verdicts = verdicts_a(
         lambda case, endured: (
-            replace(endured, latency=700.0)
+            replace(endured, latency=690.0)
             if (case.system, case.members, case.median_ticks) == (ONE_ROOT, 2000, 60_000)
             else endured
         )
     )
-    assert verdicts == [REPRODUCED, REPRODUCED, DIFFERS, REPRODUCED, REPRODUCED]
+    assert verdicts == [REPRODUCED, REPRODUCED, DIFFERS, FITTED, REPRODUCED]
 
 
-def test_an_overloaded_root_is_explained_only_while_the_number_lies_between_the_rules() -> None:
+def test_an_overloaded_root_is_held_to_its_number() -> None:
     def scaled(factor: float) -> Callable[[ChurnRunCase, Endured], Endured]:
         return lambda case, endured: replace(endured, latency=endured.latency * factor) if overloaded(case) else endured
 
-    assert verdicts_a(scaled(0.7))[3] == EXPLAINED
+    assert verdicts_a(scaled(0.95))[3] == FITTED
+    assert verdicts_a(scaled(0.7))[3] == DIFFERS
     assert verdicts_a(scaled(1.5))[3] == DIFFERS
     assert verdicts_a(scaled(0.1))[3] == DIFFERS
 
@@ -160,22 +164,18 @@ def verdicts_b(change: Callable[[ChurnRunCase, Endured], Endured]) -> dict[str, 
 def test_figure_b_as_published_is_reproduced() -> None:
     verdicts = verdicts_b(lambda _, endured: endured)
     assert len(verdicts) == 8
-    assert set(verdicts.values()) == {REPRODUCED}
+    assert set(verdicts.values()) == {REPRODUCED, FITTED}
+    assert {label for label, verdict in verdicts.items() if verdict == FITTED} == {
+        f"SRPT, wait at the root, 5 %, {EFFECTIVE}",
+        f"SRPT, wait at the root, 10 %, {CALL}",
+    }
 
 
-def test_growth_is_explained_by_publishers_that_wait_and_by_nothing_else() -> None:
-    def slower(start_wait: float) -> str | None:
-        verdicts = verdicts_b(
-            lambda case, endured: (
-                replace(endured, latency=1200.0, start_wait=start_wait)
-                if case.system == PUBLISHED and case.median_ticks == median_ticks(10)
-                else endured
-            )
-        )
-        return verdicts[f"VCube-PS, 1 % to 10 % per second, {EFFECTIVE}"]
+def test_a_wait_that_idle_outputs_cannot_cause_is_refuted_and_no_wait_at_all_differs() -> None:
+    def waiting(ticks: float) -> str | None:
+        return verdicts_b(lambda _, endured: replace(endured, queue_wait=ticks))["VCube-PS, mean wait in queues, 10 %"]
 
-    assert slower(600.0) == EXPLAINED
-    assert slower(100.0) == DIFFERS
+    assert (waiting(1.2), waiting(0.0), waiting(14.0), waiting(60.0)) == (REFUTED, DIFFERS, DIFFERS, DIFFERS)
 
 
 def test_contention_at_half_the_churn_would_be_told() -> None:
@@ -189,7 +189,7 @@ def test_contention_at_half_the_churn_would_be_told() -> None:
     assert verdicts["SRPT, least churn with latency 1.1 times that of 1 %"] == DIFFERS
 
 
-def test_a_wait_at_the_root_beyond_the_longest_queue_is_not_explained() -> None:
+def test_a_wait_at_the_root_is_held_to_its_number() -> None:
     assert longest_queue(1024) == 10_240
     label = f"SRPT, wait at the root, 10 %, {CALL}"
 
@@ -202,8 +202,8 @@ def test_a_wait_at_the_root_beyond_the_longest_queue_is_not_explained() -> None:
             )
         )[label]
 
-    assert scaled(0.8) == EXPLAINED
-    assert scaled(1.2) == EXPLAINED
+    assert scaled(1.0) == FITTED
+    assert scaled(0.8) == DIFFERS
     assert scaled(1000) == DIFFERS
 
 
@@ -212,7 +212,7 @@ def test_small_systems_run_through_and_are_not_compared(experiment: object) -> N
     assert experiment in (FIG_5_11A, FIG_5_11B)
     chosen = FIG_5_11A if experiment is FIG_5_11A else FIG_5_11B
     report = chosen.run(chosen.plan(False, 16, 1), 1, lambda _: None)
-    assert all(row.published is None for row in report.rows)
+    assert {row.verdict for row in report.rows} == {None, DERIVED}
     assert any("not compared" in note or "nothing is compared" in note for note in report.notes)
     stuck = {row.label: row.measured.mean for row in report.rows if row.label.startswith("never finished")}
     assert {label: count for label, count in stuck.items() if "repaired" in label and count > 0} == {}

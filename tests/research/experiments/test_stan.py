@@ -39,8 +39,9 @@ from antiphon_lab.experiments.stan.total_order import STAN as STAN_VIEWS
 from antiphon_lab.experiments.stan.total_order import PeersCase, views_of
 from antiphon_lab.protocols.gossip.stan import Stan
 from antiphon_lab.protocols.gossip.stan_options import NOTHING, SIMPLE, StanOptions
-from antiphon_lab.reproduction.experiment import REPRODUCED, Plan, Results, Row
+from antiphon_lab.reproduction.experiment import Plan, Results, Row
 from antiphon_lab.reproduction.measurements import measurement_of, run_measurement
+from antiphon_lab.reproduction.verdicts import REPRODUCED
 from antiphon_lab.universes.universe import universe_of
 
 # Section 3.3.4: links.
@@ -68,7 +69,7 @@ def test_what_a_run_ends_with_is_what_is_computed_directly() -> None:
 
 
 def test_figure_3_8_most_processes_like_wikipedias_save_over_two_fifths() -> None:
-    report = FIG_3_8.run(Plan((400,), 1, 1), 1, lambda _: None)
+    report = FIG_3_8.run(Plan((400,), 3, 3), 1, lambda _: None)
     verdicts = {row.label: row.verdict for row in report.rows if row.published is not None}
     assert set(verdicts.values()) == {REPRODUCED}
 

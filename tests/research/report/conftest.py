@@ -32,7 +32,20 @@ def hostile() -> Result:
         (Mark("y", 2.0, HOSTILE),),
         HOSTILE,
     )
-    row = StoredRow(HOSTILE, HOSTILE, 1.5, 3.0, 0.25, -0.5, "explained", HOSTILE, HOSTILE, HOSTILE, HOSTILE)
+    row = StoredRow(
+        HOSTILE,
+        HOSTILE,
+        1.5,
+        3.0,
+        0.25,
+        deviation=-0.5,
+        interval=(2.5, None),
+        because=HOSTILE,
+        verdict="refuted",
+        reason=HOSTILE,
+        where=HOSTILE,
+        says=HOSTILE,
+    )
     return Result(
         name="made/up",
         document=HOSTILE,

@@ -32,7 +32,17 @@ def test_csv_parquet_and_result_are_the_same(tmp_path: Path, results: list[Resul
         rows = pyarrow.parquet.read_table(folder / f"{result.slug}.parquet")
         assert rows.equals(read_csv(folder / f"{result.slug}.csv", ROWS))
         assert rows["label"].to_pylist() == [row.label for row in result.rows]
-        for column in ("measured", "spread", "published", "deviation", "verdict", "unit", "reason"):
+        for column in (
+            "measured",
+            "spread",
+            "confidence",
+            "published",
+            "deviation",
+            "because",
+            "verdict",
+            "unit",
+            "reason",
+        ):
             assert rows[column].to_pylist() == [getattr(row, column) for row in result.rows]
         expected.add(result.slug)
         for figure in result.figures:

@@ -1,19 +1,15 @@
-"""Published numbers: complete, quoted, and compared as their tolerances say."""
+"""Published numbers: complete, quoted, and with an interval that has a reason and excludes the opposite."""
 
 from __future__ import annotations
 
-from importlib.resources import files
+from math import inf
 
 import msgspec
 import pytest
 
-from antiphon_lab.reproduction.documents import Column, Document, Number, Table, Tolerance, document
+from antiphon_lab.reproduction.documents import Column, Document, Interval, Number, Table, document, document_names
 
-NAMES = sorted(
-    path.name.removesuffix(".toml")
-    for path in files("antiphon_lab").joinpath("published").iterdir()
-    if path.name.endswith(".toml")
-)
+NAMES = document_names()
 IN_WORDS = {
     0.0: ("there is no ", "zero"),
     0.5: ("half", "twice as fast"),
@@ -24,7 +20,19 @@ IN_WORDS = {
     50.0: ("half", "dominated"),
     100.0: ("all ",),
 }
-RATIOS = ("lower", "higher", "faster", "increas", "larger", "greater", "more", "worst", "reduced", "smaller")
+RATIOS = (
+    "lower",
+    "higher",
+    "faster",
+    "increas",
+    "larger",
+    "greater",
+    "more",
+    "worst",
+    "reduced",
+    "smaller",
+    "unaffected",
+)
 
 
 def test_the_documents_are_installed() -> None:
@@ -38,7 +46,11 @@ def test_every_number_stands_in_the_sentence_that_is_quoted_for_it(name: str) ->
         written = (f"{number.value:g}", str(number.value), *IN_WORDS.get(number.value, ()))
         # "A is lower than B" has no number; it bounds their ratio by 1. What is similar has a ratio near 1.
         is_ratio = number.unit == "times" and number.value == 1
-        forms = (RATIOS if number.tolerance.limit is not None else ("similar", "comparable")) if is_ratio else written
+        forms = (
+            (RATIOS if number.interval.side is not None else ("similar", "comparable", "unaffected"))
+            if is_ratio
+            else written
+        )
         # Where a document gives no value and one is taken for it, that is said.
         assert any(form in said for form in forms) or "no value is given" in number.where, key
         assert number.where and number.unit, key
@@ -60,57 +72,85 @@ def test_table_5_1_counts_every_node_once_in_each_column() -> None:
     assert table.number("SRPT", 1).unit == "nodes"
 
 
+WHY = "a test"
+
+
 @pytest.mark.parametrize(
-    ("tolerance", "published", "measured", "deviation", "allowed"),
+    ("interval", "published", "deviation", "ends"),
     [
-        (Tolerance(relative=0.1), 200, 220, None, True),
-        (Tolerance(relative=0.1), 200, 220.1, None, False),
-        (Tolerance(relative=0.1), -200, -185, None, True),
-        (Tolerance(absolute=1), 37, 36, None, True),
-        (Tolerance(absolute=1), 37, 35.9, None, False),
-        (Tolerance(absolute=0), 512, 512, 99.0, True),
-        (Tolerance(absolute=0), 512, 511, 99.0, False),
-        (Tolerance(deviations=2), 19, 45, 13.0, True),
-        (Tolerance(deviations=2), 19, 45.1, 13.0, False),
-        (Tolerance(deviations=2), 19, 20, None, False),
-        (Tolerance(deviations=2), 19, 19, None, True),
-        (Tolerance(limit="upper"), 6, 6, None, True),
-        (Tolerance(limit="upper"), 6, 6.01, 9.0, False),
-        (Tolerance(limit="upper"), 6, 0, None, True),
-        (Tolerance(limit="lower"), 43, 43, None, True),
-        (Tolerance(limit="lower"), 43, 42.9, 9.0, False),
-        (Tolerance(limit="lower"), 43, 99, None, True),
+        (Interval(WHY, relative=0.1), 200, None, (180, 220)),
+        (Interval(WHY, relative=0.1), -200, 99.0, (-220, -180)),
+        (Interval(WHY, absolute=1), 37, None, (36, 38)),
+        (Interval(WHY, absolute=0), 512, 99.0, (512, 512)),
+        (Interval(WHY, deviations=2), 19, 3.0, (13, 25)),
+        (Interval(WHY, deviations=2), 19, None, (19, 19)),
+        (Interval(WHY, low=40, high=60), 50, None, (40, 60)),
+        (Interval(WHY, side="above"), 1, None, (1, inf)),
+        (Interval(WHY, side="below"), 1, None, (0, 1)),
+        (Interval(WHY, side="below"), 0, None, (-inf, 0)),
     ],
 )
-def test_tolerances(
-    tolerance: Tolerance, published: float, measured: float, deviation: float | None, allowed: bool
+def test_the_ends_of_intervals(
+    interval: Interval, published: float, deviation: float | None, ends: tuple[float, float]
 ) -> None:
-    assert tolerance.allows(published, measured, deviation) is allowed
+    assert interval.ends(published, deviation) == pytest.approx(ends)
 
 
-def test_tolerances_are_put_into_words() -> None:
-    assert str(Tolerance(relative=0.02)) == "±2 % of the published value"
-    assert str(Tolerance(absolute=0.5)) == "±0.5"
-    assert str(Tolerance(absolute=0)) == "exact"
-    assert str(Tolerance(deviations=2.5)) == "±2.5 standard deviations between repetitions"
-    assert str(Tolerance(limit="upper")) == "at most the published value"
-    assert str(Tolerance(limit="lower")) == "at least the published value"
+def test_intervals_are_put_into_words_with_their_reason() -> None:
+    assert str(Interval("digits", relative=0.02)) == "±2 %: digits"
+    assert str(Interval("digits", absolute=0.5)) == "±0.5: digits"
+    assert str(Interval("a count", absolute=0)) == "exact: a count"
+    assert str(Interval("one run", deviations=2.5)) == "±2.5 standard deviations between repetitions: one run"
+    assert str(Interval("faster", side="above")) == "above the published border: faster"
+    assert str(Interval("half", low=40, high=60)) == "40 to 60: half"
 
 
-@pytest.mark.parametrize("bounds", [{}, {"relative": 0.1, "absolute": 1.0}, {"absolute": -1.0}])
-def test_a_tolerance_is_exactly_one_bound(bounds: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="one of relative, absolute or deviations"):
-        Tolerance(**bounds)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    "form", [{}, {"relative": 0.1, "absolute": 1.0}, {"absolute": -1.0}, {"low": 1.0}, {"low": 1.0, "side": "above"}]
+)
+def test_an_interval_has_exactly_one_form(form: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="one of relative, absolute, deviations, low with high, or a side"):
+        Interval(WHY, **form)  # type: ignore[arg-type]
 
 
-def test_a_limit_stands_alone() -> None:
-    with pytest.raises(ValueError, match="or a limit"):
-        Tolerance(limit="upper", absolute=1.0)
+def test_an_interval_has_a_reason() -> None:
+    with pytest.raises(ValueError, match="needs a reason"):
+        Interval(" ", absolute=1.0)
+
+
+@pytest.mark.parametrize(
+    ("value", "interval"),
+    [
+        (0.66, Interval(WHY, absolute=1)),
+        (1.4, Interval(WHY, absolute=1.4)),
+        (28.36, Interval(WHY, low=0, high=28.36)),
+        (24.54, Interval(WHY, low=13.75, high=199)),
+        (50, Interval(WHY, low=50, high=100)),
+        (-10, Interval(WHY, absolute=6)),
+    ],
+)
+def test_an_interval_that_admits_half_or_twice_the_value_is_refused(value: float, interval: Interval) -> None:
+    with pytest.raises(ValueError, match="admits half or twice"):
+        Number(value, "ticks", "here", "a sentence", interval)
+
+
+def test_an_interval_that_does_not_hold_its_value_is_refused() -> None:
+    with pytest.raises(ValueError, match="does not hold the published 50"):
+        Number(50, "%", "here", "a sentence", Interval(WHY, low=51, high=60))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_cell_of_every_table_is_a_number_with_a_key(name: str) -> None:
+    found = document(name)
+    keys = [number.key for number in found.numbers.values()]
+    keys += [number.key for table in found.tables.values() for number in table.numbers()]
+    assert len(set(keys)) == len(keys) > 0
+    assert all(key.startswith(f"{name}:") for key in keys)
 
 
 def test_a_column_has_a_value_for_every_row() -> None:
     with pytest.raises(ValueError, match="column 'a' has 1 values for 2 rows"):
-        Table("here", "nodes", 8, ("0", "(0,2]"), {"a": Column((1.0,), Tolerance(absolute=0))})
+        Table("here", "nodes", 8, ("0", "(0,2]"), {"a": Column((1.0,), Interval("a count", absolute=0))})
 
 
 def test_a_misspelt_key_is_refused() -> None:
@@ -120,5 +160,7 @@ def test_a_misspelt_key_is_refused() -> None:
 
 
 def test_a_cell_of_a_table_is_a_number() -> None:
-    table = Table("here", "nodes", 8, ("0", "(0,2]"), {"a": Column((1.0, 7.0), Tolerance(absolute=0))})
-    assert table.number("a", 1) == Number(7.0, "nodes", "here", "a, row (0,2]", Tolerance(absolute=0))
+    table = Table("here", "nodes", 8, ("0", "(0,2]"), {"a": Column((1.0, 7.0), Interval("a count", absolute=0))})
+    assert table.number("a", 1) == Number(
+        7.0, "nodes", "here", "a, row (0,2]", Interval("a count", absolute=0), key="/a/(0,2]"
+    )

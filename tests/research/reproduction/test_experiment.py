@@ -10,10 +10,9 @@ import msgspec
 import pytest
 
 from antiphon.kernel.errors import UsageError
-from antiphon_lab.reproduction.documents import Number, Tolerance
+from antiphon_lab.reproduction.documents import Interval, Number
 from antiphon_lab.reproduction.experiment import (
     Experiment,
-    Explanation,
     Finding,
     Note,
     Plan,
@@ -22,9 +21,12 @@ from antiphon_lab.reproduction.experiment import (
     Row,
     Sample,
     compared,
+    counted,
+    promised,
     repetition_seed,
 )
 from antiphon_lab.reproduction.figures import Axis, Figure, Point, Series
+from antiphon_lab.reproduction.verdicts import Derived, Fitted, Refutation
 
 
 @dataclass(frozen=True)
@@ -38,18 +40,22 @@ class Toss:
         return f"{self.side} of {self.nodes}"
 
 
-def number(value: float, tolerance: Tolerance) -> Number:
-    return Number(value, "ticks", "somewhere", "a sentence", tolerance)
+def number(value: float, interval: Interval) -> Number:
+    return Number(value, "ticks", "somewhere", "a sentence", interval, key="document:a")
+
+
+NEAR = Interval("a test", relative=0.1)
+LATE = Refutation("the clock", "it is late", True, 5, 10)
 
 
 FIGURE = Figure("tosses", "Tosses", Axis("toss"), Axis("seed"), (Series("heads", "coin", (Point(8, 1.5),)),))
-NOTHING = dict.fromkeys(("verdict", "reason", "tolerance", "where", "says"))
+NOTHING = dict.fromkeys(("interval", "because", "verdict", "reason", "where", "says", "key"))
 
 
 def compare(plan: Plan, results: Results[Toss, int]) -> Iterator[Finding]:
     for nodes in plan.sizes:
         yield Row(f"heads {nodes}", "seeds", results.sample(Toss(nodes, "heads"), float))
-    yield compared("wrong", Sample((7.0, 9.0)), number(100, Tolerance(relative=0.1)), Explanation("it is late.", True))
+    yield compared("wrong", Sample((7.0, 8.0, 9.0)), number(100, NEAR), LATE)
     yield FIGURE
     yield Note("a remark")
 
@@ -133,7 +139,6 @@ def test_a_report_says_everything_that_is_needed_to_repeat_it() -> None:
         "full": False,
         "repetitions_by_nodes": {"8": 3, "2048": 1},
         "metal": "silver",
-        "tolerances": {"wrong": "±10 % of the published value"},
     }
     assert report["rows"] == [
         {
@@ -142,6 +147,10 @@ def test_a_report_says_everything_that_is_needed_to_repeat_it() -> None:
             "published": None,
             "measured": pytest.approx(sum(repetition_seed(5, repetition) for repetition in range(3)) / 3),
             "spread": pytest.approx(statistics.stdev(repetition_seed(5, repetition) for repetition in range(3))),
+            "confidence": pytest.approx(
+                4.303 / 3**0.5 * statistics.stdev(repetition_seed(5, repetition) for repetition in range(3))
+            ),
+            "repetitions": 3,
             "deviation": None,
             **NOTHING,
         },
@@ -151,6 +160,8 @@ def test_a_report_says_everything_that_is_needed_to_repeat_it() -> None:
             "published": None,
             "measured": float(repetition_seed(5, 0)),
             "spread": None,
+            "confidence": None,
+            "repetitions": 1,
             "deviation": None,
             **NOTHING,
         },
@@ -159,20 +170,24 @@ def test_a_report_says_everything_that_is_needed_to_repeat_it() -> None:
             "unit": "ticks",
             "published": 100,
             "measured": 8.0,
-            "spread": pytest.approx(2**0.5),
+            "spread": pytest.approx(1.0),
+            "confidence": pytest.approx(4.303 / 3**0.5),
+            "repetitions": 3,
             "deviation": pytest.approx(-0.92),
-            "verdict": "explained",
-            "reason": "it is late.",
-            "tolerance": "±10 % of the published value",
+            "interval": pytest.approx([90 - 4.303 / 3**0.5, 110 + 4.303 / 3**0.5]),
+            "because": "±10 %: a test",
+            "verdict": "refuted",
+            "reason": "the clock is inconsistent: it is late (expected 5 to 10)",
             "where": "somewhere",
             "says": "a sentence",
+            "key": "document:a",
         },
     ]
     notes = report["notes"]
     assert isinstance(notes, list)
-    assert notes[:2] == ["wrong: it is late.", "a remark"]
+    assert notes[:2] == ["wrong: the clock is inconsistent: it is late (expected 5 to 10)", "a remark"]
     assert notes[2].startswith("Standard deviations between repetitions: heads 8 ")
-    assert notes[2].endswith("; wrong 1.41.")
+    assert notes[2].endswith("; wrong 1.")
 
 
 @pytest.mark.parametrize(
@@ -203,49 +218,46 @@ def test_a_point_has_the_spread_of_its_repetitions() -> None:
     assert Sample((4.0,)).point(8) == Sample((4.0, 4.0)).point(8) == Point(8, 4.0)
 
 
-def row(measured: tuple[float, ...], tolerance: Tolerance, explanation: Explanation | None = None) -> Row:
-    return compared("x", Sample(measured), number(100, tolerance), explanation)
-
-
-def test_verdicts() -> None:
-    near, exact, spread = Tolerance(relative=0.05), Tolerance(absolute=0), Tolerance(deviations=2.0)
-    assert Row("x", "ticks", Sample((1.0,))).verdict is None
-    assert row((104.0,), near).verdict == "reproduced"
-    assert row((106.0,), near).verdict == "differs"
-    assert row((100.0,), exact).verdict == "reproduced"
-    assert row((90.0, 100.0, 110.0, 120.0), spread).verdict == "reproduced"
-    assert row((150.0, 151.0, 149.0), spread).verdict == "differs"
-
-
-def test_an_explanation_counts_only_where_it_is_needed_and_where_it_holds() -> None:
-    near = Tolerance(relative=0.05)
-    assert row((150.0,), near, Explanation("because", True)).verdict == "explained"
-    assert row((150.0,), near, Explanation("because", False)).verdict == "differs"
-    assert row((101.0,), near, Explanation("because", True)).verdict == "reproduced"
-    report = Report("a", "b", {})
-    report.add(row((101.0,), near, Explanation("because", True)))
-    assert report.notes == []
-    report.add(row((150.0,), near, Explanation("because", True)))
-    assert report.notes == ["x: because"]
-
-
-def test_a_spread_that_is_not_known_gives_no_verdict_on_the_result() -> None:
-    assert row((150.0,), Tolerance(deviations=2.0)).verdict == "explained"
-    assert "repeat at least 3 times" in (row((150.0,), Tolerance(deviations=2.0)).reason or "")
-    assert row((150.0, 150.0, 150.0), Tolerance(deviations=2.0)).reason is None
+def row(measured: tuple[float, ...], interval: Interval = NEAR, refutation: Refutation | None = None) -> Row:
+    return compared("x", Sample(measured), number(100, interval), refutation)
 
 
 def test_a_report_differs_if_one_row_does() -> None:
     report = Report("a", "b", {})
-    report.add(row((101.0,), Tolerance(relative=0.05)))
-    report.add(row((150.0,), Tolerance(relative=0.05), Explanation("because", True)))
+    report.add(row((101.0,) * 3))
+    report.add(row((8.0,) * 3, refutation=LATE))
+    report.add(compared("x", Sample((101.0,) * 3), number(100, NEAR), basis=Fitted("a window", "the rest")))
     assert not report.differs
-    report.add(row((150.0,), Tolerance(relative=0.05)))
+    assert report.notes == ["x: the clock is inconsistent: it is late (expected 5 to 10)"]
+    report.add(row((150.0,) * 3))
     assert report.differs
 
 
+def test_a_broken_promise_makes_a_report_differ_after_one_repetition() -> None:
+    report = Report("a", "b", {})
+    report.add(promised("violations", [0, 0]))
+    assert (report.rows[0].verdict, report.differs) == ("derived", False)
+    report.add(promised("violations", [0, 1]))
+    assert (report.rows[1].verdict, report.differs) == ("differs", True)
+
+
+def test_what_is_counted_is_derived_and_says_from_what() -> None:
+    exact = counted("links", Sample((7.0,)), 7, "links", "a tree has one link less than nodes")
+    assert exact.verdict == "derived"
+    assert exact.reason == "follows from counting: a tree has one link less than nodes"
+    assert counted("links", Sample((7.1,)), 7, "links", "x").verdict == "differs"
+    assert counted("links", Sample((7.1,)), 7, "links", "x", within=0.2).verdict == "derived"
+    assert isinstance(exact.basis, Derived)
+
+
+def test_too_few_repetitions_are_said() -> None:
+    assert row((100.0,)).verdict is None
+    assert row((100.0,)).reason == "no verdict on 1 of at least 3 repetitions"
+    assert Row("x", "ticks", Sample((1.0,))).reason is None
+
+
 def test_no_relative_deviation_from_nothing() -> None:
-    assert compared("x", Sample((3.0,)), number(0, Tolerance(absolute=5))).deviation is None
+    assert compared("x", Sample((3.0,)), number(0, Interval("a test", absolute=5))).deviation is None
 
 
 def test_samples_are_combined_repetition_by_repetition() -> None:

@@ -67,7 +67,7 @@ def test_a_record_says_what_was_measured_and_lies_where_a_person_looks(tmp_path:
     assert path.parent.parent.name == "experiments.vcube.one_publisher.measure"
     record = msgspec.json.decode(path.read_bytes())
     assert (record["case"], record["seed"]) == ("VCube-PS, 8 nodes, 25 % members", 5)
-    assert record["parameters"] == "OnePublication(system='VCube-PS', nodes=8, member_percent=25)"
+    assert record["parameters"] == "OnePublication(system='VCube-PS', nodes=8, member_percent=25, truncated=False)"
     assert record["value"]["copies"] == 1
     assert list((tmp_path / ATTEMPTS).iterdir()) == []
 

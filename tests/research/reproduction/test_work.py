@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from antiphon_lab.experiments.vcube import broadcasts
-from antiphon_lab.experiments.vcube.broadcasts import MANY_TREES, BroadcastCase, latency_of
+from antiphon_lab.experiments.vcube.broadcasts import VCUBE_PS, BroadcastCase, latency_of
 from antiphon_lab.reproduction import cost_model as work
 from antiphon_lab.reproduction.cost_model import (
     at_size,
@@ -27,7 +27,7 @@ NAME = f"{broadcasts.__name__}.latency_of"
 
 
 def case_of(nodes: int, percent: int = 100) -> BroadcastCase:
-    return BroadcastCase(MANY_TREES, nodes, percent, 100)
+    return BroadcastCase(VCUBE_PS, nodes, percent, 100)
 
 
 def test_the_kind_of_a_case_is_its_text_without_the_size() -> None:
@@ -45,7 +45,12 @@ def test_between_and_beyond_two_sizes_time_grows_as_a_power() -> None:
 
 
 def test_a_new_kind_is_expected_to_take_as_long_as_the_longest_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {NAME: {"VCube-PS, N nodes, 100 % publish": {"64": 2.0}, "VCube-PS, N nodes, 25 % publish": {"64": 0.5}}}
+    known = {
+        NAME: {
+            "VCube-PS, N nodes, 100 % publish": {"64": 2.0},
+            "VCube-PS, N nodes, 25 % publish": {"64": 0.5},
+        }
+    }
     monkeypatch.setattr(work, "known_seconds", lambda: known)
     assert expected_microseconds(latency_of, case_of(64, 25)) == 500_000
     assert expected_microseconds(latency_of, case_of(64, 50)) == 2_000_000

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from antiphon_lab.reproduction.experiment import REPRODUCED, Plan, Report
+from antiphon_lab.reproduction.experiment import Plan, Report
+from antiphon_lab.reproduction.verdicts import REPRODUCED
 from antiphon_lab.universes.figures import FIG_3_4, FIG_3_5, FIG_3_6
 from antiphon_lab.universes.table import PROCESSES, SEEDS, TABLE_3_1, TOPICS, TableCase, measure, source_law
 
@@ -45,7 +46,7 @@ def test_universes_grow_with_their_seeds_and_the_readings_differ() -> None:
 
 def test_figures_3_4_and_3_5_hold_on_stand_ins() -> None:
     for experiment in (FIG_3_4, FIG_3_5):
-        report = experiment.run(Plan((10_000,), 1, 1), seed=1, step=lambda _: None)
+        report = experiment.run(Plan((10_000,), 3, 3), seed=1, step=lambda _: None)
         assert says_stand_in(report)
         assert {figure.name for figure in report.figures} == {"topics", "processes"}
         found = verdicts(report)
@@ -54,7 +55,7 @@ def test_figures_3_4_and_3_5_hold_on_stand_ins() -> None:
 
 
 def test_figure_3_6_correlation_is_no_chance_and_stronger_on_wikipedia() -> None:
-    report = FIG_3_6.run(Plan((4689,), 1, 1), seed=1, step=lambda _: None)
+    report = FIG_3_6.run(Plan((4689,), 3, 3), seed=1, step=lambda _: None)
     assert says_stand_in(report)
     assert set(verdicts(report).values()) == {REPRODUCED}
 
@@ -63,4 +64,4 @@ def test_table_3_1_is_reported_as_a_stand_in() -> None:
     report = TABLE_3_1.run(Plan((8000,), 1, 1), seed=1, step=lambda _: None)
     assert says_stand_in(report)
     assert not report.differs
-    assert any(label.startswith("processes of W2, enlarged set") for label in verdicts(report))
+    assert any(row.label.startswith("processes of W2, enlarged set") for row in report.rows)

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
-from antiphon.cli.main import app
+from antiphon.cli.main import app_for
 from antiphon.kernel.errors import UsageError
 from antiphon_lab.report.universe_page import grey_png
 from antiphon_lab.universes.fits import distribution_of
@@ -22,7 +22,7 @@ from antiphon_lab.universes.universe import correlation_matrix, read_universe, s
 
 
 def call(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["universe", *map(str, arguments)])
+    return CliRunner().invoke(app_for("universe"), ["universe", *map(str, arguments)])
 
 
 def test_distributions_and_correlation_are_those_of_the_universe(spark: SparkSession, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def ran(schedule: ClusterSchedule) -> ClusterWorld:
 
 
 def identifiers(world: ClusterWorld) -> list[int | None]:
-    return [None if node is None else node.membership.roster.me.identifier for node in world.nodes]
+    return [None if node is None else node.membership.address_book.me.identifier for node in world.nodes]
 
 
 @pytest.mark.parametrize("fabric", FABRICS)
@@ -43,6 +43,16 @@ def test_random_schedules_break_no_promise(fabric: Fabric) -> None:
 @pytest.mark.parametrize("path", sorted(BROKEN_ONCE.glob("*.toml")), ids=lambda path: path.stem)
 def test_a_schedule_that_broke_a_promise_once_does_not_any_more(path: Path) -> None:
     ran(load_schedule(path))
+
+
+@pytest.mark.parametrize("fabric", ["cube", "tree"])
+def test_sides_without_a_majority_take_different_blocks_of_identifiers(fabric: Fabric) -> None:
+    """Nodes 1 and 2 are each alone, with no identifier left, when newcomers ask them for places."""
+    cuts = [Step(at_us=10 * SECOND_US, kind="cut", nodes=[n, n + 2], lasts_us=30 * SECOND_US) for n in (1, 2)]
+    steps = [*(start(node, node) for node in range(3)), *cuts, start(3, 20), start(4, 20)]
+    for seed in range(20, 30):
+        world = ran(ClusterSchedule(seed=seed, fabric=fabric, nodes=5, scarce=True, steps=steps))
+        assert len(set(identifiers(world))) == 5
 
 
 @pytest.mark.parametrize("fabric", FABRICS)
@@ -159,28 +169,28 @@ def test_the_judge_finds_a_node_that_returns_as_another_one_or_as_the_same_life(
 
 def test_the_judge_finds_what_comes_under_another_name() -> None:
     judge = judged()
-    judge.came(0, 7, 1, judge.sent(1, 0))
+    judge.on_frame(0, 7, 1, judge.sent(1, 0))
     assert IDENTITY in judge.counts()
 
 
 def test_the_judge_finds_messages_of_an_earlier_time_together() -> None:
     judge = judged()
     first, second = judge.sent(1, 0), judge.sent(1, 0)
-    judge.came(0, 1, 1, first)
+    judge.on_frame(0, 1, 1, first)
     judge.trouble(1)
     judge.parted(0, 1)
     judge.met(0, 1)
-    judge.came(0, 1, 1, second)
+    judge.on_frame(0, 1, 1, second)
     assert judge.counts() == {TOGETHERNESS: 1}
 
 
 def test_the_judge_finds_a_separation_that_one_end_has_not_noticed() -> None:
     judge = judged()
-    judge.came(0, 1, 1, judge.sent(1, 0))
+    judge.on_frame(0, 1, 1, judge.sent(1, 0))
     judge.trouble(0)
     judge.parted(1, 0)
     judge.met(1, 0)
-    judge.came(0, 1, 1, judge.sent(1, 0))
+    judge.on_frame(0, 1, 1, judge.sent(1, 0))
     assert judge.counts() == {TOGETHERNESS: 1}
 
 
@@ -199,8 +209,8 @@ def test_the_judge_finds_what_is_said_twice_or_late() -> None:
     judge.found(0, 1)
     judge.found(0, 1)
     stamp = judge.sent(1, 0)
-    judge.came(0, 1, 1, stamp)
-    judge.came(0, 1, 1, stamp)
+    judge.on_frame(0, 1, 1, stamp)
+    judge.on_frame(0, 1, 1, stamp)
     assert judge.counts() == {TOGETHERNESS: 3}
 
 

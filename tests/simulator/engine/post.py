@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from antiphon.kernel import UNSPECIFIED, Environment, Message, Process, Publication
+from antiphon.kernel import UNSPECIFIED, Environment, Process, ProtocolMessage, Publication
 from antiphon.simulator.engine.engine import Action, Engine
 from antiphon.simulator.network.delays import ConstantDelay
 from antiphon.simulator.network.network import NetworkModel
@@ -12,7 +12,7 @@ from antiphon.trace.store import MemoryTrace
 from tests.support import lines_of
 
 
-class Nudge(Message):
+class Nudge(ProtocolMessage):
     """A control message."""
 
 
@@ -29,11 +29,11 @@ class Post(Process):
             self.environment.send(destination, self.letter(payload))
         return self.published
 
-    def letter(self, payload: bytes) -> Message:
+    def letter(self, payload: bytes) -> ProtocolMessage:
         """What is sent: a publication."""
         return Publication(self.me, self.published, self.environment.now(), payload)
 
-    def receive(self, sender: int, message: Message) -> None:
+    def receive(self, sender: int, message: ProtocolMessage) -> None:
         if isinstance(message, Publication):
             self.environment.deliver(message)
 
@@ -41,7 +41,7 @@ class Post(Process):
 class Nudging(Post):
     """The same with control messages."""
 
-    def letter(self, payload: bytes) -> Message:
+    def letter(self, payload: bytes) -> ProtocolMessage:
         return Nudge(self.me, self.published)
 
 

@@ -80,7 +80,7 @@ def test_who_counts_as_past_what_its_disk_lost_is_found_out(monkeypatch: pytest.
 
     def note_too_much(disks: CubeDisks, engine: Engine, node: int, process: Process) -> None:
         crashes(disks, engine, node, process)
-        disks._past[node, 0] = process.counted(0)
+        disks._past[node, 0] = process.frontier_keys(0)
 
     monkeypatch.setattr(CubeDisks, "crashes", note_too_much)
     assert (result(WORDS + CRASH + disk(1000, "torn")).violations or {})["completeness"] == 2

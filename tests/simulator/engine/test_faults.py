@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.kernel import Environment, Message, UsageError
+from antiphon.kernel import Environment, ProtocolMessage, UsageError
 from antiphon.simulator.engine.actions import (
     CrashAction,
     JoinAction,
@@ -22,7 +22,7 @@ from antiphon.simulator.engine.actions import (
     ResumeAction,
 )
 from antiphon.simulator.network.delays import ConstantDelay, NormalDelay
-from antiphon.simulator.network.network import Cut, NetworkModel
+from antiphon.simulator.network.network import NetworkModel, NetworkPartition
 from tests.simulator.engine.post import Post, Run
 from tests.simulator.engine.test_engine import Clockwork, clockwork, wind
 from tests.support import lists_up_to, text
@@ -370,7 +370,7 @@ def test_leaving_forgets_timers() -> None:
 
 def test_a_partition_loses_what_is_on_a_link_between_its_groups() -> None:
     """From 20 to 40. Copies to node 2 arrive before, begin before, run within, end after and begin after it."""
-    story = run(3).at(20, PartitionAction(Cut(20, 40, [[0, 1], [2]])))
+    story = run(3).at(20, PartitionAction(NetworkPartition(20, 40, [[0, 1], [2]])))
     for time in (5, 10, 25, 35, 39, 40):
         story.at(time, PublishAction(0, b"\2"))
     story.at(25, PublishAction(1, b"\0"))
@@ -390,7 +390,10 @@ def test_a_partition_loses_what_is_on_a_link_between_its_groups() -> None:
 
 def test_a_one_way_partition_lets_answers_through() -> None:
     story = run(2).at(
-        0, PartitionAction(Cut(0, 100, [[0], [1]], one_way=True)), PublishAction(0, b"\1"), PublishAction(1, b"\0")
+        0,
+        PartitionAction(NetworkPartition(0, 100, [[0], [1]], one_way=True)),
+        PublishAction(0, b"\1"),
+        PublishAction(1, b"\0"),
     )
     assert story.lines("receive", "drop") == text(
         """
@@ -458,7 +461,7 @@ def test_a_fault_in_the_wrong_state_is_refused(
         ResumeAction(0),
         JoinAction(0),
         LeaveAction(0),
-        PartitionAction(Cut(0, 9, [[0]])),
+        PartitionAction(NetworkPartition(0, 9, [[0]])),
     ],
 )
 def test_faults_need_an_engine_that_is_ready_for_them(fault: NodeAction) -> None:
@@ -492,7 +495,7 @@ class Echo(Post):
         super().__init__(environment)
         self.environment.set_timer(50, 1)
 
-    def receive(self, sender: int, message: Message) -> None:
+    def receive(self, sender: int, message: ProtocolMessage) -> None:
         super().receive(sender, message)
         if sender != self.me and message.sequence % 2 == 1 and self.published < 20:
             self.publish(bytes([sender]))
@@ -503,7 +506,7 @@ def troubled(steps: list[tuple[int, int, int]], seed: int) -> Run:
     network = NetworkModel(NormalDelay(15, 10), 2, 1, loss=0.05, duplication=0.1, reordering=0.2, reordering_window=30)
     story = Run(NODES, network, Echo, seed=seed, can_fail=True, absent={NODES - 1})
     states = ["up"] * (NODES - 1) + ["absent"]
-    story.at(20, PartitionAction(Cut(20, 60, [[0, 1]])))
+    story.at(20, PartitionAction(NetworkPartition(20, 60, [[0, 1]])))
     for number, (node, choice, destinations) in enumerate(steps):
         story.at(3 * number, PublishAction(node, bytes(each for each in range(NODES) if destinations >> each & 1)))
         possible = [None, *sorted(ALLOWED[states[node]])]

@@ -14,7 +14,7 @@ from antiphon.simulator.engine.actions import (
 )
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import ConstantDelay
-from antiphon.simulator.network.network import Cut, NetworkModel
+from antiphon.simulator.network.network import NetworkModel, NetworkPartition
 from tests.simulator.engine.post import Do, Post, Run
 
 
@@ -74,13 +74,13 @@ def test_who_watches_a_node_that_is_not_there_hears_of_it() -> None:
 
 def test_a_partition_is_noticed_if_it_lasts_and_its_end_is() -> None:
     run, told = story(3)
-    run.at(100, PartitionAction(Cut(100, 400, [[0], [1, 2]]))).lines()
+    run.at(100, PartitionAction(NetworkPartition(100, 400, [[0], [1, 2]]))).lines()
     assert told == [(130, 0, "lost", 1), (430, 0, "found", 1)]
 
 
 def test_a_partition_that_is_over_before_it_is_noticed_is_never_told() -> None:
     run, told = story()
-    run.at(100, PartitionAction(Cut(100, 120, [[0], [1]]))).lines()
+    run.at(100, PartitionAction(NetworkPartition(100, 120, [[0], [1]]))).lines()
     assert told == []
 
 

@@ -7,7 +7,7 @@ import gc
 import pytest
 
 from antiphon.fabrics.cube import PartialCube
-from antiphon.kernel import UNSPECIFIED, Environment, Message, Publication, UsageError
+from antiphon.kernel import UNSPECIFIED, Environment, ProtocolMessage, Publication, UsageError
 from antiphon.kernel.process import NO_NODE
 from antiphon.simulator.engine.actions import (
     AdmitAction,
@@ -72,7 +72,7 @@ def test_a_node_that_is_not_up_does_not_publish() -> None:
 class Topical(Post):
     """Subscribes and unsubscribes at once."""
 
-    def letter(self, payload: bytes) -> Message:
+    def letter(self, payload: bytes) -> ProtocolMessage:
         return Publication(self.me, self.published, self.environment.now(), payload, 4)
 
     def subscribe(self, topic: int) -> None:
@@ -124,7 +124,7 @@ def test_a_membership_oracle_changes_all_trees_at_once() -> None:
 class Dice(Post):
     """Publishes what it throws."""
 
-    def letter(self, payload: bytes) -> Message:
+    def letter(self, payload: bytes) -> ProtocolMessage:
         self.environment.random().word()
         return super().letter(payload)
 
@@ -174,7 +174,7 @@ class StumbleError(Exception):
 class Stumbling(Post):
     """Breaks when it receives."""
 
-    def receive(self, sender: int, message: Message) -> None:
+    def receive(self, sender: int, message: ProtocolMessage) -> None:
         raise StumbleError
 
 
@@ -289,7 +289,7 @@ class Joining(Post):
     def expire(self, name: int) -> None:
         self.environment.subscribed(name)
 
-    def receive(self, sender: int, message: Message) -> None:
+    def receive(self, sender: int, message: ProtocolMessage) -> None:
         self.environment.unwanted(message)
 
 

@@ -21,7 +21,7 @@ class Pair(Flooding):
 
     nodes = 2
 
-    def counted(self, topic: int) -> list[int]:
+    def frontier_keys(self, topic: int) -> list[int]:
         return []
 
     def subscribe(self, topic: int) -> None:

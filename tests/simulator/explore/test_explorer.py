@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from antiphon.kernel import UNSPECIFIED, Environment, Message, Process, Publication
+from antiphon.kernel import UNSPECIFIED, Environment, Process, ProtocolMessage, Publication
 from antiphon.simulator.explore.explorer import System, describe, explore, narrate
 
 
@@ -28,7 +28,7 @@ class Flooding(Process):
                 self.environment.send(node, publication)
         return self.published
 
-    def receive(self, sender: int, message: Message) -> None:
+    def receive(self, sender: int, message: ProtocolMessage) -> None:
         assert isinstance(message, Publication)
         self.deliver(message)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from antiphon.kernel import RandomStream, UsageError
 from antiphon.simulator.network.delays import ConstantDelay, Delay, LinkDelay, MatrixDelay, NormalDelay
-from antiphon.simulator.network.network import Cut, NetworkModel
+from antiphon.simulator.network.network import NetworkModel, NetworkPartition
 
 SAMPLE = 40_000
 
@@ -201,7 +201,7 @@ def test_a_network_is_simple_where_every_copy_takes_the_same_time_and_arrives_on
 
 # Partitions.
 
-CUT = Cut(100, 200, [[0, 1], [2, 3]])
+CUT = NetworkPartition(100, 200, [[0, 1], [2, 3]])
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_a_cut_separates_groups_and_those_in_none_form_one_of_their_own(sender: 
     [(0, 2, True), (2, 0, False), (0, 1, False), (0, 9, True), (9, 0, False), (2, 9, False)],
 )
 def test_a_one_way_cut_loses_only_what_leaves_the_first_group(sender: int, receiver: int, lost: bool) -> None:
-    assert Cut(100, 200, [[0, 1], [2, 3]], one_way=True).severs(sender, receiver, 120, 180) is lost
+    assert NetworkPartition(100, 200, [[0, 1], [2, 3]], one_way=True).severs(sender, receiver, 120, 180) is lost
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_a_one_way_cut_loses_only_what_leaves_the_first_group(sender: int, recei
 def test_groups_that_are_beside_each_other_in_a_chain_or_a_ring_lose_nothing(
     linked: str, reached: list[tuple[int, int]]
 ) -> None:
-    cut = Cut(100, 200, [[0, 4], [1], [2], [3]], linked=linked)
+    cut = NetworkPartition(100, 200, [[0, 4], [1], [2], [3]], linked=linked)
     pairs = [(one, other) for one in range(4) for other in range(one + 1, 4)]
     assert [pair for pair in pairs if not cut.is_between(*pair, 150)] == reached
     assert not cut.is_between(0, 4, 150)
@@ -254,6 +254,6 @@ def test_groups_that_are_beside_each_other_in_a_chain_or_a_ring_lose_nothing(
 
 
 def test_a_node_alone_in_the_middle_of_a_chain_is_a_bridge() -> None:
-    cut = Cut(100, 200, [[0, 1], [2], [3, 4]], linked="chain")
+    cut = NetworkPartition(100, 200, [[0, 1], [2], [3, 4]], linked="chain")
     assert not any(cut.is_between(2, node, 150) for node in (0, 1, 3, 4))
     assert all(cut.is_between(one, other, 150) for one in (0, 1) for other in (3, 4))

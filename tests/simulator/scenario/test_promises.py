@@ -10,7 +10,7 @@ import pytest
 from antiphon.audit.verdict import unspoken_holes, wrong_words
 from antiphon.fabrics.cube.broadcast import TreeBroadcast
 from antiphon.fabrics.protocol import Builder, Setting
-from antiphon.kernel import UNSPECIFIED, Environment, Message, Process
+from antiphon.kernel import UNSPECIFIED, Environment, Process, ProtocolMessage
 from antiphon.orders.fifo import Fifo
 from antiphon.orders.order import Order
 from antiphon.simulator.scenario import verdict
@@ -114,7 +114,7 @@ class Wrapped(Process):
     def publish(self, payload: bytes, topic: int = 0, order: int = UNSPECIFIED) -> int:
         return self.inner.publish(payload, topic)
 
-    def receive(self, sender: int, message: Message) -> None:
+    def receive(self, sender: int, message: ProtocolMessage) -> None:
         self.inner.receive(sender, message)
 
     def unfinished(self) -> int:
@@ -124,7 +124,7 @@ class Wrapped(Process):
 class Deaf(Wrapped):
     """One node takes no notice of what node 0 publishes, and acknowledges nothing."""
 
-    def receive(self, sender: int, message: Message) -> None:
+    def receive(self, sender: int, message: ProtocolMessage) -> None:
         if self.me != 7 or message.source != 0:
             super().receive(sender, message)
 

@@ -23,7 +23,8 @@ from typing import Any
 
 import antiphon
 from antiphon import Message, Node
-from antiphon.api.batch_codec import Columns, encode_columns
+from antiphon.api.batch_codec import encode_columns
+from antiphon.api.columns import Columns
 from antiphon.client.idempotent_producer import Lane, chained
 from antiphon.sessions.client_messages import LaneOf, PublishRequest
 from antiphon.sessions.writers import number_of
@@ -60,11 +61,11 @@ async def write_messages(nodes: list[Node]) -> None:
         await other.publish("room", b"from the other %d" % number, order="fifo")
     async with antiphon.connect(node.address, cluster=CLUSTER) as client:
         await client.publish("orders.1", b"with headers", headers={"name": b"value"}, order="causal")
-        total = "causal" if node.settings.fabric == "gossip" else "total"
+        total = "causal" if node._live.settings.fabric == "gossip" else "total"
         await client.publish("orders.1", b"with a key", key="anna", order=total)
         await client.publish("orders.2", b"with keys", keys=["anna", "ben"], order=total)
         await client.publish("orders.2", b"expires soon", ttl_seconds=EXPIRES_SECONDS, order="none")
-        lane = await Lane.open(client, "query", 0, 0, "causal", ["room"])
+        lane = await Lane.open(client._live, "query", 0, 0, "causal", ["room"])
         for rows in ROWS:
             await lane.write("room", Columns(1, 1, rows))
         await lane.finish()
@@ -72,7 +73,7 @@ async def write_messages(nodes: list[Node]) -> None:
         digest = chained(0, "room", "causal", Columns(1, 1, ROWS[0]))
         payload = encode_columns(Columns(1, 1, ROWS[0]))
         again = LaneOf("query", 0, digest, 0)
-        await client.request(
+        await client._live.request(
             lambda number: PublishRequest(number, "room", "causal", payload, (), number_of(0, 1), again)
         )
 
@@ -113,8 +114,8 @@ async def write_both(fabric: str, scratch: Path) -> dict[str, Any]:
         expected["identifier"] = node.identifier
         for topic, count in (("room", 9), ("orders.1", 2), ("orders.2", 2)):
             expected["topics"][topic] = await messages_of(node, topic, count)
-        assert node.disk.commit is not None
-        await node.disk.commit.until_committed()
+        assert node._live.disk.commit is not None
+        await node._live.disk.commit.until_committed()
         shutil.copytree(data, killed, ignore=shutil.ignore_patterns("*-shm"))
     return expected
 

@@ -9,12 +9,13 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from antiphon.membership.messages import PROTOCOL_VERSION, Hello
+from antiphon.node.local_cluster import free_addresses
 from antiphon.torture.live.proxies import ProxyNetwork, between
 from antiphon.transport.codec import Codec
 from antiphon.transport.links import split_address
 from antiphon.transport.peer_messages import PEER_CONTROLS
 from antiphon.transport.schema import LENGTH_BYTES
-from tests.node.support import free_addresses, running
+from tests.node.support import running
 
 CODEC = Codec(PEER_CONTROLS)
 

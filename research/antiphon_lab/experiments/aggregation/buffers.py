@@ -7,19 +7,16 @@ calibrated and literal (:mod:`antiphon_lab.experiments.aggregation.model`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import numpy as np
 
-from antiphon_lab.experiments.aggregation.latency import LARGEST, longer_holds
+from antiphon_lab.experiments.aggregation.latency import LARGEST
 from antiphon_lab.experiments.aggregation.model import (
     AGGREGATION,
     CALIBRATED,
-    FIXED,
     LITERAL,
     MODEL,
     NO_AGGREGATION,
-    WIDE,
     AggregationCase,
     AggregationMeasures,
     measure,
@@ -30,46 +27,28 @@ from antiphon_lab.experiments.aggregation.packets import (
     both,
     both_starts,
     numbers_of,
-    side_by_side,
     start_name,
 )
+from antiphon_lab.experiments.aggregation.start_laws import FittingLaws, law_cases, side_by_side
 from antiphon_lab.reproduction.documents import Number
-from antiphon_lab.reproduction.experiment import Experiment, Explanation, Finding, Note, Plan, Row
-from antiphon_lab.reproduction.figures import Axis, Figure, Mark, Point, Series, published_point, published_series
+from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Row
+from antiphon_lab.reproduction.figures import (
+    Axis,
+    Figure,
+    Mark,
+    Point,
+    Series,
+    limit_of,
+    published_point,
+    published_series,
+)
 
 
 def buffer_cases(plan: Plan) -> list[AggregationCase]:
-    """With and without aggregation, with both start times, with wide delays and with fixed ones."""
-    nodes = max(plan.sizes)
+    """With and without aggregation, with both start times."""
     protocols = (AGGREGATION, NO_AGGREGATION)
-    found = [case for protocol in protocols for case in both_starts(nodes, protocol)]
-    return found + [AggregationCase(nodes, protocol, starts) for protocol in protocols for starts in (WIDE, FIXED)]
-
-
-FULLEST, EMPTIEST = 24, 569
-"""How many nodes are published to keep more than 250 with aggregation, and how many no more than 50."""
-
-
-def unevenness(found: AggregationMeasures) -> float:
-    """How many times more the 24th fullest node keeps than the 569th emptiest; published is more than 5 times."""
-    peaks = np.sort(found.pending_peaks)
-    return float(peaks[-min(FULLEST, len(peaks))] / max(1, peaks[min(EMPTIEST, len(peaks)) - 1]))
-
-
-def too_even(results: Found, nodes: int) -> Explanation:
-    """Why no node keeps as much as 24 do in the document, while more than half keep little there too."""
-    ratios = [
-        results.sample(AggregationCase(nodes, AGGREGATION, starts), unevenness).mean
-        for starts in (CALIBRATED, LITERAL, WIDE, FIXED)
-    ]
-    return Explanation(
-        "with aggregation 24 nodes keep more than 250 messages in the document while 569 never keep more than 50, more "
-        "than 5 times as much. Where all links have delays of one law, nodes are alike: the 24th fullest keeps "
-        f"{min(ratios):.2g} to {max(ratios):.2g} times as much as the 569th emptiest, whether delays are calibrated, "
-        "literal, wide or fixed per link. Something that slowed some nodes down, and that the text does not tell, must "
-        "have been there.",
-        holds=max(ratios) < 250 / 50,
-    )
+    found = [case for protocol in protocols for case in both_starts(max(plan.sizes), protocol)]
+    return found + law_cases(max(plan.sizes), protocols)
 
 
 def few(found: AggregationMeasures) -> float:
@@ -91,9 +70,9 @@ def compare_buffers(plan: Plan, results: Found) -> Iterator[Finding]:
     """Nodes by the most messages that they kept at a time."""
     nodes = max(plan.sizes)
     number = numbers_of("fig-4.6")
+    laws = FittingLaws(results, nodes)
     for protocol, name in ((AGGREGATION, "with"), (NO_AGGREGATION, "without")):
         cases = both_starts(nodes, protocol)
-        wide = AggregationCase(nodes, protocol, WIDE)
         fewest = few if protocol == AGGREGATION else few_share
         for kept, rest, quantity in (
             ("never more than 50", "up-to-50", fewest),
@@ -101,18 +80,17 @@ def compare_buffers(plan: Plan, results: Found) -> Iterator[Finding]:
         ):
             published = number(f"{rest}-{name}")
             samples = both(results, cases, quantity)
-            why = longer_holds(published, samples[0], results.sample(wide, quantity))
-            if protocol == AGGREGATION and quantity is many:
-                why = too_even(results, nodes)
             label = f"{protocol}, nodes that keep {kept}"
-            yield from side_by_side(
-                label, published if nodes == LARGEST else None, *samples, unit=published.unit, why=why
-            )
-        for case in (*cases, wide, replace(wide, starts=FIXED)):
+            held = published if nodes == LARGEST else None
+            others = laws.of(protocol, quantity)
+            yield from side_by_side(label, held, *samples, unit=published.unit, others=others)
+        for case in cases:
             largest = results.sample(case, lambda found: float(found.pending_peaks.mean()))
             yield Row(f"mean of the most that nodes keep, {case}", "messages", largest)
     yield buffer_figure(nodes, results, number)
-    yield Note("Counted at the end of a tick: what is received and delivered in the same one is not kept.")
+    yield Note(
+        "As printed, a message is buffered when it arrives, and leaves when it is delivered, also in the same tick."
+    )
 
 
 BUFFER_STEP = 5
@@ -129,7 +107,7 @@ def buffer_figure(nodes: int, results: Found, number: Callable[[str], Number]) -
     series = [
         Series(f"{protocol}, {name}", protocol, curve(AggregationCase(nodes, protocol, starts)), "steps", variant)
         for protocol in (AGGREGATION, NO_AGGREGATION)
-        for variant, (starts, name) in enumerate(((CALIBRATED, start_name(CALIBRATED)), (WIDE, WIDE)))
+        for variant, (starts, name) in enumerate(((CALIBRATED, start_name(CALIBRATED)), (LITERAL, start_name(LITERAL))))
     ]
     if nodes == LARGEST:
         # The text has nodes above 250, the figure those up to 250; and "less than 25 %" is a bound.
@@ -140,7 +118,7 @@ def buffer_figure(nodes: int, results: Found, number: Callable[[str], Number]) -
                 Point(250, nodes - number("above-250-with").value),
             ],
             NO_AGGREGATION: [
-                Point(50, nodes * most.value / 100, limit=most.tolerance.limit),
+                Point(50, nodes * most.value / 100, limit=limit_of(most)),
                 Point(250, nodes - number("above-250-without").value),
             ],
         }
@@ -163,7 +141,9 @@ def nodes_up_to(border: int) -> Quantity:
 
 def participation_cases(plan: Plan) -> list[AggregationCase]:
     """Both sizes of payload, with both start times."""
-    return [case for payload in (50, 5) for case in both_starts(max(plan.sizes), payload_bytes=payload)]
+    nodes = max(plan.sizes)
+    found = [case for payload in (50, 5) for case in both_starts(nodes, payload_bytes=payload)]
+    return found + law_cases(nodes, (AGGREGATION,), payload_bytes=5)
 
 
 def within(low: int, high: int) -> Quantity:
@@ -177,14 +157,20 @@ def compare_participation(plan: Plan, results: Found) -> Iterator[Finding]:
     number = numbers_of("fig-4.7")
     at_size = nodes == LARGEST
     usual, small = both_starts(nodes), both_starts(nodes, payload_bytes=5)
+    laws = FittingLaws(results, nodes)
+    taking_part = both(results, usual, lambda found: float(100 * np.mean(found.largest_packets >= 2)))
+    label = "50 bytes, nodes that put packets of several together"
+    yield from side_by_side(label, number("every-node") if at_size else None, *taking_part)
+    held, others = number("7-to-11") if at_size else None, laws.of(AGGREGATION, within(7, 11))
     samples = both(results, usual, within(7, 11))
-    yield from side_by_side("50 bytes, nodes with 7 to 11", number("7-to-11") if at_size else None, *samples)
+    yield from side_by_side("50 bytes, nodes with 7 to 11", held, *samples, others=others)
     samples = both(results, usual, lambda found: float(found.largest_packets.max()))
     yield from side_by_side(
         "50 bytes, most messages in one packet", number("largest") if at_size else None, *samples, unit="messages"
     )
+    held, others = number("8-to-12") if at_size else None, laws.of(AGGREGATION, within(8, 12), 5)
     samples = both(results, small, within(8, 12))
-    yield from side_by_side("5 bytes, nodes with 8 to 12", number("8-to-12") if at_size else None, *samples)
+    yield from side_by_side("5 bytes, nodes with 8 to 12", held, *samples, others=others)
     samples = both(results, small, lambda found: float(found.largest_packets.max()))
     yield from side_by_side("5 bytes, most messages in one packet", None, *samples, unit="messages")
     yield participation_figure(nodes, results)
@@ -224,23 +210,22 @@ FIG_4_6: Experiment[AggregationCase, AggregationMeasures] = Experiment(
     name="aggregation/fig-4.6",
     document="thesis, Figure 4.6 (ICPP paper, Figure 9)",
     description="nodes by the most messages that they keep, with and without aggregation, 1024 nodes",
-    default=Plan((LARGEST,), repetitions=1, large_repetitions=1),
+    default=Plan((LARGEST,), repetitions=3, large_repetitions=3),
     full=Plan((LARGEST,), repetitions=30, large_repetitions=30, full=True),
     parameters=MODEL,
     cases=buffer_cases,
     measure=measure,
     compare=compare_buffers,
-    meaning="How much memory do receivers need? With aggregation many more of 1024 nodes get by with a buffer of 50 "
-    "messages, because what cannot be delivered yet is kept back where it is sent. The published tail above 250 "
-    "messages appears only with wider delays, which then save more packets than published; no single spread gives "
-    "both. Aggregation moves the wait to the sender, and the bound on receivers' buffers gets better.",
+    meaning="How much memory do receivers need? With aggregation more than half of 1024 nodes get by with a buffer of "
+    "50 messages, as published, because what cannot be delivered yet is kept back where it is sent. Without it none "
+    "does here. The published tail above 250 messages does not appear. Aggregation moves the wait to the sender.",
 )
 
 FIG_4_7: Experiment[AggregationCase, AggregationMeasures] = Experiment(
     name="aggregation/fig-4.7",
     document="thesis, Figure 4.7 (ICPP paper, Figure 10)",
     description="nodes by the largest packet that they put together, for 50 and 5 bytes, 1024 nodes",
-    default=Plan((LARGEST,), repetitions=1, large_repetitions=1),
+    default=Plan((LARGEST,), repetitions=3, large_repetitions=3),
     full=Plan((LARGEST,), repetitions=30, large_repetitions=30, full=True),
     parameters=MODEL,
     cases=participation_cases,

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from antiphon_lab.experiments.aggregation.model import (
     AGGREGATION,
     CALIBRATED,
-    DEVIATION_TICKS,
     FIXED,
+    LAWS,
     LITERAL,
     MODEL,
     NO_AGGREGATION,
-    WIDE,
     AggregationCase,
     AggregationMeasures,
     Journeys,
@@ -30,28 +30,48 @@ from antiphon_lab.experiments.aggregation.packets import (
     SIZES,
     Found,
     Quantity,
-    both,
     both_starts,
     numbers_of,
-    side_by_side,
     start_name,
 )
+from antiphon_lab.experiments.aggregation.start_laws import TRIED, FittingLaws, law_cases, side_by_side
 from antiphon_lab.reproduction.documents import Number, document
-from antiphon_lab.reproduction.experiment import Experiment, Explanation, Finding, Note, Plan, Results, Row, Sample
+from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample
 from antiphon_lab.reproduction.figures import NODES, Axis, Figure, Mark, Series, published_point, published_series
+from antiphon_lab.reproduction.verdicts import Fitted
 
 LARGEST = 1024
 
 
+def gain_of(results: Found, nodes: int, law: str, quantity: Quantity) -> Sample:
+    """By how much a quantity is higher with aggregation, in percent."""
+    together, alone = (
+        results.sample(AggregationCase(nodes, protocol, law), quantity) for protocol in (AGGREGATION, NO_AGGREGATION)
+    )
+    return together.increase_over(alone)
+
+
 def gain(results: Found, nodes: int, quantity: Quantity) -> tuple[Sample, Sample]:
-    """By how much a quantity is higher with aggregation, in percent; calibrated and literal."""
-    samples = [
-        results.sample(AggregationCase(nodes, AGGREGATION, starts), quantity).increase_over(
-            results.sample(AggregationCase(nodes, NO_AGGREGATION, starts), quantity)
-        )
-        for starts in (CALIBRATED, LITERAL)
-    ]
-    return samples[0], samples[1]
+    """The same, calibrated and literal."""
+    return gain_of(results, nodes, CALIBRATED, quantity), gain_of(results, nodes, LITERAL, quantity)
+
+
+def negated_gain(results: Found, nodes: int, starts: str, quantity: Quantity) -> Sample:
+    """By how much a quantity is higher without aggregation, in percent; 0 where there is nothing without."""
+    together, alone = (
+        results.sample(AggregationCase(nodes, protocol, starts), quantity) for protocol in (AGGREGATION, NO_AGGREGATION)
+    )
+    return alone.with_other(lambda one, other: 100 * (one / other - 1) if other > 0 else 0.0, together)
+
+
+def size_of(sample: Sample) -> float:
+    """How far a mean difference is from none."""
+    return abs(sample.mean)
+
+
+def absolute(sample: Sample) -> Sample:
+    """A difference with the sign that makes its mean positive."""
+    return negated(sample) if sample.mean < 0 else sample
 
 
 def negated(sample: Sample) -> Sample:
@@ -69,28 +89,23 @@ def delivery(found: AggregationMeasures) -> float:
     return found.delivery
 
 
-def longer_holds(number: Number, calibrated: Sample, wide: Sample) -> Explanation:
-    """Why messages are held back longer in the documents than here; ``wide`` is the result with wide delays."""
-    low, high = sorted((calibrated.mean, wide.mean))
-    return Explanation(
-        "depends on how long messages are held back, and so on the deviation of delays: "
-        f"{DEVIATION_TICKS[WIDE]} gives {wide.mean:.3g}, but saves more packets than published; none gives both.",
-        holds=low <= number.value <= high or number.tolerance.allows(number.value, wide.mean, None),
-    )
-
-
 # Figure 4.4.
 
 
-WIDE_NODES = 256
-"""Where wide delays are tried."""
+MIDDLE = 256
+PROTOCOLS = (AGGREGATION, NO_AGGREGATION)
 
 
 def latency_cases(plan: Plan) -> list[AggregationCase]:
-    """All sizes with and without aggregation, with both start times; one size with wide delays."""
-    protocols = (AGGREGATION, NO_AGGREGATION)
-    found = [case for nodes in plan.sizes for protocol in protocols for case in both_starts(nodes, protocol)]
-    return found + [AggregationCase(WIDE_NODES, protocol, WIDE) for protocol in protocols if WIDE_NODES in plan.sizes]
+    """All sizes with and without aggregation, with both start times; two sizes with other laws."""
+    at_rest = [AggregationCase(SIZES[0], protocol, law) for law in TRIED for protocol in PROTOCOLS]
+    by_law = [case for nodes in plan.sizes for case in law_cases(nodes, PROTOCOLS)]
+    return [*both_latency_cases(plan), *by_law, *(at_rest if LARGEST in plan.sizes else [])]
+
+
+def both_latency_cases(plan: Plan) -> list[AggregationCase]:
+    """All sizes with and without aggregation, with both start times."""
+    return [case for nodes in plan.sizes for protocol in PROTOCOLS for case in both_starts(nodes, protocol)]
 
 
 def compare_latencies(plan: Plan, results: Found) -> Iterator[Finding]:
@@ -99,23 +114,25 @@ def compare_latencies(plan: Plan, results: Found) -> Iterator[Finding]:
     if LARGEST in plan.sizes and SIZES[0] in plan.sizes:
         yield from compare_growth(plan, results, number)
         yield from compare_largest(results, number)
-    if WIDE_NODES in plan.sizes:
-        together, alone = (
-            results.sample(AggregationCase(WIDE_NODES, protocol, WIDE), reception)
-            for protocol in (AGGREGATION, NO_AGGREGATION)
-        )
-        increases = gain(results, WIDE_NODES, reception)
-        why = longer_holds(number("reception-256"), increases[0], together.increase_over(alone))
-        label = f"{WIDE_NODES} nodes, reception with aggregation against without"
-        yield from side_by_side(label, number("reception-256"), *increases, why=why)
+    if MIDDLE in plan.sizes:
+        others = FittingLaws(results, MIDDLE).under(lambda law: gain_of(results, MIDDLE, law, reception))
+        label = f"{MIDDLE} nodes, reception with aggregation against without"
+        yield from side_by_side(label, number("reception-256"), *gain(results, MIDDLE, reception), others=others)
+    for nodes in plan.sizes:
+        longer = [negated_gain(results, nodes, starts, pending) for starts in (CALIBRATED, LITERAL)]
+        published = number(f"pending-{nodes}") if nodes in (SIZES[1], LARGEST) else None
+        by_law = FittingLaws(results, nodes).under(partial(pending_longer, results, nodes))
+        label = f"{nodes} nodes, pending longer without aggregation by"
+        yield from side_by_side(label, published, *longer, others=by_law)
     small = [nodes for nodes in plan.sizes if nodes <= LARGEST // 2]
     if small:
         per_size = [gain(results, nodes, delivery) for nodes in small]
-        worst = [Sample((max(abs(samples[start].mean) for samples in per_size),)) for start in (0, 1)]
+        # The text gives averages by size, and the largest difference of them.
+        worst = [absolute(max((samples[start] for samples in per_size), key=size_of)) for start in (0, 1)]
         label = f"delivery, largest difference up to {max(small)} nodes"
         yield from side_by_side(label, number("delivery-to-512"), *worst)
     yield from latency_figures(plan, results, number)
-    for case in latency_cases(plan):
+    for case in both_latency_cases(plan):
         for name, quantity in (("reception", reception), ("delivery", delivery), ("pending", pending)):
             yield Row(f"{name}, {case}", "ticks", results.sample(case, quantity))
 
@@ -152,7 +169,7 @@ def latency_figures(plan: Plan, results: Found, number: Callable[[str], Number])
         for variant, starts in enumerate((CALIBRATED, LITERAL))
     ]
     received = [
-        published_point(WIDE_NODES, number("reception-256")),
+        published_point(MIDDLE, number("reception-256")),
         published_point(LARGEST, number("reception-1024"), sign=-1),
     ]
     delivered = [published_point(LARGEST, number("delivery-1024"), sign=-1)]
@@ -170,40 +187,66 @@ def latency_figures(plan: Plan, results: Found, number: Callable[[str], Number])
     )
 
 
+def send_wait(found: AggregationMeasures) -> float:
+    """The mean time in the queue of a sender."""
+    return found.send_wait
+
+
 def pending(found: AggregationMeasures) -> float:
     """The mean time from arrival to delivery."""
     return found.pending
 
 
+def pending_longer(results: Found, nodes: int, law: str) -> Sample:
+    """By how much messages are pending longer without aggregation, in percent."""
+    return negated_gain(results, nodes, law, pending)
+
+
 def compare_growth(plan: Plan, results: Found, number: Callable[[str], Number]) -> Iterator[Row | Note]:
     """How reception latency grows from 8 nodes to 1024: at the end, and as the mean over the sizes above 8."""
+    laws = FittingLaws(results, LARGEST)
     for protocol, name in ((AGGREGATION, "with"), (NO_AGGREGATION, "without")):
-        growths: list[Sample] = []
-        means: list[Sample] = []
+        growth = partial(growth_of, results, protocol, LARGEST)
+        samples = (growth(CALIBRATED), growth(LITERAL))
+        label, others = f"reception at 1024 over 8 nodes, {protocol}", laws.under(growth)
+        yield from side_by_side(label, number(f"growth-{name}"), *samples, others=others)
+        means = []
         for starts in (CALIBRATED, LITERAL):
-            first = results.sample(AggregationCase(SIZES[0], protocol, starts), reception)
-            ratios = [
-                results.sample(AggregationCase(nodes, protocol, starts), reception).over(first)
-                for nodes in plan.sizes[1:]
-            ]
-            growths.append(ratios[-1])
-            means.append(
-                Sample(tuple(float(np.mean(values)) for values in zip(*(r.values for r in ratios), strict=True)))
-            )
-        yield from side_by_side(f"reception at 1024 over 8 nodes, {protocol}", number(f"growth-{name}"), *growths)
+            ratios = [growth_of(results, protocol, nodes, starts).values for nodes in plan.sizes[1:]]
+            means.append(Sample(tuple(float(np.mean(values)) for values in zip(*ratios, strict=False))))
         yield from side_by_side(f"reception over 8 nodes, mean, {protocol}", number(f"mean-growth-{name}"), *means)
+
+
+def growth_of(results: Found, protocol: str, nodes: int, law: str) -> Sample:
+    """The reception at a size over the mean of that at 8 nodes, which is repeated more often."""
+    first = results.sample(AggregationCase(SIZES[0], protocol, law), reception).mean
+    found = results.sample(AggregationCase(nodes, protocol, law), reception)
+    return Sample(tuple(value / first for value in found.values))
 
 
 def compare_largest(results: Found, number: Callable[[str], Number]) -> Iterator[Row | Note]:
     """The size at which the output queues fill."""
-    sooner = [negated(sample) for sample in gain(results, LARGEST, reception)]
-    yield from side_by_side(f"{LARGEST} nodes, reception faster by", number("reception-1024"), *sooner)
-    waits = both(results, both_starts(LARGEST, NO_AGGREGATION), lambda found: found.send_wait)
-    yield from side_by_side(f"{LARGEST} nodes, wait to be sent, no aggregation", number("send-wait-1024"), *waits)
-    faster = [negated(sample) for sample in gain(results, LARGEST, delivery)]
-    yield from side_by_side(f"{LARGEST} nodes, delivery faster by", number("delivery-1024"), *faster)
+    laws = FittingLaws(results, LARGEST)
+    quantities: tuple[tuple[str, str, Callable[[str], Sample]], ...] = (
+        ("reception faster by", "reception-1024", lambda law: negated(gain_of(results, LARGEST, law, reception))),
+        (
+            "wait to be sent, no aggregation",
+            "send-wait-1024",
+            lambda law: results.sample(AggregationCase(LARGEST, NO_AGGREGATION, law), send_wait),
+        ),
+        ("delivery faster by", "delivery-1024", lambda law: negated(gain_of(results, LARGEST, law, delivery))),
+        (
+            "wait to be sent, longer without aggregation by",
+            "send-wait-more-1024",
+            lambda law: negated_gain(results, LARGEST, law, send_wait),
+        ),
+    )
+    for label, name, quantity in quantities:
+        samples = (quantity(CALIBRATED), quantity(LITERAL))
+        others = laws.under(quantity)
+        yield from side_by_side(f"{LARGEST} nodes, {label}", number(name), *samples, others=others)
     for case in both_starts(LARGEST):
-        yield Row(f"wait to be sent, {case}", "ticks", results.sample(case, lambda found: found.send_wait))
+        yield Row(f"wait to be sent, {case}", "ticks", results.sample(case, send_wait))
     yield Note(
         "The text gives 53.4 % both for the wait before sending and for the time in pending; the two are different "
         "quantities, and stand in separate rows here."
@@ -305,7 +348,8 @@ def compare_pairs(plan: Plan, results: PairsFound) -> Iterator[Finding]:
         waits = of_pairs(results, nodes, Pairs.pending_decrease)
         yield from side_by_side(f"{nodes} nodes, time in pending shorter by", published.get(nodes), *waits)
     if receptions:
-        most = [Sample((max(samples[start].mean for samples in receptions),)) for start in (0, 1)]
+        # The text gives averages by size, and the largest of them.
+        most = [max((samples[start] for samples in receptions), key=lambda sample: sample.mean) for start in (0, 1)]
         yield from compare_fixed_delays(plan, results, most)
     if compared_sizes:
         yield pairs_figure(compared_sizes, results, published)
@@ -344,35 +388,43 @@ def pairs_figure(sizes: list[int], results: PairsFound, published: dict[int, Num
 def compare_fixed_delays(plan: Plan, results: PairsFound, most: list[Sample]) -> Iterator[Row | Note]:
     """The largest increase of the reception, and where it comes from: links that keep their delays."""
     number = numbers_of("fig-4.5")
-    increases: list[float] = []
+    increases: list[Sample] = []
+    deliveries: list[Sample] = []
     for nodes in plan.sizes:
         case = with_fixed_delays(nodes)
         if nodes == SIZES[0] or not all(pairs.comparable for pairs in results.of(case)):
             continue
         found = results.sample(case, Pairs.reception_increase)
-        increases.append(found.mean)
+        increases.append(found)
         yield Row(f"{nodes} nodes, reception, fixed delays", "%", found)
-        yield Row(f"{nodes} nodes, delivery, fixed delays", "%", results.sample(case, Pairs.delivery_increase))
+        deliveries.append(results.sample(case, Pairs.delivery_increase))
+        yield Row(f"{nodes} nodes, delivery, fixed delays", "%", deliveries[-1])
         saved = results.sample(case, lambda pairs: pairs.saved_percent)
         yield Row(f"{nodes} nodes, fewer packets, fixed delays", "%", saved)
     if not increases:
         return
-    published = number("reception").value
-    why = Explanation(
-        "the text compares pairs in exactly the same scenario and finds their deliveries equal, which they are where "
-        f"every link keeps its delay: with a deviation of {DEVIATION_TICKS[FIXED]}, drawn once per link, the reception "
-        f"increases by {min(increases):.3g} to {max(increases):.3g} % by size, and the published value lies between. "
-        "Where delays are drawn for every packet a late packet is late once, and less is held back.",
-        holds=min(increases) <= published <= max(increases) and most[0].mean < published,
+    means = [sample.mean for sample in increases]
+    yield Note(
+        "The text compares pairs in exactly the same scenario and finds their deliveries equal, which they are where "
+        f"every link keeps its delay: with a deviation of {LAWS[FIXED].deviation_ticks}, drawn once per link, the "
+        f"reception increases by {min(means):.3g} to {max(means):.3g} % by size. Where delays are drawn for every "
+        "packet a late packet is late once, and less is held back."
     )
-    yield from side_by_side("reception, largest increase", number("reception"), *most, why=why)
+    label = "reception, largest increase"
+    yield from side_by_side(label, None, *most)
+    basis = Fitted(f"delays that links keep ({LAWS[FIXED]})", "Table 4.1 and the reception of Figure 4.4 at 256 nodes")
+    largest = max(increases, key=lambda sample: sample.mean)
+    yield Row(f"{label}, fixed delays", "%", largest, number("reception"), None, basis)
+    means_by_run = zip(*(sample.values for sample in deliveries), strict=False)
+    same = Sample(tuple(float(np.mean(values)) for values in means_by_run))
+    yield Row("delivery, mean increase, fixed delays", "%", same, number("delivery"), None, basis)
 
 
 FIG_4_4: Experiment[AggregationCase, AggregationMeasures] = Experiment(
     name="aggregation/fig-4.4",
     document="thesis, Figure 4.4 (ICPP paper, Figure 7)",
     description="reception and delivery latency with and without aggregation, by number of nodes",
-    default=Plan(SIZES, repetitions=1, large_repetitions=1),
+    default=Plan(SIZES, repetitions=3, large_repetitions=3, small_repetitions=30),
     full=Plan(SIZES, repetitions=30, large_repetitions=30, full=True),
     parameters=MODEL,
     cases=latency_cases,
@@ -389,7 +441,7 @@ FIG_4_5: Experiment[AggregationCase, Pairs] = Experiment(
     name="aggregation/fig-4.5",
     document="thesis, Figure 4.5 (ICPP paper, Figure 8)",
     description="messages in packets of two against the same messages sent alone, by number of nodes",
-    default=Plan(SIZES[:-1], repetitions=2, large_repetitions=2),
+    default=Plan(SIZES[:-1], repetitions=3, large_repetitions=3, small_repetitions=30),
     full=Plan(SIZES, repetitions=30, large_repetitions=30, full=True),
     parameters=MODEL,
     cases=pair_cases,

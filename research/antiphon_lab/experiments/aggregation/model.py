@@ -10,6 +10,8 @@ gives the published packets at all sizes, and with them the messages per packet 
 calibrated start times with a deviation of 80, which holds messages back as long as published, and saves more packets.
 **Fixed delays** are the calibrated start times with a delay that every link draws once and keeps, of deviation 75:
 section 4.5.6 states for its experiment alone that a delay is drawn whenever a link is used, as if others differed.
+Further windows and deviations (:data:`TRIED`) show which published numbers can come from one law at all
+(:mod:`antiphon_lab.experiments.aggregation.start_laws`).
 """
 
 from __future__ import annotations
@@ -48,9 +50,38 @@ CALIBRATED = "calibrated"
 LITERAL = "literal"
 WIDE = "wide delays"
 FIXED = "fixed delays"
-DEVIATION_TICKS = {CALIBRATED: 33, LITERAL: 25, WIDE: 80, FIXED: 75}
 WINDOW_TICKS = 430
 POISSON_MEAN_TICKS = 1000
+
+
+@dataclass(frozen=True)
+class StartLaw:
+    """A window in which all start, None for the Poisson law, and the deviation of delays, per packet or per link."""
+
+    window_ticks: int | None
+    deviation_ticks: int
+    per_link: bool = False
+
+    def __str__(self) -> str:
+        drawn = "link" if self.per_link else "packet"
+        return f"window {self.window_ticks}, deviation {self.deviation_ticks} per {drawn}"
+
+
+LAWS = {
+    CALIBRATED: StartLaw(WINDOW_TICKS, 33),
+    LITERAL: StartLaw(None, 25),
+    WIDE: StartLaw(WINDOW_TICKS, 80),
+    FIXED: StartLaw(WINDOW_TICKS, 75, per_link=True),
+}
+OTHER_LAWS = {
+    str(law): law
+    for window in (WINDOW_TICKS, 550, 1000)
+    for law in (StartLaw(window, 33), StartLaw(window, 60, per_link=True), StartLaw(window, 75, per_link=True))
+    if law not in LAWS.values()
+}
+LAWS |= OTHER_LAWS
+TRIED = (WIDE, FIXED, *OTHER_LAWS)
+"""The laws that are tried beside the calibrated one."""
 
 AGGREGATION = "aggregation"
 NO_AGGREGATION = "no aggregation"
@@ -68,16 +99,9 @@ MODEL: dict[str, object] = {
     "propagation_ticks": f"normal, mean {MEAN_TICKS}, drawn for every packet",
     "payload_bytes": PAYLOAD_BYTES,
     "largest_packet_bytes": LARGEST_PACKET_BYTES,
-    "literal": f"start at a Poisson variable of mean {POISSON_MEAN_TICKS}, deviation {DEVIATION_TICKS[LITERAL]}",
-    "calibrated": f"start uniform in [0, {WINDOW_TICKS}], deviation {DEVIATION_TICKS[CALIBRATED]}",
-    "fixed delays": f"start uniform in [0, {WINDOW_TICKS}], deviation {DEVIATION_TICKS[FIXED]}, drawn once per link",
-    "wide delays": f"start uniform in [0, {WINDOW_TICKS}], deviation {DEVIATION_TICKS[WIDE]}",
+    "literal": f"start at a Poisson variable of mean {POISSON_MEAN_TICKS}, deviation {LAWS[LITERAL].deviation_ticks}",
+    **{name: f"start uniform in a {law}" for name, law in LAWS.items() if name != LITERAL},
 }
-
-WHY_LITERAL = (
-    "the published start times do not give the published numbers. Calibrated ones (a window of "
-    f"{WINDOW_TICKS} ticks, a deviation of {DEVIATION_TICKS[CALIBRATED]}) do; see the row that says so."
-)
 
 
 @dataclass(frozen=True)
@@ -185,20 +209,40 @@ class Journeys:
         )
 
     def pending_peaks(self) -> np.ndarray:
-        """Per node, the most messages that had been received and not delivered at the end of a tick."""
+        """Per node, the most messages in its buffer: as printed, a message is buffered before it is delivered.
+
+        Receptions and deliveries are two lists, each in the order of events. After each message a node delivers all
+        that it can. So a delivery follows the reception of its message or the delivery before it, whichever is later.
+        """
         nodes = len(self.starts)
-        ticks = int(self.delivered.max()) + 1
-        place = np.broadcast_to(np.arange(nodes) * ticks, self.received.shape)[~np.eye(nodes, dtype=bool)]
-        arrived = np.bincount(place + self.received[~np.eye(nodes, dtype=bool)], minlength=nodes * ticks)
-        gone = np.bincount(place + self.delivered[~np.eye(nodes, dtype=bool)], minlength=nodes * ticks)
-        return np.asarray((arrived - gone).reshape(nodes, ticks).cumsum(axis=1).max(axis=1))
+        arrivals, releases = columns(self.traffic.receptions, 4), columns(self.traffic.deliveries, 3)
+        received, delivered = by_node(arrivals, nodes), by_node(releases, nodes)
+        peaks = np.zeros(nodes, np.int64)
+        for node in range(nodes):
+            sources = arrivals[1][received[node]] & SOURCE_MASK
+            # Its own message, which a single root sends back, is no message of others.
+            sources = sources[sources != node]
+            places = np.arange(1, len(sources) + 1)
+            place_of = np.zeros(nodes, np.int64)
+            place_of[sources] = places
+            gone = place_of[releases[1][delivered[node]] & SOURCE_MASK]
+            moments = np.maximum.accumulate(gone[gone > 0])
+            peaks[node] = (places - np.searchsorted(moments, places, "left")).max(initial=0)
+        return peaks
+
+
+def by_node(rows: np.ndarray, nodes: int) -> list[np.ndarray]:
+    """The places of the rows of each node, whose number is the first column, in their order."""
+    places = np.argsort(rows[0], kind="stable")
+    return np.split(places, np.searchsorted(rows[0][places], np.arange(1, nodes)))
 
 
 def start_times(case: AggregationCase, seed: int) -> list[int]:
     """When each node broadcasts; the same for all protocols."""
     random = RandomStream(seed, WORKLOAD_STREAM)
-    if case.starts != LITERAL:
-        return [int(random.below(WINDOW_TICKS + 1)) for _ in range(case.nodes)]
+    window = LAWS[case.starts].window_ticks
+    if window is not None:
+        return [int(random.below(window + 1)) for _ in range(case.nodes)]
     mean = POISSON_MEAN_TICKS
     cumulative = list(accumulate(exp(k * log(mean) - mean - lgamma(k + 1)) for k in range(2 * mean)))
     return [bisect_right(cumulative, random.uniform()) for _ in range(case.nodes)]
@@ -236,8 +280,8 @@ def travel(case: AggregationCase, seed: int) -> Journeys:
     """Run one case to its end."""
     nodes = case.nodes
     traffic = Traffic(nodes, LARGEST_PACKET_BYTES, keeps_journeys=True)
-    law: Delay = NormalDelay(MEAN_TICKS, DEVIATION_TICKS[case.starts])
-    if case.starts == FIXED:
+    law: Delay = NormalDelay(MEAN_TICKS, LAWS[case.starts].deviation_ticks)
+    if LAWS[case.starts].per_link:
         law = LinkDelay(law, seed)
     by_moment = DelayByMoment(law, seed)
     # Acknowledgements, which only VCube-PS has, are free of charge, as in the published experiments with it.

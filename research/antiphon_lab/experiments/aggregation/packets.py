@@ -1,4 +1,4 @@
-"""How many packets causal aggregation saves, and how large they are: Tables 4.1 to 4.3 and Figure 4.3 of the thesis.
+"""How many packets causal aggregation saves, and how large they are: Tables 4.1 to 4.3 of the thesis.
 
 All numbers are given twice, calibrated and literal (:mod:`antiphon_lab.experiments.aggregation.model` defines both).
 Table 4.1 also has the rivals that the thesis describes and does not measure: bundles that wait for a timer.
@@ -17,23 +17,19 @@ from antiphon_lab.experiments.aggregation.model import (
     MODEL,
     NO_AGGREGATION,
     TIMER,
-    WHY_LITERAL,
     AggregationCase,
     AggregationMeasures,
     measure,
 )
-from antiphon_lab.reproduction.documents import Number, Table, document
-from antiphon_lab.reproduction.experiment import (
-    Experiment,
-    Explanation,
-    Finding,
-    Note,
-    Plan,
-    Results,
-    Row,
-    Sample,
-    compared,
+from antiphon_lab.experiments.aggregation.start_laws import (
+    FittingLaws,
+    aggregated_percent,
+    law_cases,
+    side_by_side,
+    table_rows,
 )
+from antiphon_lab.reproduction.documents import Number, Table, document
+from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample
 from antiphon_lab.reproduction.figures import NODES, Axis, Figure, Series, published_point, published_series
 
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
@@ -53,36 +49,6 @@ def numbers_of(figure: str) -> Callable[[str], Number]:
 def both_starts(nodes: int, protocol: str = AGGREGATION, payload_bytes: int = 50) -> list[AggregationCase]:
     """A case with calibrated and with literal start times."""
     return [AggregationCase(nodes, protocol, starts, payload_bytes) for starts in (CALIBRATED, LITERAL)]
-
-
-def side_by_side(
-    label: str,
-    number: Number | None,
-    calibrated: Sample,
-    literal: Sample,
-    *,
-    unit: str = "%",
-    why: Explanation | None = None,
-) -> Iterator[Row]:
-    """One quantity twice; ``unit`` is for rows without a published number, ``why`` for rows with a reason of their own.
-
-    The start times cannot be recovered, so a value that depends on them cannot be held to the published one.
-    """
-    if number is None:
-        yield Row(f"{label}, calibrated", unit, calibrated)
-        yield Row(f"{label}, literal", unit, literal)
-        return
-    gap = abs(calibrated.mean - number.value)
-    swing = abs(literal.mean - calibrated.mean)
-    between = min(literal.mean, calibrated.mean) <= number.value <= max(literal.mean, calibrated.mean)
-    decided_by_starts = Explanation(
-        f"depends on the start times, which cannot be recovered from the documents: between the calibrated and the "
-        f"literal ones it changes by {swing:.3g}, more than the {gap:.3g} that are missing here.",
-        holds=gap < swing or between,
-    )
-    yield compared(f"{label}, calibrated", calibrated, number, decided_by_starts if why is None else why)
-    nearer = gap <= abs(literal.mean - number.value)
-    yield compared(f"{label}, literal", literal, number, Explanation(WHY_LITERAL, holds=nearer or between))
 
 
 def both(results: Found, cases: list[AggregationCase], quantity: Quantity) -> tuple[Sample, Sample]:
@@ -133,13 +99,13 @@ def compare_packets(plan: Plan, results: Found) -> Iterator[Finding]:
     numbers = document("thesis").numbers
     for nodes in plan.sizes:
         cases = both_starts(nodes)
-        reduction = both(results, cases, reduction_of(nodes))
-        yield from side_by_side(
-            f"{nodes} nodes, fewer packets", numbers.get(f"table-4.1/reduction-{nodes}"), *reduction
-        )
-        aggregated = both(results, cases, aggregated_percent)
-        name = f"table-4.1/aggregated-{nodes}"
-        yield from side_by_side(f"{nodes} nodes, packets with several messages", numbers.get(name), *aggregated)
+        for label, name, quantity in (
+            ("fewer packets", "reduction", reduction_of(nodes)),
+            ("packets with several messages", "aggregated", aggregated_percent),
+        ):
+            number = numbers.get(f"table-4.1/{name}-{nodes}")
+            calibrated, literal = both(results, cases, quantity)
+            yield from table_rows(f"{nodes} nodes, {label}", nodes, number, calibrated, literal)
     yield from packet_figures(plan, results)
     yield timer_figure(plan, results)
     yield from compare_timers(plan, results)
@@ -175,11 +141,6 @@ def packet_figures(plan: Plan, results: Found) -> Iterator[Figure]:
             (*series, *published_series(AGGREGATION, AGGREGATION, published)),
             caption="All values of the published table are shown.",
         )
-
-
-def aggregated_percent(found: AggregationMeasures) -> float:
-    """The share of packets with several messages."""
-    return 100 * found.aggregated / found.packets
 
 
 def timer_figure(plan: Plan, results: Found) -> Figure:
@@ -231,17 +192,36 @@ def one_size(plan: Plan) -> list[AggregationCase]:
     return both_starts(max(plan.sizes))
 
 
+def one_size_by_law(plan: Plan) -> list[AggregationCase]:
+    """The same, and other laws."""
+    return [*one_size(plan), *law_cases(max(plan.sizes), (AGGREGATION,))]
+
+
 def compare_messages(plan: Plan, results: Found) -> Iterator[Finding]:
     """The share of packets by number of messages."""
     table = document("thesis").tables["table-4.2"]
     nodes = max(plan.sizes)
+    laws = FittingLaws(results, nodes)
     for row, name in enumerate(table.rows):
         samples = both(results, one_size(plan), share_of_messages(name))
         number = table.number("all", row) if nodes == table.nodes else None
-        yield from side_by_side(f"packets with {name} messages", number, *samples)
+        others = laws.of(AGGREGATION, share_of_messages(name))
+        yield from side_by_side(f"packets with {name} messages", number, *samples, others=others)
+    several = document("thesis").tables["table-4.2/several"]
+    for row, name in enumerate(several.rows):
+        samples = both(results, one_size(plan), share_of_several(name))
+        number = several.number("several", row) if nodes == table.nodes else None
+        others = laws.of(AGGREGATION, share_of_several(name))
+        yield from side_by_side(f"packets with {name} of those with several messages", number, *samples, others=others)
     yield messages_figure(nodes, table, results)
-    largest = both(results, one_size(plan), lambda found: float(len(found.by_publications) - 1))
-    yield from side_by_side("most messages in one packet", None, *largest, unit="messages")
+    numbers = document("thesis").numbers
+    for label, name, unit, quantity in (
+        ("packets with two or three of those with several messages", "two-or-three", "%", two_or_three),
+        ("most messages in one packet", "largest", "messages", fullest),
+    ):
+        samples = both(results, one_size(plan), quantity)
+        number = numbers[f"table-4.2/{name}"] if nodes == table.nodes else None
+        yield from side_by_side(label, number, *samples, unit=unit, others=laws.of(AGGREGATION, quantity))
     if nodes != table.nodes:
         yield Note(f"Published for {table.nodes} nodes; nothing is compared at {nodes}.")
 
@@ -250,6 +230,28 @@ def share_of_messages(name: str) -> Quantity:
     """The share of packets in one class of the table."""
     low, high = (5, None) if name.startswith("(") else (int(name) - 1, int(name))
     return share_of(lambda found: found.by_publications, low, high)
+
+
+def share_of_several(name: str) -> Quantity:
+    """The share in one class of the packets that hold several messages."""
+    low, high = (5, None) if name.startswith("(") else (int(name) - 1, int(name))
+
+    def share_in(found: AggregationMeasures) -> float:
+        several = found.by_publications.copy()
+        several[:2] = 0
+        return share(several, low, high) if several.any() else 0.0
+
+    return share_in
+
+
+def two_or_three(found: AggregationMeasures) -> float:
+    """The share of packets with two or three messages in those with several."""
+    return share_of_several("2")(found) + share_of_several("3")(found)
+
+
+def fullest(found: AggregationMeasures) -> float:
+    """The most messages in one packet."""
+    return float(len(found.by_publications) - 1)
 
 
 def messages_figure(nodes: int, table: Table, results: Found) -> Figure:
@@ -275,105 +277,29 @@ def messages_figure(nodes: int, table: Table, results: Found) -> Figure:
     )
 
 
-# Figure 4.3.
-
-
-def compare_dependencies(plan: Plan, results: Found) -> Iterator[Finding]:
-    """How many entries messages carry beside their own."""
-    numbers = document("thesis").numbers
-    at_size = max(plan.sizes) == TIMER_NODES
-    for name, low, high in DEPENDENCY_CLASSES:
-        samples = both(
-            results,
-            one_size(plan),
-            share_of(dependency_counts, low, high),
-        )
-        label = f"messages with {name.replace('-', ' ')} dependencies"
-        yield from side_by_side(label, numbers[f"fig-4.3/{name}"] if at_size else None, *samples)
-        if name == "5-to-9" and at_size:
-            yield from side_by_side(f"{label} (ICPP paper)", document("icpp").numbers["fig-6/5-to-9"], *samples)
-    yield from dependency_figures(max(plan.sizes), at_size, results)
-    most = both(results, one_size(plan), lambda found: float(found.dependencies.max()))
-    yield from side_by_side("most dependencies", numbers["fig-4.3/largest"] if at_size else None, *most, unit="entries")
-    yield Note("No simple law of start times fits every class; the published shape lies between uniform and normal.")
-
-
-DEPENDENCY_CLASSES: tuple[tuple[str, int, int | None], ...] = (
-    ("none", -1, 0),
-    ("1-to-4", 0, 4),
-    ("5-to-9", 4, 9),
-    ("more-than-12", 12, None),
-)
-"""The classes of which the text speaks; those with 10 to 12 are in none."""
-
-
-def dependency_counts(found: AggregationMeasures) -> np.ndarray:
-    """Messages by the number of their dependencies."""
-    return np.bincount(found.dependencies)
-
-
-def dependency_figures(nodes: int, at_size: bool, results: Found) -> Iterator[Figure]:
-    """The classes of the text, and Figure 4.3 itself: every number of dependencies."""
-    numbers = document("thesis").numbers
-    series = [
-        Series(
-            start_name(case.starts),
-            AGGREGATION,
-            tuple(
-                results.sample(case, share_of(dependency_counts, low, high)).point(place)
-                for place, (_, low, high) in enumerate(DEPENDENCY_CLASSES)
-            ),
-            "bars",
-            variant,
-        )
-        for variant, case in enumerate(both_starts(nodes))
-    ]
-    published = [
-        published_point(place, numbers[f"fig-4.3/{name}"]) for place, (name, _, _) in enumerate(DEPENDENCY_CLASSES)
-    ]
-    yield Figure(
-        "classes",
-        f"Messages by the number of their dependencies, {nodes} nodes",
-        Axis("dependencies", categories=tuple(name.replace("-", " ") for name, _, _ in DEPENDENCY_CLASSES)),
-        Axis("share of the messages", "%"),
-        (*series, *published_series(AGGREGATION, AGGREGATION, published if at_size else [])),
-        caption="The classes are those of the text.",
-    )
-    calibrated = AggregationCase(nodes)
-    most = max(int(found.dependencies.max()) for found in results.of(calibrated))
-    shares = tuple(
-        results.sample(calibrated, share_of(dependency_counts, number - 1, number)).point(number)
-        for number in range(most + 1)
-    )
-    yield Figure(
-        "distribution",
-        f"Every number of dependencies, {nodes} nodes",
-        Axis("dependencies", "entries"),
-        Axis("share of the messages", "%"),
-        (Series(start_name(CALIBRATED), AGGREGATION, shares, "bars"),),
-        caption="The published plot of the same has no readable values.",
-    )
-
-
 # Table 4.3.
 
 
 def size_cases(plan: Plan) -> list[AggregationCase]:
     """With and without aggregation, with both start times."""
-    return [case for protocol in (NO_AGGREGATION, AGGREGATION) for case in both_starts(max(plan.sizes), protocol)]
+    protocols = (NO_AGGREGATION, AGGREGATION)
+    found = [case for protocol in protocols for case in both_starts(max(plan.sizes), protocol)]
+    return found + law_cases(max(plan.sizes), protocols)
 
 
 def compare_sizes(plan: Plan, results: Found) -> Iterator[Finding]:
     """The share of packets by size; then the statements of the text about large ones."""
     table = document("thesis").tables["table-4.3"]
     nodes = max(plan.sizes)
+    laws = FittingLaws(results, nodes)
     for protocol in (NO_AGGREGATION, AGGREGATION):
         for row, name in enumerate(table.rows):
             samples = both(results, both_starts(nodes, protocol), share_of_bytes(row))
             number = table.number(protocol, row) if nodes == table.nodes else None
-            yield from side_by_side(f"{protocol}, packets of {name} bytes", number, *samples)
+            others = laws.of(protocol, share_of_bytes(row))
+            yield from side_by_side(f"{protocol}, packets of {name} bytes", number, *samples, others=others)
     yield sizes_figure(nodes, table, results)
-    yield from compare_large(nodes, nodes == table.nodes, results)
+    yield from compare_large(laws, nodes == table.nodes, results)
     yield Note(
         "The ICPP paper's Table 3 has the two columns interchanged; its own text and the thesis agree with ours."
     )
@@ -405,39 +331,46 @@ def sizes_figure(nodes: int, table: Table, results: Found) -> Figure:
     )
 
 
-def compare_large(nodes: int, at_size: bool, results: Found) -> Iterator[Row | Note]:
+def compare_large(laws: FittingLaws, at_size: bool, results: Found) -> Iterator[Row]:
     """Packets larger than all without aggregation, those near the limit, and those that had no room left."""
     numbers = document("thesis").numbers
 
-    def number(name: str) -> Number | None:
-        return numbers[f"table-4.3/{name}"] if at_size else None
-
-    samples = []
-    for alone, together in zip(both_starts(nodes, NO_AGGREGATION), both_starts(nodes), strict=True):
+    def larger(law: str) -> Sample:
+        """Packets larger than the largest that the same law gives without aggregation."""
+        alone, together = (AggregationCase(laws.nodes, protocol, law) for protocol in (NO_AGGREGATION, AGGREGATION))
         pairs = zip(results.of(alone), results.of(together), strict=True)
-        larger = [share(found.by_bytes, int(np.flatnonzero(other.by_bytes).max())) for other, found in pairs]
-        samples.append(Sample(tuple(larger)))
-    yield from side_by_side("packets larger than all without aggregation", number("larger-than-all"), *samples)
-    above = both(results, both_starts(nodes), lambda found: share(found.by_bytes, 1400))
-    closed = both(results, both_starts(nodes), lambda found: float(found.closed))
-    published = [numbers[f"table-4.3/{name}"].value for name in ("above-1400", "closed")]
-    rarer = (above[0].mean / published[0], closed[0].mean / published[1])
-    tail = Explanation(
-        "large packets are rarer here than in the published run, whose last class of Table 4.2 must hold nearly ten "
-        "messages on average; the calibrated start times give fewer. Packets above 1400 bytes and packets without room "
-        f"are both rare by about the same factor ({rarer[0]:.2g} and {rarer[1]:.2g}).",
-        holds=0.5 < rarer[0] / max(rarer[1], 1e-9) < 2,
-    )
-    yield from side_by_side("packets above 1400 bytes", number("above-1400"), *above, why=tail)
-    label = "packets closed for lack of room"
-    yield from side_by_side(label, number("closed"), *closed, unit="packets", why=tail)
+        return Sample(tuple(share(found.by_bytes, int(np.flatnonzero(other.by_bytes).max())) for other, found in pairs))
+
+    for label, name, unit, quantity in (
+        ("packets larger than all without aggregation", "larger-than-all", "%", larger),
+        ("packets above 1400 bytes", "above-1400", "%", by_law(results, laws.nodes, above_1400)),
+        ("packets closed for lack of room", "closed", "packets", by_law(results, laws.nodes, packets_closed)),
+    ):
+        number = numbers[f"table-4.3/{name}"] if at_size else None
+        others = laws.under(quantity)
+        yield from side_by_side(label, number, quantity(CALIBRATED), quantity(LITERAL), unit=unit, others=others)
+
+
+def by_law(results: Found, nodes: int, quantity: Quantity) -> Callable[[str], Sample]:
+    """A quantity with aggregation, by law."""
+    return lambda law: results.sample(AggregationCase(nodes, AGGREGATION, law), quantity)
+
+
+def above_1400(found: AggregationMeasures) -> float:
+    """Packets near the limit, in percent."""
+    return share(found.by_bytes, 1400)
+
+
+def packets_closed(found: AggregationMeasures) -> float:
+    """Packets that had no room for more."""
+    return float(found.closed)
 
 
 TABLE_4_1: Experiment[AggregationCase, AggregationMeasures] = Experiment(
     name="aggregation/table-4.1",
     document="thesis, Table 4.1 (ICPP paper, Table 1)",
     description="packets saved by causal aggregation, by number of nodes; beside it timers",
-    default=Plan(SIZES, repetitions=2, large_repetitions=2),
+    default=Plan(SIZES, repetitions=3, large_repetitions=3, small_repetitions=30),
     full=Plan(SIZES, repetitions=30, large_repetitions=30, full=True),
     parameters={**MODEL, "timers_ticks": TIMERS},
     cases=packet_cases,
@@ -457,7 +390,7 @@ TABLE_4_2: Experiment[AggregationCase, AggregationMeasures] = Experiment(
     default=Plan((256,), repetitions=6, large_repetitions=6),
     full=Plan((256,), repetitions=30, large_repetitions=30, full=True),
     parameters=MODEL,
-    cases=one_size,
+    cases=one_size_by_law,
     measure=measure,
     compare=compare_messages,
     meaning="How full are packets? Most hold one message, one in six or seven holds several, and the largest a dozen "
@@ -480,20 +413,4 @@ TABLE_4_3: Experiment[AggregationCase, AggregationMeasures] = Experiment(
     "are larger than any packet without it, but nearly all stay far below the 1500 bytes of a frame. Packets near the "
     "limit are rarer here than in the published run. The ICPP paper has the two columns interchanged; the thesis and "
     "our runs agree.",
-)
-
-FIG_4_3: Experiment[AggregationCase, AggregationMeasures] = Experiment(
-    name="aggregation/fig-4.3",
-    document="thesis, Figure 4.3 (ICPP paper, Figure 6)",
-    description="messages by the number of dependencies that they carry, 256 nodes",
-    default=Plan((256,), repetitions=6, large_repetitions=6),
-    full=Plan((256,), repetitions=30, large_repetitions=30, full=True),
-    parameters=MODEL,
-    cases=one_size,
-    measure=measure,
-    compare=compare_dependencies,
-    meaning="How much does a message depend on? With calibrated start times a third of the messages depend on nothing "
-    "and a quarter on more than a dozen others: whoever speaks late has heard many. The published shape lies between "
-    "what uniform and normal start times give. Vectors of this kind grow with what was heard, which is what causal "
-    "barriers avoid.",
 )

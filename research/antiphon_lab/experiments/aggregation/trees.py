@@ -19,7 +19,8 @@ from antiphon_lab.experiments.aggregation.model import (
     AggregationMeasures,
     measure,
 )
-from antiphon_lab.experiments.aggregation.packets import SIZES, Found, both_starts, numbers_of, side_by_side, start_name
+from antiphon_lab.experiments.aggregation.packets import SIZES, Found, both_starts, numbers_of, start_name
+from antiphon_lab.experiments.aggregation.start_laws import side_by_side
 from antiphon_lab.reproduction.experiment import Experiment, Finding, Plan, Row, Sample
 from antiphon_lab.reproduction.figures import NODES, Axis, Figure, Mark, Point, Series
 
@@ -48,17 +49,32 @@ def compare_trees(plan: Plan, results: Found) -> Iterator[Finding]:
     sizes = [nodes for nodes in plan.sizes if nodes >= 32]
     yield from tree_figures(plan, results)
     for name, quantity in (("aggregations", messages_aggregated), ("delayed", messages_delayed)):
-        fewer: list[list[float]] = [[], []]
+        fewer: list[list[Sample]] = [[], []]
         for nodes in plan.sizes:
             for start, (many, one) in enumerate(zip(both_starts(nodes), both_starts(nodes, SINGLE_TREE), strict=True)):
                 several, single = results.sample(many, quantity), results.sample(one, quantity)
                 yield Row(f"messages {name}, {many}", "messages", several)
                 yield Row(f"messages {name}, {one}", "messages", single)
-                if nodes in sizes and several.mean > 0:
-                    fewer[start].append(100 * (1 - single.mean / several.mean))
+                if nodes in sizes and min(several.values) > 0:
+                    fewer[start].append(single.with_other(lambda one, all_: 100 * (1 - one / all_), several))
+        if name == "aggregations" and {512, 1024} <= set(plan.sizes):
+            drops = [
+                results.sample(large, quantity).with_other(ratio_if_any, results.sample(small, quantity))
+                for small, large in zip(both_starts(512, SINGLE_TREE), both_starts(1024, SINGLE_TREE), strict=True)
+            ]
+            label = "messages aggregated over one tree, 1024 nodes against 512"
+            yield from side_by_side(label, number("drop-1024"), *drops)
         if all(fewer):
-            least = [Sample((min(values),)) for values in fewer]
+            least = [
+                Sample(tuple(min(values) for values in zip(*(sample.values for sample in samples), strict=True)))
+                for samples in fewer
+            ]
             yield from side_by_side(f"messages {name}, one tree has fewer by at least", number(name), *least)
+
+
+def ratio_if_any(one: float, other: float) -> float:
+    """A ratio; 0 where one tree aggregated nothing, as it may with literal start times."""
+    return one / other if other > 0 else 0.0
 
 
 def tree_figures(plan: Plan, results: Found) -> Iterator[Figure]:
@@ -116,7 +132,7 @@ FIG_4_9: Experiment[AggregationCase, AggregationMeasures] = Experiment(
     name="aggregation/fig-4.9",
     document="thesis, Figure 4.9 (ICPP paper, Figure 11)",
     description="messages aggregated and delayed over one tree and over many, by number of nodes",
-    default=Plan(SIZES, repetitions=1, large_repetitions=1),
+    default=Plan(SIZES, repetitions=3, large_repetitions=3),
     full=Plan(SIZES, repetitions=30, large_repetitions=30, full=True),
     parameters=MODEL,
     cases=tree_cases,

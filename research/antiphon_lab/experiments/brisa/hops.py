@@ -13,7 +13,7 @@ import numpy as np
 from antiphon.fabrics.gossip.messages import Beat, Comparison, Data, FetchResponse, Position, Report
 from antiphon.fabrics.gossip.sampling.hyparview import Shuffle, ShuffleReply
 from antiphon.fabrics.gossip.sampling.service import SamplingMessage
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import ProtocolMessage
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.network.delays import Delay, MatrixDelay, NormalDelay
 from antiphon.simulator.network.network import NetworkModel
@@ -98,7 +98,7 @@ def report_bytes(report: Report) -> int:
     return pairs + places + 3 * NUMBER_BYTES
 
 
-def size_of(message: Message) -> int:
+def size_of(message: ProtocolMessage) -> int:
     """Bytes of a message without the payload of the publication in it."""
     size = HEADER_BYTES + NODE_BYTES
     if isinstance(message, Data):

@@ -22,14 +22,14 @@ from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.process import Brisa
 from antiphon.fabrics.gossip.sampling.hyparview import HyParViewOptions
 from antiphon.fabrics.gossip.structure import Structure
-from antiphon.kernel.message import Message, Publication
+from antiphon.kernel.message import ProtocolMessage, Publication
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.engine.actions import JoinAction, PublishAction
 from antiphon.simulator.engine.engine import Engine, SimulatedApplication
 from antiphon_lab.experiments.brisa.hops import CLUSTER, NETWORKS, network_of, size_of
 from antiphon_lab.protocols.gossip.processes import PROCESSES
-from antiphon_lab.reproduction.documents import Document, Number, Tolerance, document
+from antiphon_lab.reproduction.documents import Document, Number, document
 
 GROWTH_STREAM = 11
 """The random stream for contacts of joining nodes."""
@@ -58,11 +58,6 @@ MODEL: dict[str, object] = {
 def published() -> Document:
     """The numbers of the thesis."""
     return document("epidemic")
-
-
-def arithmetic(value: float, unit: str, says: str) -> Number:
-    """The necessary value of a measurement, which follows by counting and not from a publication."""
-    return Number(value, unit, "follows by counting, not published", says, Tolerance(absolute=1e-9))
 
 
 @dataclass(frozen=True)
@@ -122,7 +117,7 @@ class Counts:
         self.bytes_received = [0] * nodes
         self.bytes_sent = [0] * nodes
 
-    def note(self, sender: int, receiver: int, message: Message) -> None:
+    def note(self, sender: int, receiver: int, message: ProtocolMessage) -> None:
         """One message has arrived."""
         if isinstance(message, Data | FetchResponse):
             if message.sequence <= CONSTRUCTION:
@@ -148,7 +143,7 @@ class Watched(Process):
     def publish(self, payload: bytes, topic: int = 0, order: int = -1) -> int:
         return self.brisa.publish(payload, topic, order)
 
-    def receive(self, sender: int, message: Message) -> None:
+    def receive(self, sender: int, message: ProtocolMessage) -> None:
         if self._growth.is_counting:
             self._growth.counts.note(sender, self.me, message)
         self.brisa.receive(sender, message)
@@ -298,8 +293,8 @@ class StreamMeasures:
     """The results of one stream; arrays have an entry per node, ``children`` a row per tree.
 
     ``links`` are neighbours when the stream begins, ``duplicates`` extra copies per publication. ``last_duplicates``
-    are those of the last publication at all nodes together, and ``last_links`` all ends of links at that time, -1 if
-    some changed or only one end knew of them; ``is_steady`` if none changed during the whole stream. ``depth`` is the
+    are those of the last publication at each node, and ``last_links`` all ends of links at that time, -1 if some
+    changed or only one end knew of them; ``is_steady`` if none changed during the whole stream. ``depth`` is the
     longest path from the source in the first structure, -1 where there is none, and ``shortest`` the mean of the
     shortest paths. ``unserved`` nodes have fewer parents than they want and a neighbour that could be one. Copies and
     bytes without payload are those of the stream after its first publications. Delays are in milliseconds. ``routing``
@@ -309,7 +304,7 @@ class StreamMeasures:
     source: int
     links: np.ndarray
     duplicates: np.ndarray
-    last_duplicates: int
+    last_duplicates: np.ndarray
     last_links: int
     is_steady: bool
     missing: int
@@ -365,7 +360,11 @@ def is_unserved(growth: Growth, node: int) -> bool:
 
 def measure(case: StreamCase, seed: int) -> StreamMeasures:
     """Let a system grow and a stream go through it."""
-    growth = Growth(case, seed)
+    return measured(Growth(case, seed), case)
+
+
+def measured(growth: Growth, case: StreamCase) -> StreamMeasures:
+    """The same in a world that was made otherwise."""
     engine = growth.engine
     start = growth.grown_at + SETTLING_MS
     end = growth.publish_from(start)
@@ -385,7 +384,7 @@ def measure(case: StreamCase, seed: int) -> StreamMeasures:
         source=growth.source,
         links=np.array([len(found) for found in links]),
         duplicates=np.array(duplicates) / case.messages,
-        last_duplicates=sum(duplicates) - sum(earlier),
+        last_duplicates=np.array(duplicates) - np.array(earlier),
         last_links=sum(len(found) for found in links_then) if last_stay else -1,
         is_steady=last_stay and links == links_then,
         **structure_measures(growth),

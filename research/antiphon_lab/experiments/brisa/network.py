@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from antiphon_lab.experiments.brisa.busy_hosts import BUSY_MS, RoutingCase, measure_routing
 from antiphon_lab.experiments.brisa.hops import PLANETLAB
 from antiphon_lab.experiments.brisa.model import (
     CONSTRUCTION,
@@ -35,8 +36,9 @@ from antiphon_lab.experiments.brisa.structure import (
     placed,
     shape_cases,
 )
-from antiphon_lab.reproduction.experiment import Experiment, Explanation, Finding, Note, Plan, Row, Sample, compared
+from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Row, Sample, compared
 from antiphon_lab.reproduction.figures import Axis, Figure, Point, Series
+from antiphon_lab.reproduction.verdicts import Refutation
 
 PLANETLAB_PROCESSES, PLANETLAB_MESSAGES = 150, 200
 FLOODING, FIRST_COME, DELAY_AWARE = "flooding", "first-come", "delay-aware"
@@ -46,16 +48,21 @@ PERCENTILES = (5, 25, 50, 75, 90)
 # Figure 4.10.
 
 
-def routing_case(nodes: int, name: str) -> StreamCase:
-    """A stream on PlanetLab by one of the three ways."""
+def routing_case(nodes: int, name: str, busy_ms: float = 0.0) -> StreamCase:
+    """A stream on PlanetLab by one of the three ways, on hosts that are busy or not."""
     parents = 0 if name == FLOODING else 1
     strategy = "delay" if name == DELAY_AWARE else "first-come"
-    return StreamCase(nodes, PLANETLAB_MESSAGES, 4, parents, strategy=strategy, network=PLANETLAB)
+    return RoutingCase(nodes, PLANETLAB_MESSAGES, 4, parents, strategy=strategy, network=PLANETLAB, busy_ms=busy_ms)
 
 
-def routing_cases(plan: Plan) -> list[StreamCase]:
+def routing_cases(plan: Plan, busy_ms: float = 0.0) -> list[StreamCase]:
     """The three ways."""
-    return [routing_case(max(plan.sizes), name) for name in (FLOODING, FIRST_COME, DELAY_AWARE)]
+    return [routing_case(max(plan.sizes), name, busy_ms) for name in (FLOODING, FIRST_COME, DELAY_AWARE)]
+
+
+def both_hosts(plan: Plan) -> list[StreamCase]:
+    """The three ways in a network alone, and on busy hosts."""
+    return [*routing_cases(plan), *routing_cases(plan, BUSY_MS)]
 
 
 def mean_reception(found: StreamMeasures) -> float:
@@ -72,6 +79,30 @@ def halved(one: StreamMeasures, other: StreamMeasures) -> float:
     """The share of nodes whose routing delay is at most half of that in the other run, in percent."""
     chosen = one.others
     return float(100 * np.mean(one.routing[chosen] <= other.routing[chosen] / 2))
+
+
+def compare_busy(plan: Plan, results: Found) -> Iterator[Finding]:
+    """The same on busy hosts: there the first copy need not have come on the shortest way."""
+    numbers = numbers_of("fig-4.10")
+    is_published = max(plan.sizes) == PLANETLAB_PROCESSES
+    flood, first, aware = routing_cases(plan, BUSY_MS)
+    where = f"hosts of {BUSY_MS:g} ms"
+    for name, case in ((FLOODING, flood), (FIRST_COME, first), (DELAY_AWARE, aware)):
+        yield Row(f"mean routing delay, {name}, {where}", "ms", results.sample(case, mean_routing))
+        yield Row(f"mean time to arrive, {name}, {where}", "ms", results.sample(case, mean_reception))
+    slower = results.sample(flood, mean_routing).over(results.sample(first, mean_routing))
+    number = numbers["flooding"] if is_published else None
+    yield Row(f"mean routing delay, flooding against first-come, {where}", "times", slower, number)
+    pairs = zip(results.of(aware), results.of(first), strict=True)
+    shares = tuple(halved(one, other) for one, other in pairs)
+    label = f"processes with half the routing delay, delay-aware against first-come, {where}"
+    # The document says nothing about its hosts: this reading shows what could explain its number.
+    yield Row(label, numbers["half"].unit, Sample(shares))
+    yield Note(
+        "On busy hosts the first copy comes from a fast host and not on the shortest way, and parents chosen by delay "
+        "can halve routing delays. In single runs few processes or none did up to 30 ms per message, and 77 % at "
+        "40 ms, where the slowest hosts are overloaded; the published 40 % lies between."
+    )
 
 
 def compare_routing(plan: Plan, results: Found) -> Iterator[Finding]:
@@ -91,12 +122,15 @@ def compare_routing(plan: Plan, results: Found) -> Iterator[Finding]:
     yield Row("mean time to arrive, flooding against first-come", "times", slower, number)
     pairs = zip(results.of(aware), results.of(first), strict=True)
     shares = tuple(halved(one, other) for one, other in pairs)
-    is_shortest = results.sample(first, mean_routing).mean <= results.sample(aware, mean_routing).mean
-    why = Explanation(
-        "where each link has its own delay and keeps it, the first copy comes on the shortest way, and who keeps its "
-        "first sender has the shortest routing delay there is. A parent chosen by the last hop alone makes ways "
-        "longer. On PlanetLab presumably the load of the machines, and not the distance, decided who was first.",
-        is_shortest,
+    first_ms, aware_ms = (results.sample(case, mean_routing).mean for case in (first, aware))
+    why = Refutation(
+        "that parents chosen by delay halve routing delays in a network whose links keep their delays",
+        "there the first copy comes on the shortest way, and a process that keeps its first sender has the shortest "
+        "routing delay there is; the mean delay of parents chosen by the last hop alone is "
+        f"{aware_ms / max(first_ms, 1e-9):.2f} times that",
+        0 < first_ms <= aware_ms,
+        0,
+        10,
     )
     yield Row(
         "processes with half the routing delay, delay-aware against first-come",
@@ -105,6 +139,7 @@ def compare_routing(plan: Plan, results: Found) -> Iterator[Finding]:
         numbers["half"] if is_published else None,
         why,
     )
+    yield from compare_busy(plan, results)
     yield routing_figure(plan, results)
     yield Note(
         "The routing delay adds up, from the source to a process, the round trips that neighbours have measured. In a "
@@ -186,14 +221,12 @@ def compare_download(plan: Plan, results: Found) -> Iterator[Finding]:
     for case in cases:
         copies = per_message(case, received)
         if case.parents == TREE:
-            why = Explanation(
-                "a link that is made while the stream runs brings one copy too many before it is told to stop.",
-                not all(found.is_steady for found in results.of(case)),
-            )
             fewest = results.sample(case, percentile(copies, 0))
-            yield compared(f"fewest copies at a process, {name_of(case)}", fewest, numbers["tree"], why)
+            yield compared(f"fewest copies at a process, {name_of(case)}", fewest, numbers["tree"])
+            average = results.sample(case, mean(copies))
+            yield compared(f"mean copies at a process, {name_of(case)}", average, numbers["tree"])
             most = results.sample(case, percentile(copies, 100))
-            yield compared(f"most copies at a process, {name_of(case)}", most, numbers["tree"], why)
+            yield Row(f"most copies at a process, {name_of(case)}", "copies", most)
         else:
             median = results.sample(case, percentile(copies, 50))
             number = numbers["graph"] if at_full_size(plan) else None
@@ -260,15 +293,16 @@ FIG_4_10: Experiment[StreamCase, StreamMeasures] = Experiment(
     name="brisa/fig-4.10",
     document="thesis of M. Matos, Figure 4.10",
     description="BRISA: routing delays by flooding, first-come and delay-aware parents, 150 processes on PlanetLab",
-    default=Plan((PLANETLAB_PROCESSES,), repetitions=10, large_repetitions=10),
+    default=Plan((PLANETLAB_PROCESSES,), repetitions=5, large_repetitions=5),
     full=Plan((PLANETLAB_PROCESSES,), repetitions=50, large_repetitions=50, full=True),
-    parameters={**MODEL, "messages": PLANETLAB_MESSAGES, "view": 4},
-    cases=routing_cases,
-    measure=measure,
+    parameters={**MODEL, "messages": PLANETLAB_MESSAGES, "view": 4, "busy_ms": BUSY_MS},
+    cases=both_hosts,
+    measure=measure_routing,
     compare=compare_routing,
     meaning="Does it help to choose the nearest parent? The document saw 40 % of the processes halve their delay. In a "
     "network whose links keep their delays it cannot: the first copy of a flood has come on the shortest way, and a "
-    "parent that is near may itself be far from the source. A flood loads the lines, and everything arrives later.",
+    "parent that is near may itself be far from the source. On hosts that are busy with other work it can: slow hosts "
+    "are avoided. How many gain depends on how busy hosts are, and the published share needs very busy ones.",
 )
 
 FIG_4_11: Experiment[StreamCase, StreamMeasures] = Experiment(

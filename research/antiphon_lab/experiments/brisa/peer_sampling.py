@@ -13,7 +13,7 @@ import numpy as np
 from antiphon.fabrics.gossip.sampling.cyclon import Cyclon, CyclonOptions
 from antiphon.fabrics.gossip.sampling.hyparview import HyParView, HyParViewOptions
 from antiphon.fabrics.gossip.sampling.service import Connections, Neighbourhood, PeerSampling, SamplingMessage
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import ProtocolMessage
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.engine.actions import JoinAction
@@ -119,7 +119,7 @@ class SamplingHost(Process):
         # Nodes are not in step.
         self.environment.set_timer(1 + self.environment.random().below(PERIOD_MS), 0)
 
-    def receive(self, sender: int, message: Message) -> None:
+    def receive(self, sender: int, message: ProtocolMessage) -> None:
         assert isinstance(message, SamplingMessage), "nothing else is sent"
         self.service.receive(sender, message)
 

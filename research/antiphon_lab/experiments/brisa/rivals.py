@@ -18,11 +18,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from antiphon.fabrics.gossip.messages import Data, FetchRequest, FetchResponse, FrontierResponse
+from antiphon.fabrics.gossip.messages import Data, FetchRequest, FetchResponse, GossipFrontierResponse
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.sampling.cyclon import CyclonOptions, Entries
 from antiphon.fabrics.gossip.sampling.hyparview import HyParViewOptions
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import ProtocolMessage
 from antiphon_lab.experiments.brisa.hops import HEADER_BYTES, NODE_BYTES, NUMBER_BYTES, size_of
 from antiphon_lab.experiments.brisa.model import (
     CONTACTS,
@@ -121,9 +121,9 @@ class Rival(StreamCase):
         return BrisaOptions(view, contacts, order="none", join_window=0)
 
 
-def rival_size_of(message: Message) -> int:
+def rival_size_of(message: ProtocolMessage) -> int:
     """Bytes of a message of any of the systems, without the payload of the publication in it."""
-    if isinstance(message, Pull | FrontierResponse):
+    if isinstance(message, Pull | GossipFrontierResponse):
         return HEADER_BYTES + NODE_BYTES + (NODE_BYTES + NUMBER_BYTES) * len(message.frontier)
     if isinstance(message, FetchRequest):
         return HEADER_BYTES + NODE_BYTES + NUMBER_BYTES * len(message.numbers)
@@ -143,7 +143,7 @@ class Costs(Counts):
         self.stabilising = [0] * nodes
         self.is_stable = False
 
-    def note(self, sender: int, receiver: int, message: Message) -> None:
+    def note(self, sender: int, receiver: int, message: ProtocolMessage) -> None:
         size = rival_size_of(message)
         if not self.is_stable:
             self.stabilising[receiver] += size

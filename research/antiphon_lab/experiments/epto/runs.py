@@ -26,10 +26,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from antiphon.fabrics.gossip.epto.analysis import published_fanout, published_ttl
-from antiphon.fabrics.gossip.epto.dissemination import Listener
+from antiphon.fabrics.gossip.epto.dissemination import EptoListener
 from antiphon.fabrics.gossip.epto.messages import ENTRY_BYTES, Stamped
 from antiphon.fabrics.gossip.epto.options import EptoOptions
-from antiphon.fabrics.gossip.epto.order import Clock, HostClock, LogicalClock
+from antiphon.fabrics.gossip.epto.order import EptoClock, HostClock, LogicalClock
 from antiphon.fabrics.gossip.epto.process import Epto
 from antiphon.fabrics.gossip.sampling.known_nodes import Everybody, KnownNodes
 from antiphon.fabrics.gossip.sampling.service import Connections, Neighbourhood, PeerSampling
@@ -110,10 +110,10 @@ class RoundPublisher(Epto):
         self,
         environment: Environment,
         options: EptoOptions,
-        clock: Clock,
+        clock: EptoClock,
         rate: float,
         payload: bytes,
-        listener: Listener | None = None,
+        listener: EptoListener | None = None,
         is_founder: bool = True,
         rounds: int = ROUNDS,
     ) -> None:
@@ -169,14 +169,14 @@ class Seen(SimulatedApplication):
         self.delivered_at.setdefault(int(node), []).append((publication, ticks))
 
 
-class Ear(Listener):
+class Ear(EptoListener):
     """Reports the events that one node receives."""
 
     def __init__(self, node: int, seen: Seen) -> None:
         self._node = node
         self._seen = seen
 
-    def heard(self, publication: Stamped) -> None:
+    def on_publication(self, publication: Stamped) -> None:
         self._seen.hears(self._node, publication)
 
 
@@ -229,7 +229,7 @@ class EptoRun:
 
     def _build(self, environment: Environment) -> RoundPublisher:
         case = self.case
-        clock: Clock = LogicalClock() if case.clock == LOGICAL else HostClock(environment)
+        clock: EptoClock = LogicalClock() if case.clock == LOGICAL else HostClock(environment)
         is_founder = environment.identifier < case.nodes
         payload = bytes(case.payload_bytes)
         ear = Ear(int(environment.identifier), self.seen)

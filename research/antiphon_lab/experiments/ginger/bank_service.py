@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from antiphon.fabrics.protocol import Builder
 from antiphon.fabrics.tree.assembly.scenario import tree_builder
 from antiphon.fabrics.tree.assembly.settings import TreeTableOptions
 from antiphon.fabrics.tree.broker import TreeBroker
@@ -130,10 +131,12 @@ class BankRun:
         seed: int,
         recorder: Recorder | None = None,
         make: Callable[[Environment, TreeOptions, Overlay], TreeBroker] = TreeBroker,
+        build: Builder | None = None,
     ) -> None:
+        """``make`` makes brokers of ours; ``build`` builds brokers of another kind in their place."""
         self.setup = setup
         self.service = BankService(setup)
-        build = tree_builder(setup.tree, setup.nodes, "total", setup.places, make)
+        build = build or tree_builder(setup.tree, setup.nodes, "total", setup.places, make)
         network = NetworkModel(
             setup.delay,
             transmission=setup.transmission_ticks,

@@ -34,10 +34,10 @@ from antiphon.fabrics.tree.messages import (
     Stable,
 )
 from antiphon.fabrics.tree.options import TreeOptions
-from antiphon.fabrics.tree.stability import Retention
-from antiphon.fabrics.tree.topic import Topic
+from antiphon.fabrics.tree.stability import ItemRetention
+from antiphon.fabrics.tree.topic import TreeTopic
 from antiphon.fabrics.tree.topology import Overlay
-from antiphon.kernel.message import Keyed, Message
+from antiphon.kernel.message import Keyed, ProtocolMessage
 from antiphon.kernel.process import Environment
 from antiphon.simulator.engine.engine import Action, Engine
 from antiphon.simulator.network.delays import ConstantDelay, Delay, MatrixDelay
@@ -53,7 +53,7 @@ from antiphon_lab.experiments.ginger.model import (
     delays_ms,
     tree_options,
 )
-from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample
+from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, promised
 from antiphon_lab.reproduction.figures import Axis, Figure, Series
 
 OPERATIONS = 500
@@ -95,7 +95,7 @@ def frontier_words(frontiers: dict[int, Frontier]) -> int:
     return sum(1 + 2 * len(frontier) for frontier in frontiers.values())
 
 
-def size_of(message: Message, tolerates: bool) -> int:
+def size_of(message: ProtocolMessage, tolerates: bool) -> int:
     """Bytes of a message: eight per number and its payload; without fault tolerance some numbers need not be there."""
     if isinstance(message, Item):
         # The broker that put it into the stream, and its number there, serve repairs alone.
@@ -109,7 +109,7 @@ def size_of(message: Message, tolerates: bool) -> int:
     return WORD_BYTES * control_words(message)
 
 
-def control_words(message: Message) -> int:
+def control_words(message: ProtocolMessage) -> int:
     """The numbers in control messages about streams: received positions, and carriers."""
     if isinstance(message, CollectRequest):
         return 3 + len(message.names)
@@ -129,21 +129,21 @@ class WeighingBroker(TreeBroker):
     """Adds up the sizes of received messages. Nothing is lost, so these are also the sent ones."""
 
     def __init__(
-        self, environment: Environment, options: TreeOptions, overlay: Overlay, retention: Retention | None = None
+        self, environment: Environment, options: TreeOptions, overlay: Overlay, retention: ItemRetention | None = None
     ) -> None:
         super().__init__(environment, options, overlay, retention)
         self.bytes_received = 0
         self._tolerates = retention is None
 
-    def receive(self, sender: int, message: Message) -> None:
+    def receive(self, sender: int, message: ProtocolMessage) -> None:
         self.bytes_received += size_of(message, self._tolerates)
         super().receive(sender, message)
 
 
-class KeepsNothing(Retention):
+class KeepsNothing(ItemRetention):
     """Keeps no items, so that there is nothing to find out about them."""
 
-    def keep(self, topic: Topic, item: Item) -> None:
+    def keep(self, topic: TreeTopic, item: Item) -> None:
         pass
 
 
@@ -250,7 +250,7 @@ def cases(plan: Plan) -> list[CostCase]:
 def compare(plan: Plan, results: Found) -> Iterator[Finding]:
     """Each quantity of each system, and the difference that fault tolerance makes."""
     wrong = sum(cost.wrong for case in cases(plan) for cost in results.of(case))
-    yield Row("banks in disorder and brokers stuck, all runs", "violations", Sample((float(wrong),)))
+    yield promised("banks in disorder and brokers stuck, all runs", [wrong])
     for nodes in plan.sizes:
         yield from compare_size(nodes, results)
     yield trade_figure(plan, results)

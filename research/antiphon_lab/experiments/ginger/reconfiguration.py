@@ -8,12 +8,14 @@ that they grow. Three readings in the logs of the document can be compared with 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
+from typing import TypeVar
 
 from antiphon.fabrics.tree.broker import TreeBroker
+from antiphon.simulator.network.delays import MatrixDelay
 from antiphon.trace.store import MemoryTrace
-from antiphon_lab.experiments.ginger.bank_service import BankRun
+from antiphon_lab.experiments.ginger.bank_service import BankRun, BankSetup
 from antiphon_lab.experiments.ginger.model import (
     AS_PUBLISHED,
     BROKERS,
@@ -30,7 +32,6 @@ from antiphon_lab.experiments.ginger.repairs import NotingBroker, Repair, repair
 from antiphon_lab.reproduction.documents import document
 from antiphon_lab.reproduction.experiment import (
     Experiment,
-    Explanation,
     Finding,
     Note,
     Plan,
@@ -38,8 +39,10 @@ from antiphon_lab.reproduction.experiment import (
     Row,
     Sample,
     compared,
+    promised,
 )
 from antiphon_lab.reproduction.figures import Axis, Figure, Series
+from antiphon_lab.reproduction.verdicts import Refutation
 
 OPERATIONS = 1000
 ROOT = 0
@@ -50,11 +53,16 @@ READING_BROKER = 5
 SLACK = 0.05
 
 Found = Results["RepairCase", "Repaired"]
+Kind = TypeVar("Kind", int, tuple[int, int])
 
 
 @dataclass(frozen=True)
 class RepairCase(BankCase):
-    """Some brokers crash at once."""
+    """Some brokers crash at once; each repetition draws the delays within regions."""
+
+    def setup(self, seed: int) -> BankSetup:
+        """The system and its load."""
+        return replace(super().setup(seed), delay=MatrixDelay(delays_ms(seed)))
 
     def __str__(self) -> str:
         return f"{self.system}, crash of {', '.join(map(str, self.faults))}"
@@ -104,9 +112,13 @@ class Repairs:
             [repair for case in searches() for repair in results.of(case)[number].repairs] for number in range(count)
         ]
 
-    def orphans(self) -> list[Repair]:
-        """The repairs of brokers that lost their parent, in all runs."""
-        return [repair for run in self.runs for repair in run if repair.is_orphan]
+    def in_all_runs(self, kind: Callable[[Repair], Kind]) -> list[Kind]:
+        """The kinds of repairs of brokers that lost their parent, as far as every repetition has them.
+
+        Orphans race for the places that are left, so delays decide which of them are refused.
+        """
+        kinds = [{kind(repair) for repair in run if repair.is_orphan} for run in self.runs]
+        return sorted(set.intersection(*kinds))
 
     def mean(self, quantity: Callable[[Repair], int | None], chosen: Callable[[Repair], bool]) -> Sample:
         """The mean over some repairs, for each repetition."""
@@ -114,7 +126,7 @@ class Repairs:
         for run in self.runs:
             found = [quantity(repair) for repair in run if chosen(repair)]
             times = [time for time in found if time is not None]
-            assert len(times) == len(found) > 0, "every repair came to its end, in every repetition the same way"
+            assert len(times) == len(found) > 0, "every repair came to its end, in every repetition"
             values.append(sum(times) / len(times))
         return Sample(tuple(values))
 
@@ -136,14 +148,14 @@ def settled(repair: Repair) -> int | None:
 def compare(plan: Plan, results: Found) -> Iterator[Finding]:
     """The trend that the text states, our times beside it, then the readings in the logs."""
     repairs = Repairs(results)
-    rounds = sorted({repair.rounds for repair in repairs.orphans()})
+    rounds = repairs.in_all_runs(lambda repair: repair.rounds)
     number = document("ginger").numbers["fig-5.3/rounds"]
     for few, many in pairwise(rounds):
         grown = repairs.by_rounds(synchronised, many).over(repairs.by_rounds(synchronised, few))
         yield compared(f"time with {counted(many, 'round')} / with {few}", grown, number)
     yield from readings(results)
-    found = sum(repaired.violations for case in cases(plan) for repaired in results.of(case))
-    yield Row("broken promises found by judges and auditor in all runs", "violations", Sample((float(found),)))
+    found = [repaired.violations for case in cases(plan) for repaired in results.of(case)]
+    yield promised("broken promises found by judges and auditor in all runs", found)
     for count in rounds:
         label = counted(count, "round")
         yield Row(f"until the last missed message, {label}", "ms", repairs.by_rounds(synchronised, count))
@@ -156,7 +168,7 @@ def compare(plan: Plan, results: Found) -> Iterator[Finding]:
 
 def by_outcome(repairs: Repairs) -> Iterator[Row]:
     """The same with separate rows for refusals and failed candidates."""
-    outcomes = sorted({(repair.refusals, repair.failed_candidates) for repair in repairs.orphans()})
+    outcomes = repairs.in_all_runs(lambda repair: (repair.refusals, repair.failed_candidates))
     for refusals, failed in outcomes:
         label = f"{counted(refusals, 'refusal')}, {failed} of those asked had failed"
 
@@ -186,17 +198,21 @@ def readings(results: Found) -> Iterator[Row]:
     parent_side = results.sample(crash(LOG_VII), lambda repaired: time_at(repaired, ROOT, settled))
     link_ms = delays_ms()[ROOT][7]
     messages = 5
-    explanation = Explanation(
-        f"{messages} messages one after the other between Europe and Asia: request, grant, who is below, what the "
-        f"parent has, and that all was sent, {link_ms} ms each. In 91 ms not even one can have got there, so links "
-        "made by repairs must have been faster in the test bed of the document.",
-        abs(parent_side.mean / (messages * link_ms) - 1) < SLACK and link_ms > numbers["annex-vii/parent-side"].value,
+    number = numbers["annex-vii/parent-side"]
+    explanation = Refutation(
+        f"a reconfiguration of {number.value:g} ms between Europe and Asia",
+        f"it takes {messages} messages one after the other: request, grant, which brokers are below, what the parent "
+        f"has, and that all was sent, {link_ms} ms each by the document's delays; in {number.value:g} ms not even one "
+        "can have arrived",
+        link_ms > number.value,
+        (1 - SLACK) * messages * link_ms,
+        (1 + SLACK) * messages * link_ms,
     )
     label = "broker 0 after the crash of 3, until total order goes on"
-    yield compared(label, parent_side, numbers["annex-vii/parent-side"], explanation)
+    yield compared(label, parent_side, number, explanation)
     orphan = results.sample(crash(LOG_VIII), lambda repaired: time_at(repaired, READING_BROKER, synchronised))
-    label = f"broker {READING_BROKER} after the crash of 1, until the last missed message"
-    yield compared(label, orphan, numbers["annex-viii/three-rounds"])
+    # The log has three rounds and another parent; nothing is held to it.
+    yield Row(f"broker {READING_BROKER} after the crash of 1, until the last missed message", "ms", orphan)
     root = results.sample(crash(ELECTION), lambda repaired: float(repaired.root))
     yield compared("the root after the crash of 0", root, numbers["annex-vi/election"])
 
@@ -241,7 +257,8 @@ def notes() -> Iterator[Note]:
     yield Note(
         "Times hold round trips between the places of those concerned, so a mean by rounds depends on who needs them: "
         "one round takes 44 ms within Europe and 960 ms from Asia. Nothing else delays: neither processing nor "
-        "messages that are sent again. Repetitions differ in the moment of the crash and in the load."
+        "messages that are sent again. Repetitions differ in the moment of the crash, in the load, and in the delays "
+        "within regions, which the document leaves open."
     )
     yield Note(
         "No message is held back in a repair. Those without order, and in fifo and causal order, go on at once in each "

@@ -18,7 +18,7 @@ from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.fabrics.tree.messages import Frontier, Item, JoinResponse, ParentResponse
 from antiphon.fabrics.tree.options import TreeOptions
 from antiphon.fabrics.tree.topology import Overlay
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import ProtocolMessage
 from antiphon.kernel.process import Environment
 from antiphon_lab.experiments.ginger.bank_service import BankRun
 
@@ -70,7 +70,7 @@ class NotingBroker(TreeBroker):
         super().expire(name)
         self._note_epoch(epoch)
 
-    def receive(self, sender: int, message: Message) -> None:
+    def receive(self, sender: int, message: ProtocolMessage) -> None:
         epoch = self.view.epoch
         search = self._unfinished_search()
         if search is None:
@@ -79,7 +79,7 @@ class NotingBroker(TreeBroker):
             self._receive_searching(search, sender, message)
         self._note_epoch(epoch)
 
-    def _receive_searching(self, search: Repair, sender: int, message: Message) -> None:
+    def _receive_searching(self, search: Repair, sender: int, message: ProtocolMessage) -> None:
         if isinstance(message, ParentResponse):
             is_mine = message.source == self.me and message.sequence > self._attempts_before
             search.refusals += is_mine and not message.is_granted

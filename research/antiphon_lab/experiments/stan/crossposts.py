@@ -177,7 +177,7 @@ FIG_3_15: Experiment[CrosspostCase, CrosspostOutcome] = Experiment(
     name="stan/fig-3.15",
     document="thesis of M. Matos, section 3.3.8, Figure 3.15",
     description="CrosspostFlood against SimpleFlood for events in three topics, before and after StaN",
-    default=Plan((L8 // 4,), repetitions=1, large_repetitions=1),
+    default=Plan((L8 // 4,), repetitions=3, large_repetitions=3),
     full=Plan((L8,), repetitions=PUBLISHED_RUNS, large_repetitions=PUBLISHED_RUNS, full=True),
     parameters={**MODEL, "computed": "the fixed point, directly", "publishers_per_topic": PUBLISHERS},
     cases=cases,

@@ -1,8 +1,9 @@
 """One tree against many: Figure 2.9 of the thesis, repeated as its Figure 4.8 and as Figure 1 of the ICPP paper.
 
-All nodes broadcast. With one tree for all, the root has ``N log2 N`` copies to send within the window of publication;
-above 128 nodes that is more than one per tick, and its queue grows. With one tree per source no node is special.
-The figure's axis has no readable values; only the size at which the root begins to queue can be compared.
+It cites the SBAC-PAD paper, so the systems are VCube-PS and a single root per topic. All nodes broadcast. With one tree
+for all, the root has ``N log2 N`` copies to send within the window of publication; above 128 nodes that is more than
+one per tick, and its queue grows. With one tree per source no node is special. The figure's axis has no readable
+values; only the size at which the root begins to queue can be compared.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from antiphon_lab.experiments.vcube.broadcasts import (
     MANY_TREES,
     MODEL,
     ONE_TREE,
+    SRPT,
+    VCUBE_PS,
     WINDOW_TICKS,
     BroadcastCase,
     hop_ticks,
@@ -42,13 +45,18 @@ def case_of(trees: str, nodes: int, largest_first: bool = False) -> BroadcastCas
 
 
 def cases(plan: Plan) -> list[BroadcastCase]:
-    """Both kinds of tree, as published and with the largest subtree served first."""
+    """VCube-PS and a single root as published, and both kinds of tree with the largest subtree served first."""
     return [
         case_of(trees, nodes, largest_first)
         for nodes in plan.sizes
-        for trees in (MANY_TREES, ONE_TREE)
         for largest_first in (False, True)
+        for trees in systems_of(largest_first)
     ]
+
+
+def systems_of(largest_first: bool) -> tuple[str, str]:
+    """Many trees and one: the figure is that of VCube-PS and SRPT; largest first there are the trees alone."""
+    return (MANY_TREES, ONE_TREE) if largest_first else (VCUBE_PS, SRPT)
 
 
 def largest_without_queue(plan: Plan, results: Results[BroadcastCase, float]) -> Sample:
@@ -57,7 +65,7 @@ def largest_without_queue(plan: Plan, results: Results[BroadcastCase, float]) ->
     repetitions = min(plan.repetitions_of(nodes) for nodes in plan.sizes)
     largest = [0] * repetitions
     for nodes in plan.sizes:
-        many, one = results.of(case_of(MANY_TREES, nodes)), results.of(case_of(ONE_TREE, nodes))
+        many, one = results.of(case_of(VCUBE_PS, nodes)), results.of(case_of(SRPT, nodes))
         for repetition in range(repetitions):
             if one[repetition] - many[repetition] - hop < hop:
                 largest[repetition] = max(largest[repetition], nodes)
@@ -85,8 +93,9 @@ def compare(plan: Plan, results: Results[BroadcastCase, float]) -> Iterator[Find
     yield figure(plan, results)
     for largest_first in (False, True):
         for nodes in plan.sizes:
-            many = results.sample(case_of(MANY_TREES, nodes, largest_first), float)
-            one = results.sample(case_of(ONE_TREE, nodes, largest_first), float)
+            many, one = (
+                results.sample(case_of(trees, nodes, largest_first), float) for trees in systems_of(largest_first)
+            )
             variant = f"{nodes} nodes, largest first" if largest_first else f"{nodes} nodes"
             yield Row(f"latency, many trees, {variant}", "ticks", many)
             yield Row(f"latency, one tree, {variant}", "ticks", one)
@@ -102,7 +111,7 @@ def figure(plan: Plan, results: Results[BroadcastCase, float]) -> Figure:
             variant=int(largest_first),
         )
         for largest_first in (False, True)
-        for trees, name in ((MANY_TREES, "one tree per source"), (ONE_TREE, "one tree for all"))
+        for trees, name in zip(systems_of(largest_first), ("one tree per source", "one tree for all"), strict=True)
     ]
     number = document("thesis").numbers["fig-2.9/largest-without-queue"]
     return Figure(
@@ -120,7 +129,7 @@ FIG_2_9: Experiment[BroadcastCase, float] = Experiment(
     name="vcube/fig-2.9",
     document="thesis, Figure 2.9 (Figure 4.8; ICPP paper, Figure 1)",
     description="one spanning tree for all publishers against one for each: reception latency by number of nodes",
-    default=Plan(SIZES, repetitions=5, large_repetitions=1),
+    default=Plan(SIZES, repetitions=5, large_repetitions=3),
     full=Plan((*SIZES, 2 * LARGE_NODES, 4 * LARGE_NODES), repetitions=40, large_repetitions=40, full=True),
     parameters={**MODEL, "propagation_ticks": PROPAGATION_TICKS, "publisher_percent": 100},
     cases=cases,

@@ -10,31 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import sqrt
 
 from antiphon.trace.store import MemoryTrace
 from antiphon_lab.experiments.vcube.broadcasts import (
     MANY_TREES,
     MODEL,
-    ONE_TREE,
+    SRPT,
+    VCUBE_PS,
     WINDOW_TICKS,
     BroadcastCase,
     root_of,
     simulate,
 )
 from antiphon_lab.reproduction.documents import Table, document
-from antiphon_lab.reproduction.experiment import (
-    Experiment,
-    Explanation,
-    Finding,
-    Note,
-    Plan,
-    Results,
-    Row,
-    Sample,
-    compared,
-)
+from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample, compared
 from antiphon_lab.reproduction.figures import Axis, Figure, Series, published_point, published_series
 from antiphon_lab.reproduction.metrics import in_classes, mean_per_node, queue_lengths, tree_sends
+from antiphon_lab.reproduction.verdicts import Refutation, agrees
 
 PROPAGATION_TICKS = 100
 BORDERS = (0, 2, 4, 8, 16, 32, 4096, 8192)
@@ -87,21 +80,21 @@ def variants(nodes: int) -> list[tuple[BroadcastCase, str]]:
     """Cases that the documents do not show."""
     return [
         (case_of(MANY_TREES, nodes, largest_first=True), "largest first"),
-        (case_of(MANY_TREES, nodes, acknowledged=True), "acknowledged"),
+        (case_of(VCUBE_PS, nodes, acknowledged=True), "acknowledged"),
     ]
 
 
 def cases(plan: Plan) -> list[BroadcastCase]:
     """Both systems as published, and the variants of the better one."""
     nodes = plan.sizes[0]
-    return [case_of(MANY_TREES, nodes), case_of(ONE_TREE, nodes), *(case for case, _ in variants(nodes))]
+    return [case_of(VCUBE_PS, nodes), case_of(SRPT, nodes), *(case for case, _ in variants(nodes))]
 
 
 def compare(plan: Plan, results: Results[BroadcastCase, Queues]) -> Iterator[Finding]:
     """The table, the sentences about it, and the variants."""
     nodes = plan.sizes[0]
     table = published_table()
-    for trees in (MANY_TREES, ONE_TREE):
+    for trees in (VCUBE_PS, SRPT):
         for row, name in enumerate(table.rows):
             label = f"{trees}, nodes with a mean queue in {name}"
             measured = class_sample(trees, row, nodes, results)
@@ -111,7 +104,7 @@ def compare(plan: Plan, results: Results[BroadcastCase, Queues]) -> Iterator[Fin
         yield from compare_sentences(nodes, results)
     else:
         yield Note(f"Published for {table.nodes} nodes; nothing is compared at {nodes}.")
-    for case, name in [(case_of(MANY_TREES, nodes), "as published"), *variants(nodes)]:
+    for case, name in [(case_of(VCUBE_PS, nodes), "as published"), *variants(nodes)]:
         yield Row(
             f"VCube-PS, mean queue of all nodes, {name}", "copies", results.sample(case, lambda queues: queues.mean)
         )
@@ -127,7 +120,7 @@ def figure(nodes: int, results: Results[BroadcastCase, Queues]) -> Figure:
     table = published_table()
     rows = range(len(table.rows))
     series: list[Series] = []
-    for trees in (MANY_TREES, ONE_TREE):
+    for trees in (VCUBE_PS, SRPT):
         measured = tuple(class_sample(trees, row, nodes, results).point(row) for row in rows)
         series.append(Series(trees, trees, measured, "bars"))
         if nodes == table.nodes:
@@ -145,9 +138,9 @@ def figure(nodes: int, results: Results[BroadcastCase, Queues]) -> Figure:
 def compare_sentences(nodes: int, results: Results[BroadcastCase, Queues]) -> Iterator[Row | Note]:
     """The statements of the text about the table."""
     numbers = document("thesis").numbers
-    share = results.sample(case_of(MANY_TREES, nodes), lambda queues: 100 * sum(queues.classes[3:5]) / nodes)
+    share = results.sample(case_of(VCUBE_PS, nodes), lambda queues: 100 * sum(queues.classes[3:5]) / nodes)
     yield compared("VCube-PS, share of nodes in (4,16]", share, numbers["table-5.1/vcube-ps-4-16"])
-    share = results.sample(case_of(ONE_TREE, nodes), lambda queues: 100 * queues.classes[1] / nodes)
+    share = results.sample(case_of(SRPT, nodes), lambda queues: 100 * queues.classes[1] / nodes)
     yield compared("SRPT, share of nodes in (0,2]", share, numbers["table-5.1/srpt-0-2"])
     yield from compare_root(nodes, results)
 
@@ -156,19 +149,31 @@ def compare_root(nodes: int, results: Results[BroadcastCase, Queues]) -> Iterato
     """The queue of the single root: as the text words it, and as the table allows."""
     numbers = document("thesis").numbers
     first, second = numbers["table-5.1/srpt-root-average"], numbers["table-5.1/srpt-root-deviation"]
-    case = case_of(ONE_TREE, nodes)
+    case = case_of(SRPT, nodes)
     mean = results.sample(case, lambda queues: queues.root_mean)
     largest = results.sample(case, lambda queues: queues.root_largest)
     deviation = results.sample(case, lambda queues: queues.root_deviation)
-    swapped = Explanation(
-        f"the text calls {first.value:g} the average and {second.value:g} the deviation, but the table has the root in "
-        "(4096,8192], where no node with that average can be. They are its largest and its average queue: the rows "
-        "that say so agree.",
-        holds=first.tolerance.allows(first.value, largest.mean, None)
-        and second.tolerance.allows(second.value, mean.mean, None),
+    highest = 8192
+    statement = f"an average queue of {first.value:g} with a deviation of {second.value:g} at the root"
+    check = (
+        f"the table has the root in (4096,{highest}], where no node with that average can be; {first.value:g} and "
+        f"{second.value:g} are its largest and its average queue, and the rows that say so agree"
     )
-    yield compared("SRPT root, average queue", mean, first, swapped)
-    yield compared("SRPT root, deviation of the queue", deviation, second, swapped)
+    holds = first.value > highest and agrees(first, largest.values) and agrees(second, mean.values)
+    yield compared(
+        "SRPT root, average queue",
+        mean,
+        first,
+        Refutation(statement, check, holds, *second.interval.ends(second.value)),
+    )
+    # A queue that grows evenly to its largest value, and falls as evenly, has the deviation of a uniform variable.
+    uniform = first.value / sqrt(12)
+    yield compared(
+        "SRPT root, deviation of the queue",
+        deviation,
+        second,
+        Refutation(statement, check, holds, 0.9 * uniform, 1.1 * uniform),
+    )
     yield compared("SRPT root, largest queue, against the published average", largest, first)
     yield compared("SRPT root, mean queue, against the published deviation", mean, second)
     copies = nodes * (nodes.bit_length() - 1)

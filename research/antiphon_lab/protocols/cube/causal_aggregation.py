@@ -39,7 +39,7 @@ from mypy_extensions import i64, mypyc_attr
 from antiphon.fabrics.cube.aggregation.packets import PacketFormat, Traffic
 from antiphon.fabrics.cube.topology import Cube
 from antiphon.kernel.counters import Counters
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, UNSPECIFIED, Message, Publication, publication_key
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, UNSPECIFIED, ProtocolMessage, Publication, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
 from antiphon_lab.protocols.cube.riding_aggregation import Riders, RidingOptions
@@ -123,7 +123,7 @@ class CausalAggregation(PacketBroadcast):
         self.hand_on(publication, 0, self.cube.dimension)
         return publication.sequence
 
-    def receive(self, sender: i64, message: Message) -> None:
+    def receive(self, sender: i64, message: ProtocolMessage) -> None:
         self._arrived_before = self._arrivals
         publications = self.opened(sender, message)
         if self._options.causal_walk and len(publications) > 1:

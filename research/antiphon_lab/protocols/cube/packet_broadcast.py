@@ -13,7 +13,7 @@ from mypy_extensions import i64, mypyc_attr
 from antiphon.fabrics.cube.aggregation.packets import Packet, PacketFormat, Traffic
 from antiphon.fabrics.cube.topology import Cube, cluster
 from antiphon.kernel.errors import ProtocolError
-from antiphon.kernel.message import UNSPECIFIED, Message, Publication
+from antiphon.kernel.message import UNSPECIFIED, ProtocolMessage, Publication
 from antiphon.kernel.process import NO_NODE, Environment, Process
 from antiphon.orders.order import Ordered
 from antiphon.orders.vectors import CausalVectors
@@ -39,7 +39,7 @@ class PacketBroadcast(Process):
         self.hand_on(publication, 0, self.cube.dimension)
         return publication.sequence
 
-    def receive(self, sender: i64, message: Message) -> None:
+    def receive(self, sender: i64, message: ProtocolMessage) -> None:
         publications = self.opened(sender, message)
         height = cluster(self.me, sender) - 1
         for publication in publications:
@@ -60,7 +60,7 @@ class PacketBroadcast(Process):
             self.traffic.stamped(publication)
         return publication
 
-    def opened(self, sender: i64, message: Message) -> list[Publication]:
+    def opened(self, sender: i64, message: ProtocolMessage) -> list[Publication]:
         """The publications of an arriving packet."""
         if isinstance(message, Publication):
             publications = [message]

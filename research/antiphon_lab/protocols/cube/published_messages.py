@@ -16,7 +16,7 @@ from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.fabrics.cube.messages import COUNTER_BITS
-from antiphon.kernel.message import Message, Publication
+from antiphon.kernel.message import ProtocolMessage, Publication
 
 NO_ENTRIES: Final = vec[i64]()
 
@@ -40,7 +40,7 @@ class Pub(Publication):
 
 
 @mypyc_attr(acyclic=True)
-class Sub(Message):
+class Sub(ProtocolMessage):
     """The source subscribes to the topic."""
 
     def is_control(self) -> bool:
@@ -48,7 +48,7 @@ class Sub(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Uns(Message):
+class Uns(ProtocolMessage):
     """The source unsubscribes from the topic."""
 
     def is_control(self) -> bool:
@@ -56,7 +56,7 @@ class Uns(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Ack(Message):
+class Ack(ProtocolMessage):
     """The subtree of the sender has received a message; ``entries`` is its information about the members of the topic.
 
     An entry is a tuple (node, SUB or UNS, counter) of the documents, packed by

@@ -28,12 +28,12 @@ from typing import Final, final
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.topic import Pending
+from antiphon.fabrics.cube.topic import PendingRequest
 from antiphon.fabrics.cube.topology import Cube, FullCube, cluster, dimension_for
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.integer_map import IntegerMap
-from antiphon.kernel.message import UNSPECIFIED, Message, Publication
+from antiphon.kernel.message import UNSPECIFIED, ProtocolMessage, Publication
 from antiphon.kernel.process import NO_NODE, Environment, Process
 from antiphon_lab.protocols.cube.published_messages import Sub, Uns
 
@@ -94,7 +94,7 @@ class SrptTopic:
         self.height: Final[i64] = height
         self.state: i64 = OUTSIDE
         self.wants_membership: bool = False
-        self.queue: list[Pending] = []
+        self.queue: list[PendingRequest] = []
         self.early: list[Publication] = []
         self.published: i64 = 0
         # The members of this node's subtree with the counters of their subscriptions, and how many each cluster holds.
@@ -126,14 +126,14 @@ class SingleRootPerTopic(Process):
         if state.wants_membership:
             raise UsageError(f"node {self.me} is subscribed to topic {topic} already; unsubscribe first")
         state.wants_membership = True
-        self._enqueue(state, Pending(0, self.environment.now(), None))
+        self._enqueue(state, PendingRequest(0, self.environment.now(), None))
 
     def unsubscribe(self, topic: i64) -> None:
         state = self._topic(topic)
         if not state.wants_membership:
             raise UsageError(f"node {self.me} is not subscribed to topic {topic}; subscribe before unsubscribing")
         state.wants_membership = False
-        self._enqueue(state, Pending(0, self.environment.now(), None))
+        self._enqueue(state, PendingRequest(0, self.environment.now(), None))
 
     def publish(self, payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
         self.check_only_order(order, UNSPECIFIED)
@@ -141,7 +141,7 @@ class SingleRootPerTopic(Process):
         if not state.wants_membership:
             raise UsageError(f"node {self.me} is not subscribed to topic {topic}; only subscribers publish: subscribe")
         state.published += 1
-        self._enqueue(state, Pending(state.published, self.environment.now(), payload))
+        self._enqueue(state, PendingRequest(state.published, self.environment.now(), payload))
         return state.published
 
     def begin_as_member(self, topic: i64, view: View) -> None:
@@ -190,7 +190,7 @@ class SingleRootPerTopic(Process):
 
     # One operation of the application after the other.
 
-    def _enqueue(self, topic: SrptTopic, pending: Pending) -> None:
+    def _enqueue(self, topic: SrptTopic, pending: PendingRequest) -> None:
         topic.queue.append(pending)
         self._go_on(topic)
 
@@ -210,13 +210,13 @@ class SingleRootPerTopic(Process):
                 topic.state = LEAVING
                 self._to_root(topic, Uns(self.me, self._counter, topic.name))
 
-    def _to_root(self, topic: SrptTopic, message: Message) -> None:
+    def _to_root(self, topic: SrptTopic, message: ProtocolMessage) -> None:
         if self.me == topic.root:
             self._spread_membership(topic, message)
         else:
             self.environment.send(topic.root, message)
 
-    def _start_publication(self, topic: SrptTopic, pending: Pending, payload: bytes) -> None:
+    def _start_publication(self, topic: SrptTopic, pending: PendingRequest, payload: bytes) -> None:
         publication = Publication(self.me, pending.sequence, pending.timestamp, payload, topic.name)
         self.environment.deliver(publication)
         if self.me == topic.root:
@@ -226,7 +226,7 @@ class SingleRootPerTopic(Process):
 
     # Messages.
 
-    def receive(self, sender: i64, message: Message) -> None:
+    def receive(self, sender: i64, message: ProtocolMessage) -> None:
         topic = self._topic(message.topic)
         if isinstance(message, Publication):
             self._send_down(topic, message)
@@ -246,7 +246,7 @@ class SingleRootPerTopic(Process):
         else:
             self.environment.deliver(publication)
 
-    def _spread_membership(self, topic: SrptTopic, message: Message) -> None:
+    def _spread_membership(self, topic: SrptTopic, message: ProtocolMessage) -> None:
         """Forward a SUB or UNS over the tree of the members with it and, where it ends a membership, before it."""
         is_subscription = isinstance(message, Sub)
         if is_subscription:
@@ -271,7 +271,7 @@ class SingleRootPerTopic(Process):
             self.environment.unsubscribed(topic.name)
         self._go_on(topic)
 
-    def _send_down(self, topic: SrptTopic, message: Message) -> None:
+    def _send_down(self, topic: SrptTopic, message: ProtocolMessage) -> None:
         """Send into each cluster below this node that holds a member, then to the members that hang on this node."""
         tree = self._options.tree
         height = topic.height

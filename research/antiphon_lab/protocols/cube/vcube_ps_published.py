@@ -28,7 +28,7 @@ from antiphon.fabrics.cube.messages import COUNTER_BITS, COUNTER_MASK, append_al
 from antiphon.fabrics.cube.topology import Cube, cluster
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.errors import ProtocolError, UsageError
-from antiphon.kernel.message import CAUSAL, UNSPECIFIED, Message, publication_key
+from antiphon.kernel.message import CAUSAL, UNSPECIFIED, ProtocolMessage, publication_key
 from antiphon.kernel.process import NO_NODE, Environment, Process
 from antiphon_lab.protocols.cube.published_delivery import NOTHING, PublishedDelivery
 from antiphon_lab.protocols.cube.published_messages import NO_ENTRIES, Ack, Pub, Sub, Uns, merged_entries
@@ -280,7 +280,7 @@ class PublishedVCubePs(Process):
         options = self.options
         changes_when_started = options.joins_when_started or options.leaves_when_started
         if operation.kind == PUBLISHING:
-            message: Message = self._publication(topic, operation)
+            message: ProtocolMessage = self._publication(topic, operation)
         elif operation.kind == SUBSCRIBING:
             if options.joins_when_started:
                 self._join(topic, operation)
@@ -327,7 +327,7 @@ class PublishedVCubePs(Process):
 
     # Algorithm 4: the receiver task.
 
-    def receive(self, sender: i64, message: Message) -> None:
+    def receive(self, sender: i64, message: ProtocolMessage) -> None:
         if isinstance(message, Pub):
             self._receive_publication(sender, message)
         elif isinstance(message, Ack):
@@ -350,7 +350,7 @@ class PublishedVCubePs(Process):
         for released in topic.delivery.received(publication):
             self.environment.deliver(released)
 
-    def _receive_membership(self, sender: i64, message: Message) -> None:
+    def _receive_membership(self, sender: i64, message: ProtocolMessage) -> None:
         topic = self._topics.get(message.topic)
         self._hand_on(sender, message, topic)
         if topic is None:
@@ -365,7 +365,7 @@ class PublishedVCubePs(Process):
         if not self.options.matches_acknowledgements and ack.sequence != ack.topic:
             return  # (s, c, t) finds the entry under (s, t, c) only where c and t are the same number.
         key = publication_key(ack.source, ack.sequence)
-        parent = self._waves.answered(key)
+        parent = self._waves.on_ack(key)
         if parent == NOT_OPEN:
             return
         topic = self._topics.get(ack.topic)
@@ -395,7 +395,7 @@ class PublishedVCubePs(Process):
             gathering.resets = topic.resets
             update_with(topic.view, gathering.entries)
 
-    def _hand_on(self, sender: i64, message: Message, topic: PublishedVCubeTopic | None) -> bool:
+    def _hand_on(self, sender: i64, message: ProtocolMessage, topic: PublishedVCubeTopic | None) -> bool:
         """Forward to the children below the sender; true if there are none, and the answer is given at once."""
         count = self._send_down(topic, message, cluster(self.me, sender) - 1)
         if count > 0:
@@ -404,7 +404,7 @@ class PublishedVCubePs(Process):
         self._acknowledge(sender, message, topic, NO_ENTRIES)
         return True
 
-    def _send_down(self, topic: PublishedVCubeTopic | None, message: Message, height: i64) -> i64:
+    def _send_down(self, topic: PublishedVCubeTopic | None, message: ProtocolMessage, height: i64) -> i64:
         """Send to one node in each cluster up to ``height``, of all nodes or of the members; how many copies left."""
         to_all = isinstance(message, Sub)
         if topic is None and not to_all:
@@ -423,7 +423,9 @@ class PublishedVCubePs(Process):
             s += 1
         return count
 
-    def _acknowledge(self, parent: i64, about: Message, topic: PublishedVCubeTopic | None, entries: vec[i64]) -> None:
+    def _acknowledge(
+        self, parent: i64, about: ProtocolMessage, topic: PublishedVCubeTopic | None, entries: vec[i64]
+    ) -> None:
         """SENDACKS: a member adds its knowledge if it had not received a publication of the source before."""
         options = self.options
         if topic is not None and topic.is_member:

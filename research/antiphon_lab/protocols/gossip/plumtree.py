@@ -33,7 +33,7 @@ from antiphon.fabrics.gossip.structure import Structure
 from antiphon.fabrics.gossip.topic import Group
 from antiphon.fabrics.gossip.trees import Trees
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Message, Publication, publication_key
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, ProtocolMessage, Publication, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
 
 
@@ -77,7 +77,7 @@ class PlumtreeOptions(BrisaOptions):
 
 
 @mypyc_attr(acyclic=True)
-class Announce(Message):
+class Announce(ProtocolMessage):
     """The sender has a publication (*IHAVE*)."""
 
 
@@ -240,7 +240,7 @@ class PlumtreeGroup(Group):
         assert isinstance(options, PlumtreeOptions), "made with them"
         return EagerTrees(self._environment, self.topic, options, self._neighbours, self.streams)
 
-    def receive(self, sender: i64, message: Message) -> None:
+    def receive(self, sender: i64, message: ProtocolMessage) -> None:
         if isinstance(message, Announce):
             self._announced(sender, message)
             return

@@ -17,7 +17,7 @@ from antiphon.fabrics.gossip.messages import FetchRequest
 from antiphon.fabrics.gossip.quiescence import Quiescence
 from antiphon.fabrics.gossip.retransmit import serve
 from antiphon.fabrics.gossip.stream import Stream, stream_of
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Message, publication_key
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, ProtocolMessage, publication_key
 from antiphon.kernel.process import Environment
 
 MOST_SINGLES: Final = 100
@@ -25,7 +25,7 @@ MOST_SINGLES: Final = 100
 
 
 @mypyc_attr(acyclic=True)
-class Pull(Message):
+class Pull(ProtocolMessage):
     """The sender has these publications, written as frontiers are, and wants up to ``batch`` missing ones.
 
     ``is_silent`` if it may not ask again unless it learns of something new: it has asked a contact to compare since

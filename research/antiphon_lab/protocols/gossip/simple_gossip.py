@@ -33,7 +33,7 @@ from antiphon.fabrics.gossip.stream import Stream
 from antiphon.fabrics.gossip.topic import Group
 from antiphon.fabrics.gossip.trees import Trees
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import Message, Publication
+from antiphon.kernel.message import ProtocolMessage, Publication
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon_lab.protocols.gossip.pulling import Pull, Pulling
 
@@ -181,7 +181,7 @@ class RumourGroup(Group):
         assert isinstance(options, SimpleGossipOptions), "made with them"
         return Rumours(self._environment, self.topic, options, self.sampling, self.streams)
 
-    def receive(self, sender: i64, message: Message) -> None:
+    def receive(self, sender: i64, message: ProtocolMessage) -> None:
         if isinstance(message, Pull):
             if self.is_synchronised:
                 self._on_pull(sender, message)

@@ -38,7 +38,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from antiphon.fabrics.gossip.sampling.service import Connections, Neighbourhood, SamplingMessage
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import NONE, UNSPECIFIED, Message
+from antiphon.kernel.message import NONE, UNSPECIFIED, ProtocolMessage
 from antiphon.kernel.process import NO_NODE, Environment, Process
 from antiphon_lab.protocols.gossip.crosspost import CrosspostFlood, SimpleFlood
 from antiphon_lab.protocols.gossip.scamp import Kept
@@ -216,7 +216,7 @@ class Stan(Process):
 
     # Calls of the host.
 
-    def receive(self, sender: i64, message: Message) -> None:
+    def receive(self, sender: i64, message: ProtocolMessage) -> None:
         self._suspects.clear(sender)
         if isinstance(message, Walk):
             self._visited(message)

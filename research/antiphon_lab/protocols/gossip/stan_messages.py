@@ -7,11 +7,11 @@ from typing import Final
 from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.kernel.message import NONE, Message, Publication
+from antiphon.kernel.message import NONE, ProtocolMessage, Publication
 
 
 @mypyc_attr(acyclic=True)
-class Walk(Message):
+class Walk(ProtocolMessage):
     """A random walk on behalf of the source; ``known`` are the nodes it has met, ``hops`` the remaining hops.
 
     A node that was met twice is listed twice: a check would cost more than it saves.
@@ -27,7 +27,7 @@ class Walk(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Found(Message):
+class Found(ProtocolMessage):
     """The end of a walk: the nodes it has met."""
 
     def __init__(self, source: i64, topic: i64, known: vec[i64]) -> None:

@@ -27,7 +27,7 @@ from antiphon.fabrics.gossip.structure import Repairs
 from antiphon.fabrics.gossip.topic import Group
 from antiphon.fabrics.gossip.trees import Trees
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import Message, Publication
+from antiphon.kernel.message import ProtocolMessage, Publication
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon_lab.protocols.gossip.pulling import Pull, Pulling
 from antiphon_lab.protocols.gossip.simple_tree import check_coordinator
@@ -97,7 +97,7 @@ def room_in_tree(capacity: int, deepest: int) -> int:
 
 
 @mypyc_attr(acyclic=True)
-class Wake(Message):
+class Wake(ProtocolMessage):
     """The sender, a parent, has something of the source that the receiver has not asked for."""
 
 
@@ -190,7 +190,7 @@ class TagGroup(Group):
         assert isinstance(place, TagList), "made as such"
         return place
 
-    def receive(self, sender: i64, message: Message) -> None:
+    def receive(self, sender: i64, message: ProtocolMessage) -> None:
         if isinstance(message, Wake):
             stream = self.stream(message.source)
             if self.is_synchronised and message.sequence > stream.heard:

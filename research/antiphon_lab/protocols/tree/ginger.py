@@ -25,7 +25,7 @@ from typing import Final
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import TOTAL, Keyed, Message
+from antiphon.kernel.message import TOTAL, Keyed, ProtocolMessage
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon_lab.protocols.tree.ginger_buffers import completions_after, missing_at, needed_from, note_missed
 from antiphon_lab.protocols.tree.ginger_messages import (
@@ -469,7 +469,7 @@ class PublishedBroker(PublishedTotals):
 
     # Messages.
 
-    def receive(self, sender: i64, message: Message) -> None:
+    def receive(self, sender: i64, message: ProtocolMessage) -> None:
         if isinstance(message, ParentRequest):
             self._receive_request(sender, message)
         elif isinstance(message, ParentResponse):
@@ -482,7 +482,7 @@ class PublishedBroker(PublishedTotals):
             # The channels of all other brokers are closed.
             self._receive_from_neighbour(sender, message)
 
-    def _receive_from_neighbour(self, sender: i64, message: Message) -> None:
+    def _receive_from_neighbour(self, sender: i64, message: ProtocolMessage) -> None:
         if isinstance(message, Subscribe):
             self._receive_subscribe(sender, message)
         elif isinstance(message, TreeViewUpdate):

@@ -11,7 +11,7 @@ from typing import Final, final
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import ORDER_NAMES, Keyed, Message
+from antiphon.kernel.message import ORDER_NAMES, Keyed, ProtocolMessage
 
 SINGLE: Final = "single"
 DIRECT: Final = "direct"
@@ -116,7 +116,7 @@ class PathEntry:
 
 
 @mypyc_attr(acyclic=True)
-class Subscribe(Message):
+class Subscribe(ProtocolMessage):
     """A broker on the sender's side subscribes to the topic; ``path`` names the nearest broker first (D3)."""
 
     def __init__(self, topic: i64, path: list[PathEntry]) -> None:
@@ -125,12 +125,12 @@ class Subscribe(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Register(Message):
+class Register(ProtocolMessage):
     """A broker opens its channel to the parent that it was configured with."""
 
 
 @mypyc_attr(acyclic=True)
-class TreeViewUpdate(Message):
+class TreeViewUpdate(ProtocolMessage):
     """The neighbour ``source`` of some broker is new, or has failed; the path is the sender's knowledge of the tree."""
 
     def __init__(self, source: i64, has_failed: bool, child_count: i64, path: list[PathEntry]) -> None:
@@ -141,7 +141,7 @@ class TreeViewUpdate(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Metadata(Message):
+class Metadata(ProtocolMessage):
     """A publication; a total one is ``is_completed`` when all brokers are to deliver it."""
 
     def __init__(self, publication: Keyed, is_completed: bool) -> None:
@@ -154,17 +154,17 @@ class Metadata(Message):
 
 
 @mypyc_attr(acyclic=True)
-class TotalAck(Message):
+class TotalAck(ProtocolMessage):
     """All brokers below the sender have locked the keys of a total publication."""
 
 
 @mypyc_attr(acyclic=True)
-class TotalProcessed(Message):
+class TotalProcessed(ProtocolMessage):
     """A total publication is to be delivered."""
 
 
 @mypyc_attr(acyclic=True)
-class ParentRequest(Message):
+class ParentRequest(ProtocolMessage):
     """An orphan, the source, asks for a parent that serves its topics; ``is_forced`` breaks the degree."""
 
     def __init__(self, source: i64, topics: list[int], is_forced: bool) -> None:
@@ -174,7 +174,7 @@ class ParentRequest(Message):
 
 
 @mypyc_attr(acyclic=True)
-class ParentResponse(Message):
+class ParentResponse(ProtocolMessage):
     """The answer to an orphan."""
 
     def __init__(self, source: i64, is_accepted: bool) -> None:
@@ -183,7 +183,7 @@ class ParentResponse(Message):
 
 
 @mypyc_attr(acyclic=True)
-class RootElection(Message):
+class RootElection(ProtocolMessage):
     """A child of the failed root, the source, reports its free degree."""
 
     def __init__(self, source: i64, residual_degree: i64) -> None:
@@ -192,7 +192,7 @@ class RootElection(Message):
 
 
 @mypyc_attr(acyclic=True)
-class ParentBuffer(Message):
+class ParentBuffer(ProtocolMessage):
     """The first words of a new parent: per topic, the last publication of each publisher in its buffer."""
 
     def __init__(self, source: i64, last: dict[int, LastNumbers]) -> None:
@@ -201,7 +201,7 @@ class ParentBuffer(Message):
 
 
 @mypyc_attr(acyclic=True)
-class LostMessageRequest(Message):
+class LostMessageRequest(ProtocolMessage):
     """The answer of a new child, per topic: publications that it needs, that its parent misses, and that are completed
     at it.
 

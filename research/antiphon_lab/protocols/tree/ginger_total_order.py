@@ -25,7 +25,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from antiphon.fabrics.tree.publisher import keys_of
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import NONE, TOTAL, UNSPECIFIED, Keyed, Message, publication_key
+from antiphon.kernel.message import NONE, TOTAL, UNSPECIFIED, Keyed, ProtocolMessage, publication_key
 from antiphon.kernel.process import NO_NODE, Environment, Process, order_name
 from antiphon_lab.protocols.tree.ginger_messages import (
     BARRIER,
@@ -291,7 +291,7 @@ class PublishedTotals(Process):
         if pending is not None:
             self.complete(topic, pending)
 
-    def receive(self, sender: i64, message: Message) -> None:
+    def receive(self, sender: i64, message: ProtocolMessage) -> None:
         if isinstance(message, Metadata):
             self.receive_metadata(sender, message)
         elif isinstance(message, TotalAck):

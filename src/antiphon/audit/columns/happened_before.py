@@ -89,7 +89,7 @@ class Followers:
         width = int(self.width[topic])
         return self.numbers[self.offset[first] : self.offset[last]].reshape(-1, width)
 
-    def look(self) -> None:
+    def scan(self) -> None:
         """Learn from the publishers among the judged histories."""
         histories = self._histories
         if len(self.source_histories) == 0 or len(histories.delivery) == 0:

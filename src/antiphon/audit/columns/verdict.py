@@ -220,7 +220,7 @@ class PartJudge:
         """Find deliveries, from a position on, after something else that follows them."""
         histories = self._histories
         self._followers = followers = Followers(histories)
-        followers.look()
+        followers.scan()
         followers.learn(columns)
         followers.close()
         known = known_too_early(histories, followers) & ~self._is_late

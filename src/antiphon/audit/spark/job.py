@@ -301,16 +301,16 @@ def columns_of(large: DataFrame, dealing: Dealing, rules: JudgeRules) -> DataFra
     """The first followers that each part of a large topic finds, sent to all parts of the topic."""
     from pyspark.sql import functions as f
 
-    def look(table: pa.Table) -> pa.Table:
+    def scan(table: pa.Table) -> pa.Table:
         followers = Followers(Histories(unpacked(table), rules.default))
-        followers.look()
+        followers.scan()
         return as_columns(followers.columns())
 
     parts: Column = f.lit(None).cast("array<int>")
     for topic, (first, count) in dealing.large_topics.items():
         all_parts = f.array(*(f.lit(first + part) for part in range(count)))
         parts = f.when(f.col("topic") == topic, all_parts).otherwise(parts)
-    columns = large.groupBy("part").applyInArrow(look, COLUMNS)
+    columns = large.groupBy("part").applyInArrow(scan, COLUMNS)
     return columns.select(f.explode(parts).alias("part"), "topic", "source", "numbers")
 
 

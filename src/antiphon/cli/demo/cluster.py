@@ -15,9 +15,9 @@ from antiphon.kernel.errors import PeerError
 from antiphon.node.local_cluster import Member, Plan, ProcessCluster
 
 if TYPE_CHECKING:
-    from antiphon.api.subscription import Subscription
+    from antiphon.api.pubsub import Subscription
     from antiphon.audit.report import Audit
-    from antiphon.client.client import Client
+    from antiphon.client.handle import Client
 
 NODES = 4
 MESSAGES_EACH = 5000

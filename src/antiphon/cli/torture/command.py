@@ -148,11 +148,6 @@ def torture(
     from antiphon.cli.torture.simulated import TortureOptions, torture_simulated
 
     asked = TortureOptions(fabric or "all", order, seeds, seed, fresh, jobs, out, spark, master, json)
-    if fabric == "clients":
-        from antiphon.cli.torture.clients import torture_clients
-
-        torture_clients(asked)
-        return
     torture_simulated(asked)
 
 

@@ -7,9 +7,10 @@ still prints the result so far. Shrinking comes last, and its failure does not a
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 from rich.markup import escape
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
     from antiphon.torture.progress import CampaignProgress
     from antiphon.torture.results import CampaignJournal, SeedPlan
     from antiphon.torture.tally import Outcome, Tally
+
+S = TypeVar("S")
+
+STATES = ("as it was drawn, which failed by", "shrunk while it failed by")
+"""How a schedule is written: as it was, or made small."""
 
 MAXIMUM_SHRUNK = 3
 """The most failures of different kinds to shrink; a campaign seldom has more than one cause."""
@@ -177,28 +183,38 @@ def make_small(course: CampaignProgress, plan: SeedPlan, directory: Path) -> lis
 
 def write_one(outcome: Outcome, kind: str, plan: SeedPlan, directory: Path, has_time: bool) -> Path:
     """Write one failure as a scenario, as small as possible."""
+    from antiphon.torture.clients.campaign import shrink, write_client_failure
+    from antiphon.torture.clients.schedules import draw_client_schedule
     from antiphon.torture.clusters import ClusterShrinker, draw_cluster, draws_cluster, write_cluster_failure
     from antiphon.torture.schedules import SCHEDULES
     from antiphon.torture.shrinking import Shrinker, write_failure
+    from antiphon.torture.tally import CLIENTS
 
+    if plan.fabric == CLIENTS:
+        with_clients = draw_client_schedule(outcome.seed, plan.order)
+        return write_client_failure(outcome, made_small(with_clients, outcome.seed, kind, has_time, shrink), directory)
     if draws_cluster(outcome.seed, plan.order, plan.fabric):
-        schedule = draw_cluster(outcome.seed)
-        if not has_time:
-            return write_cluster_failure(outcome, kind, schedule, directory, "as it was drawn, which failed by")
-        output.errors.print(f"torture: shrinking seed {outcome.seed}, which failed by {kind}", highlight=False)
-        small = ClusterShrinker(schedule, kind).shrink()
-        return write_cluster_failure(outcome, kind, small, directory, "shrunk while it failed by")
+        cluster = draw_cluster(outcome.seed)
+        shrunk = made_small(
+            cluster, outcome.seed, kind, has_time, lambda one, kind: ClusterShrinker(one, kind).shrink()
+        )
+        return write_cluster_failure(outcome, kind, shrunk, directory, STATES[shrunk is not cluster])
     scenario = SCHEDULES[plan.fabric](outcome.seed, plan.order)
-    state = "as it was drawn, which failed by"
-    if has_time:
-        output.errors.print(f"torture: shrinking seed {outcome.seed}, which failed by {kind}", highlight=False)
-        try:
-            scenario = Shrinker(scenario, kind).shrink()
-            state = "shrunk while it failed by"
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-            output.complain(f"seed {outcome.seed} cannot be shrunk ({reason}); it is written as it was drawn")
-    return write_failure(outcome, kind, scenario, directory, state)
+    small = made_small(scenario, outcome.seed, kind, has_time, lambda one, why: Shrinker(one, why).shrink())
+    return write_failure(outcome, kind, small, directory, STATES[small is not scenario])
+
+
+def made_small(schedule: S, seed: int, kind: str, has_time: bool, shrink: Callable[[S, str], S]) -> S:
+    """A schedule, shrunk if there is time and that does not fail; otherwise as it was drawn."""
+    if not has_time:
+        return schedule
+    output.errors.print(f"torture: shrinking seed {seed}, which failed by {kind}", highlight=False)
+    try:
+        return shrink(schedule, kind)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        output.complain(f"seed {seed} cannot be shrunk ({reason}); it is written as it was drawn")
+        return schedule
 
 
 # Reporting.
@@ -264,6 +280,8 @@ def show(found: dict[str, Any]) -> None:
     table.add_row("publications", f"{found['publications']:,}")
     table.add_row("messages", f"{found['messages']:,}, of which {found['dropped']:,} were lost")
     table.add_row("deliveries", f"{found['deliveries']:,}")
+    if found["moves"]:
+        table.add_row("clients", f"changed their node {found['moves']:,} times; told of {found['gaps']:,} gaps")
     if found["recovered"]:
         mean, longest = found["recovery_ticks_mean"], found["recovery_ticks_longest"]
         about = f"{found['recovered']:,} by nodes that had lost all parents, in {mean:,.0f} ticks on average"
@@ -277,8 +295,16 @@ def show(found: dict[str, Any]) -> None:
     table.add_row("stuck", f"{found['stuck']:,}" if found["stuck"] else "nothing")
     if found["failing_seeds"]:
         table.add_row("failing seeds", ", ".join(map(str, found["failing_seeds"][:10])))
-        table.add_row("replay", escape(", ".join(f"antiphon simulate {path}" for path in found["scenarios"])))
+        table.add_row("replay", escape(", ".join(replay_of(path) for path in found["scenarios"])))
     output.console.print(table)
+
+
+def replay_of(path: str) -> str:
+    """How a failure is run again."""
+    if path.endswith(".json"):
+        seed = Path(path).stem.partition("-")[2]
+        return f"antiphon torture --fabric clients --seeds 1 --seed {seed} ({path})"
+    return f"antiphon simulate {path}"
 
 
 def fabric_text(count: dict[str, Any]) -> str:

@@ -48,7 +48,7 @@ def tally_by_spark(journal: CampaignJournal, out: Path, master: str | None, core
             course.how = INTERRUPTED
         except Exception as error:  # finished portions are kept, and count
             course.complaints.append(f"the campaign could not continue: {error}")
-        job.look()
+        job.poll()
     course.tally = job.tally()
     course.complaints += failures_of(job)
     if job.failures:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.integer_map import IntegerMap
 from antiphon.kernel.process import NO_NODE
@@ -22,6 +22,7 @@ NOT_OPEN: Final[i64] = -3
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Waves:
     """The waves that are open at one node, by key."""
 
@@ -39,7 +40,7 @@ class Waves:
         """Expect further answers in a wave that is open."""
         self._open.put(key, self._open.get(key, 0) + (missing << PARENT_BITS))
 
-    def answered(self, key: i64) -> i64:
+    def on_ack(self, key: i64) -> i64:
         """One answer has come: ``STILL_OPEN`` if others are missing, ``NOT_OPEN`` if none was expected, or the parent.
 
         The parent of the source's own wave is ``NO_NODE``. A wave that is complete is forgotten.

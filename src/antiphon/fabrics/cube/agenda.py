@@ -5,17 +5,17 @@ The queue itself is :class:`antiphon.fabrics.cube.operations.Operations`. It kno
 
 from __future__ import annotations
 
-from antiphon.fabrics.cube.topic import Topic
+from antiphon.fabrics.cube.topic import CubeTopic
 
 
 class Agenda:
     """The operations that the application asked for on each topic, in order."""
 
-    def advance(self, topic: Topic) -> None:
+    def advance(self, topic: CubeTopic) -> None:
         """Begin queued operations of a topic, one after the other, as far as that is possible now."""
         raise NotImplementedError
 
-    def advance_later(self, topic: Topic) -> None:
+    def advance_later(self, topic: CubeTopic) -> None:
         """Advance a topic when the current message is handled."""
         raise NotImplementedError
 
@@ -23,10 +23,10 @@ class Agenda:
         """Advance the topics that were put off."""
         raise NotImplementedError
 
-    def totals_delivered(self, topic: Topic) -> None:
+    def totals_delivered(self, topic: CubeTopic) -> None:
         """Total publications were delivered here, with everything that they released."""
         raise NotImplementedError
 
-    def close_if_outside(self, topic: Topic) -> None:
+    def close_if_outside(self, topic: CubeTopic) -> None:
         """Drop the view of a topic that this node has left, once no node waits for its answers."""
         raise NotImplementedError

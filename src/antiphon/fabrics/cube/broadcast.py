@@ -26,7 +26,7 @@ from antiphon.fabrics.cube.ack_aggregation import Waves
 from antiphon.fabrics.cube.messages import Acknowledgement
 from antiphon.fabrics.cube.topology import Cube, cluster
 from antiphon.kernel.errors import ProtocolError
-from antiphon.kernel.message import UNSPECIFIED, Message, Publication, publication_key
+from antiphon.kernel.message import UNSPECIFIED, ProtocolMessage, Publication, publication_key
 from antiphon.kernel.process import NO_NODE, Environment, Process
 from antiphon.orders.order import Order, Ordered
 
@@ -57,7 +57,7 @@ class TreeBroadcast(Process):
         self._send_down(NO_NODE, publication, self._cube.dimension)
         return publication.sequence
 
-    def receive(self, sender: i64, message: Message) -> None:
+    def receive(self, sender: i64, message: ProtocolMessage) -> None:
         if isinstance(message, Publication):
             self._send_down(sender, message, cluster(self.me, sender) - 1)
             self._accept(message)
@@ -114,7 +114,7 @@ class TreeBroadcast(Process):
             environment.send(parent, Acknowledgement(publication.source, publication.sequence))
 
     def _acknowledged(self, message: Acknowledgement) -> None:
-        parent = self._waves.answered(publication_key(message.source, message.sequence))
+        parent = self._waves.on_ack(publication_key(message.source, message.sequence))
         if parent == NO_NODE:
             self._completed += 1
         elif parent >= 0:
@@ -149,7 +149,7 @@ class SingleTreeBroadcast(TreeBroadcast):
             self.environment.send(self._root, publication)
         return publication.sequence
 
-    def receive(self, sender: i64, message: Message) -> None:
+    def receive(self, sender: i64, message: ProtocolMessage) -> None:
         if isinstance(message, Publication):
             at_root = self.me == self._root
             # Nobody is the root's parent; the wave of acknowledgements ends there.

@@ -1,4 +1,4 @@
-"""Delivery at a member: it restores the order of publications and gives them to the application."""
+"""CubeDelivery at a member: it restores the order of publications and gives them to the application."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube.agenda import Agenda
 from antiphon.fabrics.cube.messages import Bundle
-from antiphon.fabrics.cube.topic import MEMBER, Topic
-from antiphon.kernel.message import TOTAL, Message, Publication
+from antiphon.fabrics.cube.topic import MEMBER, CubeTopic
+from antiphon.kernel.message import TOTAL, ProtocolMessage, Publication
 from antiphon.kernel.process import Environment
 
 
-class Delivery:
+class CubeDelivery:
     """Delivers the publications that the order of a topic releases."""
 
     def __init__(self, environment: Environment, agenda: Agenda) -> None:
@@ -21,21 +21,21 @@ class Delivery:
         self._me: Final[i64] = environment.identifier
         self._agenda: Final[Agenda] = agenda
 
-    def take(self, topic: Topic, packet: Message) -> None:
+    def take(self, topic: CubeTopic, packet: ProtocolMessage) -> None:
         """Use a publication or a bundle that has arrived; a node that is not synchronised yet stores it."""
         if topic.state != MEMBER:
-            topic.early.append(packet)
+            topic.add_early(packet)
         elif isinstance(packet, Publication):
             self.arrived(topic, packet)
         elif isinstance(packet, Bundle):
             for publication in packet.publications:
                 self.arrived(topic, publication)
 
-    def arrived(self, topic: Topic, publication: Publication) -> None:
+    def arrived(self, topic: CubeTopic, publication: Publication) -> None:
         """A publication has arrived at a member: deliver all that may be."""
         self.deliver_all(topic, topic.order.arrived(publication))
 
-    def deliver_all(self, topic: Topic, publications: list[Publication]) -> None:
+    def deliver_all(self, topic: CubeTopic, publications: list[Publication]) -> None:
         """Deliver the publications that an order has released."""
         has_total = False
         for released in publications:
@@ -45,11 +45,11 @@ class Delivery:
         if has_total:
             self._totals_delivered(topic, publications)
 
-    def deliver_one(self, topic: Topic, publication: Publication) -> None:
+    def deliver_one(self, topic: CubeTopic, publication: Publication) -> None:
         """Give a publication to the application."""
         self._environment.deliver(publication)
 
-    def _totals_delivered(self, topic: Topic, publications: list[Publication]) -> None:
+    def _totals_delivered(self, topic: CubeTopic, publications: list[Publication]) -> None:
         for publication in publications:
             if publication.order == TOTAL and publication.source == self._me:
                 topic.undelivered_totals -= 1

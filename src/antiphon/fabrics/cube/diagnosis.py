@@ -30,7 +30,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from antiphon.fabrics.cube.topology import PartialCube, cluster, dimension_for
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import ProtocolMessage
 from antiphon.kernel.process import Environment, Process
 
 ROUND: Final[i64] = -1
@@ -38,7 +38,7 @@ ROUND: Final[i64] = -1
 
 
 @mypyc_attr(acyclic=True)
-class StateReport(Message):
+class StateReport(ProtocolMessage):
     """The changes that one node tells another: ``news`` are pairs of a node and its number."""
 
     def __init__(self, source: i64, news: vec[i64]) -> None:
@@ -203,7 +203,7 @@ class Diagnosis(Process):
             for child in self.present.children(self.me, height):
                 self.environment.send(child, News(self.me, news))
 
-    def receive(self, sender: i64, message: Message) -> None:
+    def receive(self, sender: i64, message: ProtocolMessage) -> None:
         assert isinstance(message, StateReport), "diagnosis has tests, answers and news"
         fresh = self._take(message.news)
         if isinstance(message, News):

@@ -13,33 +13,33 @@ from typing import Final
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.agenda import Agenda
-from antiphon.fabrics.cube.delivery import Delivery
+from antiphon.fabrics.cube.delivery import CubeDelivery
 from antiphon.fabrics.cube.messages import Acknowledgement, Bundle, LeafCopy, Refusal, Unsubscribe
 from antiphon.fabrics.cube.nodes import CubeNodes
-from antiphon.fabrics.cube.topic import OUTSIDE, Options, Pending, Topic, TopicTable, is_closed
+from antiphon.fabrics.cube.topic import OUTSIDE, CubeTopic, CubeTopicTable, Options, PendingRequest, is_closed
 from antiphon.fabrics.cube.topology import cluster
-from antiphon.kernel.message import TOTAL, Message, Publication, publication_key
+from antiphon.kernel.message import TOTAL, ProtocolMessage, Publication, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.orders.order import KeyedOrdered, Ordered
 
 
-class Dissemination:
+class CubeDissemination:
     """Begins own publications, and sends down trees. How answers come back up is for subclasses to say."""
 
     def __init__(
-        self, environment: Environment, topics: TopicTable, nodes: CubeNodes, agenda: Agenda, delivery: Delivery
+        self, environment: Environment, topics: CubeTopicTable, nodes: CubeNodes, agenda: Agenda, delivery: CubeDelivery
     ) -> None:
         self._environment: Final[Environment] = environment
         self._me: Final[i64] = environment.identifier
-        self._topics: Final[TopicTable] = topics
+        self._topics: Final[CubeTopicTable] = topics
         self._options: Final[Options] = topics.options
         self._nodes: Final[CubeNodes] = nodes
         self._agenda: Final[Agenda] = agenda
-        self._delivery: Final[Delivery] = delivery
+        self._delivery: Final[CubeDelivery] = delivery
 
     # What subclasses do.
 
-    def on_packet(self, sender: i64, packet: Message) -> None:
+    def on_packet(self, sender: i64, packet: ProtocolMessage) -> None:
         """A publication or a bundle, with a cluster to serve."""
         raise NotImplementedError
 
@@ -51,16 +51,16 @@ class Dissemination:
         """Forget a stale member; if it was to serve a cluster, somebody else must."""
         raise NotImplementedError
 
-    def send_own(self, topic: Topic, packet: Message) -> i64:
+    def send_own(self, topic: CubeTopic, packet: ProtocolMessage) -> i64:
         """Send an own packet down the own tree, and expect answers; how many copies left."""
         raise NotImplementedError
 
-    def started(self, packet: Message, copies: i64) -> None:
+    def started(self, packet: ProtocolMessage, copies: i64) -> None:
         """An own packet has left in so many copies; for those who measure."""
 
     # What arrives.
 
-    def receive(self, sender: i64, message: Message) -> None:
+    def receive(self, sender: i64, message: ProtocolMessage) -> None:
         """A packet has come down a tree, or an answer up."""
         if isinstance(message, (Publication, Bundle)):
             self.on_packet(sender, message)
@@ -71,7 +71,7 @@ class Dissemination:
         elif isinstance(message, Refusal):
             self.on_refusal(sender, message)
 
-    def refuse(self, sender: i64, topic: Topic, packet: Message, was_leaf: bool) -> None:
+    def refuse(self, sender: i64, topic: CubeTopic, packet: ProtocolMessage, was_leaf: bool) -> None:
         """Return a packet that has come to one who is no member."""
         self._environment.send(sender, Refusal(packet, topic.left_counter, was_leaf))
 
@@ -87,7 +87,7 @@ class Dissemination:
 
     # Sending down trees.
 
-    def send_down(self, topic: Topic, message: Message, height: i64) -> i64:
+    def send_down(self, topic: CubeTopic, message: ProtocolMessage, height: i64) -> i64:
         """Send to one member in each of this node's clusters up to ``height``; the answer is how many copies left."""
         count: i64 = 0
         largest_first = self._options.largest_first
@@ -97,7 +97,7 @@ class Dissemination:
             s += 1
         return count
 
-    def send_to_cluster(self, topic: Topic, message: Message, s: i64) -> i64:
+    def send_to_cluster(self, topic: CubeTopic, message: ProtocolMessage, s: i64) -> i64:
         """Send to those who serve a cluster; the answer is how many copies left."""
         view = topic.view
         child = view.first(self._me, s)
@@ -113,7 +113,7 @@ class Dissemination:
             self._environment.send(newcomer, message)
         return len(passive)
 
-    def start_publications(self, topic: Topic) -> None:
+    def start_publications(self, topic: CubeTopic) -> None:
         """Start the publication at the head of the queue, with those behind it that had to wait as it did."""
         started: list[Publication] = []
         while len(started) < self._options.bundle and len(started) < len(topic.queue):
@@ -124,12 +124,12 @@ class Dissemination:
             publication = self._stamped(topic, pending, payload)
             self._environment.deliver(publication)
             started.append(publication)
-        del topic.queue[: len(started)]
+        topic.dequeue(len(started))
         topic.begun = started[-1].sequence
-        packet: Message = started[0] if len(started) == 1 else Bundle(started)
+        packet: ProtocolMessage = started[0] if len(started) == 1 else Bundle(started)
         self.started(packet, self.send_own(topic, packet))
 
-    def _stamped(self, topic: Topic, pending: Pending, payload: bytes) -> Publication:
+    def _stamped(self, topic: CubeTopic, pending: PendingRequest, payload: bytes) -> Publication:
         """A publication that begins now, with what it names."""
         sequence, order = pending.sequence, pending.order
         names = topic.order.stamp(sequence, order)
@@ -138,10 +138,10 @@ class Dissemination:
         return KeyedOrdered(self._me, sequence, pending.timestamp, payload, names, topic.name, order, pending.keys)
 
 
-class WaveDissemination(Dissemination):
+class WaveDissemination(CubeDissemination):
     """Counts the answers to each packet, where nobody fails (:mod:`antiphon.fabrics.cube.ack_aggregation`)."""
 
-    def on_packet(self, sender: i64, packet: Message) -> None:
+    def on_packet(self, sender: i64, packet: ProtocolMessage) -> None:
         topic = self._topics.find(packet.topic)
         if not topic.is_active():
             self._environment.unwanted(packet)
@@ -166,9 +166,9 @@ class WaveDissemination(Dissemination):
             topic.waves.expect_more(key, count)
         self.close_one(topic, refusal)
 
-    def close_one(self, topic: Topic, message: Message) -> None:
+    def close_one(self, topic: CubeTopic, message: ProtocolMessage) -> None:
         """One child has answered for a publication."""
-        parent = topic.waves.answered(publication_key(message.source, message.sequence))
+        parent = topic.waves.on_ack(publication_key(message.source, message.sequence))
         if parent >= 0:
             if not isinstance(message, Acknowledgement):
                 message = Acknowledgement(message.source, message.sequence, message.topic)
@@ -178,11 +178,11 @@ class WaveDissemination(Dissemination):
             self._agenda.advance(topic)
         self._agenda.close_if_outside(topic)
 
-    def answer(self, parent: i64, message: Message) -> None:
+    def answer(self, parent: i64, message: ProtocolMessage) -> None:
         """Tell a parent that the whole subtree has a publication."""
         self._environment.send(parent, message)
 
-    def send_own(self, topic: Topic, packet: Message) -> i64:
+    def send_own(self, topic: CubeTopic, packet: ProtocolMessage) -> i64:
         count = self.send_down(topic, packet, self._nodes.cube.dimension)
         if count > 0:
             topic.in_flight += 1

@@ -29,25 +29,28 @@ from antiphon.fabrics.cube.messages import (
     SurveyResponse,
 )
 from antiphon.fabrics.cube.process import CubeFoundation, CubeProcess
-from antiphon.fabrics.cube.repair.anti_entropy import AntiEntropy
+from antiphon.fabrics.cube.repair.anti_entropy import CubeAntiEntropy
 from antiphon.fabrics.cube.repair.delivery import RepairedDelivery
 from antiphon.fabrics.cube.repair.messages import Digest, RepairBatch, Unavailable
 from antiphon.fabrics.cube.repair.presence import Presence
-from antiphon.fabrics.cube.repair.retransmission import Retransmission
+from antiphon.fabrics.cube.repair.retransmission import CubeRetransmission
 from antiphon.fabrics.cube.repair.surveys import DirectSurveys
 from antiphon.fabrics.cube.repair.tree_repair import RepairedDissemination
 from antiphon.fabrics.cube.repair.unsettled import COMPARING, UnsettledTopics
-from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, FaultOptions, Options, Topic, mixed
+from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, CubeTopic, FaultOptions, Options, mixed
 from antiphon.fabrics.cube.topology import Cube
+from antiphon.fabrics.cube.total_order.calm import EXCLUDING
 from antiphon.fabrics.cube.total_order.electorate import Electorate
 from antiphon.fabrics.cube.total_order.messages import (
     Unlock,
+    VoterAgreement,
     VoterChange,
+    VoterChangeResponse,
     VoterNotice,
 )
-from antiphon.fabrics.cube.total_order.quorum import EXCLUDING, QuorumLockManager
+from antiphon.fabrics.cube.total_order.quorum import QuorumLockManager
 from antiphon.fabrics.cube.total_order.repair import RepairedTotalOrder
-from antiphon.kernel.message import Message, Publication
+from antiphon.kernel.message import ProtocolMessage, Publication
 from antiphon.kernel.process import Environment
 
 
@@ -61,7 +64,7 @@ class FaultTolerantVCubePs(CubeProcess):
         topics, operations, nodes = base.topics, base.operations, base.nodes
         self.presence: Final = Presence(environment, cube)
         self.unsettled_topics: Final = UnsettledTopics(environment, faults.compare_ticks)
-        self.retransmission: Final = Retransmission(environment, faults, options.total)
+        self.retransmission: Final = CubeRetransmission(environment, faults, options.total)
         self.delivery: Final = RepairedDelivery(
             environment, operations, self.presence, self.retransmission, self.unsettled_topics
         )
@@ -85,7 +88,7 @@ class FaultTolerantVCubePs(CubeProcess):
             self.unsettled_topics,
         )
         self.direct_surveys: Final = DirectSurveys(environment, topics, nodes, self.total_order, self.presence)
-        self.anti_entropy: Final = AntiEntropy(
+        self.anti_entropy: Final = CubeAntiEntropy(
             environment,
             topics,
             nodes,
@@ -175,7 +178,7 @@ class FaultTolerantVCubePs(CubeProcess):
             self.operations.advance_opened()
             self.lock_manager.on_voter_lost(peer)
 
-    def _on_member_lost(self, topic: Topic, node: i64) -> None:
+    def _on_member_lost(self, topic: CubeTopic, node: i64) -> None:
         """A node is lost, member or not: nothing waits for it, and other nodes serve its clusters."""
         self.dissemination.on_member_lost(topic, node)
         if topic.state == MEMBER and node in topic.away:
@@ -191,7 +194,7 @@ class FaultTolerantVCubePs(CubeProcess):
     def first_unsettled(self, topic: i64) -> i64:
         return self.dissemination.first_unsettled(topic)
 
-    def counted(self, topic: i64) -> list[int]:
+    def frontier_keys(self, topic: i64) -> list[int]:
         return list(mixed(self.topic_table.find(topic)).frontier())
 
     def voters(self) -> list[int]:
@@ -208,7 +211,7 @@ class FaultTolerantVCubePs(CubeProcess):
 
     # What arrives.
 
-    def receive(self, sender: i64, message: Message) -> None:
+    def receive(self, sender: i64, message: ProtocolMessage) -> None:
         if isinstance(message, (Publication, Bundle, Acknowledgement)):
             self.dissemination.receive(sender, message)
         elif isinstance(message, (Digest, RepairBatch, Unavailable)):
@@ -217,14 +220,14 @@ class FaultTolerantVCubePs(CubeProcess):
             self._on_survey(sender, message)
         elif isinstance(message, Unlock):
             self.total_order.receive(sender, message)
-        elif isinstance(message, (VoterChange, VoterNotice)):
+        elif isinstance(message, (VoterChange, VoterChangeResponse, VoterAgreement, VoterNotice)):
             self.lock_manager.receive(sender, message)
         else:
             self.handle(sender, message)
         if self.options.total:
             self.operations.advance_opened()
 
-    def _on_survey(self, sender: i64, message: Message) -> None:
+    def _on_survey(self, sender: i64, message: ProtocolMessage) -> None:
         self.direct_surveys.receive(sender, message)
         if isinstance(message, SurveyRequest):
             if self.options.total:
@@ -233,7 +236,7 @@ class FaultTolerantVCubePs(CubeProcess):
             if topic is not None:
                 self._on_newcomer(topic, sender)
 
-    def _on_newcomer(self, topic: Topic, newcomer: i64) -> None:
+    def _on_newcomer(self, topic: CubeTopic, newcomer: i64) -> None:
         """A newcomer answers for itself: everything known of it before is out of date."""
         self.anti_entropy.not_away(topic, newcomer)
         if newcomer not in self.presence.present:

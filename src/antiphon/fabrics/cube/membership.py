@@ -16,9 +16,9 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.agenda import Agenda
-from antiphon.fabrics.cube.delivery import Delivery
+from antiphon.fabrics.cube.delivery import CubeDelivery
 from antiphon.fabrics.cube.directory import Directory
-from antiphon.fabrics.cube.dissemination import Dissemination
+from antiphon.fabrics.cube.dissemination import CubeDissemination
 from antiphon.fabrics.cube.messages import (
     COUNTER_BITS,
     COUNTER_MASK,
@@ -31,11 +31,22 @@ from antiphon.fabrics.cube.messages import (
 )
 from antiphon.fabrics.cube.nodes import CubeNodes
 from antiphon.fabrics.cube.surveys import Survey, SurveyClient, Surveys
-from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, SUBSCRIBING, SYNCHRONISING, Options, Topic, TopicTable
+from antiphon.fabrics.cube.topic import (
+    MEMBER,
+    NO_COUNTERS,
+    NO_MESSAGES,
+    NO_NUMBERS,
+    OUTSIDE,
+    SUBSCRIBING,
+    SYNCHRONISING,
+    CubeTopic,
+    CubeTopicTable,
+    Options,
+)
 from antiphon.fabrics.cube.topology import cluster
-from antiphon.fabrics.cube.total_order.ordering import TotalOrder
+from antiphon.fabrics.cube.total_order.ordering import CubeTotalOrder
 from antiphon.fabrics.cube.view import View
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import ProtocolMessage
 from antiphon.kernel.process import Environment
 from antiphon.orders.order import Order, merged_frontiers
 
@@ -43,21 +54,21 @@ from antiphon.orders.order import Order, merged_frontiers
 class MembershipListener:
     """Another part that acts when this node becomes a member of a topic, or stops being one; here it does nothing."""
 
-    def resume(self, topic: Topic) -> bool:
+    def resume(self, topic: CubeTopic) -> bool:
         """Whether this node has become a member again at once, from its log; if not, it asks others."""
         return False
 
-    def on_joined(self, topic: Topic, early: list[Message]) -> None:
+    def on_joined(self, topic: CubeTopic, early: list[ProtocolMessage]) -> None:
         """This node has become a member and has used the publications that came early."""
 
-    def on_leaving(self, topic: Topic) -> None:
+    def on_leaving(self, topic: CubeTopic) -> None:
         """This node is about to stop being a member: it must send now what it owes to others."""
 
-    def is_news(self, topic: Topic, word: Unsubscribe) -> bool:
+    def is_news(self, topic: CubeTopic, word: Unsubscribe) -> bool:
         """Whether an unsubscription has to go on down its tree."""
         return True
 
-    def on_member_left(self, topic: Topic, word: Unsubscribe) -> None:
+    def on_member_left(self, topic: CubeTopic, word: Unsubscribe) -> None:
         """Another member has left."""
 
 
@@ -68,24 +79,24 @@ class TopicMembership(SurveyClient):
     def __init__(
         self,
         environment: Environment,
-        topics: TopicTable,
+        topics: CubeTopicTable,
         nodes: CubeNodes,
         agenda: Agenda,
-        dissemination: Dissemination,
-        delivery: Delivery,
-        total_order: TotalOrder,
+        dissemination: CubeDissemination,
+        delivery: CubeDelivery,
+        total_order: CubeTotalOrder,
         surveys: Surveys,
         listener: MembershipListener,
     ) -> None:
         self._environment: Final[Environment] = environment
         self._me: Final[i64] = environment.identifier
-        self._topics: Final[TopicTable] = topics
+        self._topics: Final[CubeTopicTable] = topics
         self._options: Final[Options] = topics.options
         self._nodes: Final[CubeNodes] = nodes
         self._agenda: Final[Agenda] = agenda
-        self._dissemination: Final[Dissemination] = dissemination
-        self._delivery: Final[Delivery] = delivery
-        self._total_order: Final[TotalOrder] = total_order
+        self._dissemination: Final[CubeDissemination] = dissemination
+        self._delivery: Final[CubeDelivery] = delivery
+        self._total_order: Final[CubeTotalOrder] = total_order
         self._surveys: Final[Surveys] = surveys
         self._listener: Final[MembershipListener] = listener
         self._directory: Final = Directory(nodes.cube)
@@ -106,7 +117,7 @@ class TopicMembership(SurveyClient):
             for member in members:
                 self._directory.register(topic, member, 0)
 
-    def receive(self, sender: i64, message: Message) -> None:
+    def receive(self, sender: i64, message: ProtocolMessage) -> None:
         """A member has left, or the home of a topic and its members speak to each other."""
         if isinstance(message, Unsubscribe):
             self._on_unsubscribe(sender, message)
@@ -119,14 +130,14 @@ class TopicMembership(SurveyClient):
 
     # Becoming a member.
 
-    def start_subscribing(self, topic: Topic) -> None:
+    def start_subscribing(self, topic: CubeTopic) -> None:
         """Ask who the members are, or go on from the log."""
         if self._listener.resume(topic):
             return
         topic.joined_counter = self._topics.next_counter()
         topic.state = SUBSCRIBING
         topic.view = View(self._nodes.cube.dimension)
-        topic.heard.clear()
+        topic.heard = NO_NUMBERS
         if not self._options.directory:
             self._surveys.ask_all(Subscribe(self._me, topic.joined_counter, topic.name))
             return
@@ -143,19 +154,19 @@ class TopicMembership(SurveyClient):
         past = self._directory.past(message.topic)
         self._environment.send(sender, RegisterResponse(message.source, message.sequence, message.topic, others, past))
 
-    def _on_registered(self, topic: Topic, members: vec[i64], past: vec[i64]) -> None:
+    def _on_registered(self, topic: CubeTopic, members: vec[i64], past: vec[i64]) -> None:
         topic.inherited = past
         for member in members:
-            topic.heard[member] = True
+            topic.hear_of(member)
         self._surveys.ask(Subscribe(self._me, topic.joined_counter, topic.name, members))
 
-    def on_survey_done(self, topic: Topic, survey: Survey) -> None:
+    def on_survey_done(self, topic: CubeTopic, survey: Survey) -> None:
         if isinstance(survey.question, Synchronise):
             self._become_member(topic, survey)
         else:
             self._become_active(topic, survey.entries)
 
-    def _become_active(self, topic: Topic, members: vec[i64]) -> None:
+    def _become_active(self, topic: CubeTopic, members: vec[i64]) -> None:
         """Everybody has heard of this node, and every member has spoken for itself: the view is complete."""
         for entry in members:
             node = entry >> (COUNTER_BITS + 1)
@@ -163,7 +174,7 @@ class TopicMembership(SurveyClient):
             # Who is not in the cube any more has left since it gave its word.
             if topic.departed.get(node, -1) < counter and self._nodes.cube.contains(node):
                 topic.view.add(node, counter, (entry & 1) == 1)
-        topic.departed.clear()
+        topic.departed = NO_COUNTERS
         topic.state = SYNCHRONISING
         if not self._options.directory:
             self._surveys.ask_all(Synchronise(self._me, topic.joined_counter, topic.name))
@@ -172,16 +183,16 @@ class TopicMembership(SurveyClient):
         heard = vec[i64]([node for node in topic.heard if node != self._me])
         self._surveys.ask(Synchronise(self._me, topic.joined_counter, topic.name, heard))
 
-    def _become_member(self, topic: Topic, survey: Survey) -> None:
+    def _become_member(self, topic: CubeTopic, survey: Survey) -> None:
         """All that began before anybody answered counts as past; all that begins later will come."""
         if len(survey.announced) > 0:
             self._total_order.adopt(topic, survey.announced)
         topic.order.start_from(merged_frontiers(topic.inherited, survey.entries))
-        topic.heard.clear()
+        topic.heard = NO_NUMBERS
         topic.state = MEMBER
         self._environment.subscribed(topic.name)
         early = topic.early
-        topic.early = []
+        topic.early = NO_MESSAGES
         for publication in early:
             self._delivery.take(topic, publication)
         self._listener.on_joined(topic, early)
@@ -189,7 +200,7 @@ class TopicMembership(SurveyClient):
 
     # Ceasing to be one.
 
-    def leave(self, topic: Topic) -> None:
+    def leave(self, topic: CubeTopic) -> None:
         """Tell the members that this node is none any more."""
         self._listener.on_leaving(topic)
         topic.left_counter = self._topics.next_counter()
@@ -202,7 +213,7 @@ class TopicMembership(SurveyClient):
         self._environment.unsubscribed(topic.name)
         self._agenda.close_if_outside(topic)
 
-    def _unregister(self, topic: Topic) -> None:
+    def _unregister(self, topic: CubeTopic) -> None:
         home = self._directory.home_of(topic.name)
         past = topic.order.frontier()
         if home == self._me:
@@ -229,12 +240,12 @@ class TopicMembership(SurveyClient):
             self._remove(topic, sender, message)
         self._listener.on_member_left(topic, message)
 
-    def _remove(self, topic: Topic, sender: i64, message: Unsubscribe) -> None:
+    def _remove(self, topic: CubeTopic, sender: i64, message: Unsubscribe) -> None:
         topic.view.remove(message.source, message.sequence)
         if topic.is_active():
             self._dissemination.send_down(topic, message, cluster(self._me, sender) - 1)
         elif topic.state == SUBSCRIBING:
-            topic.departed[message.source] = max(message.sequence, topic.departed.get(message.source, 0))
+            topic.add_departed(message.source, message.sequence)
 
     def text(self) -> str:
         """The state as text, to compare states."""

@@ -10,12 +10,12 @@ from typing import Any, Final
 from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.kernel.message import Message, Publication
+from antiphon.kernel.message import ProtocolMessage, Publication
 from antiphon.orders.order import KeyedOrdered, Ordered, Placed
 
 
 @mypyc_attr(acyclic=True)
-class Acknowledgement(Message):
+class Acknowledgement(ProtocolMessage):
     """The whole subtree of the sender has the publication."""
 
     def is_credit(self) -> bool:
@@ -23,7 +23,7 @@ class Acknowledgement(Message):
 
 
 @mypyc_attr(acyclic=True)
-class PublicationList(Message):
+class PublicationList(ProtocolMessage):
     """Publications that travel together; named after the first."""
 
     def __init__(self, publications: list[Publication]) -> None:
@@ -56,12 +56,12 @@ class Bundle(PublicationList):
 
 
 @mypyc_attr(acyclic=True)
-class LeafCopy(Message):
+class LeafCopy(ProtocolMessage):
     """A publication or a bundle for the receiver alone: it is not to hand it on."""
 
-    def __init__(self, packet: Message) -> None:
+    def __init__(self, packet: ProtocolMessage) -> None:
         super().__init__(packet.source, packet.sequence, packet.topic)
-        self.packet: Final[Message] = packet
+        self.packet: Final[ProtocolMessage] = packet
 
     def is_control(self) -> bool:
         return self.packet.is_control()
@@ -77,15 +77,15 @@ class LeafCopy(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Refusal(Message):
+class Refusal(ProtocolMessage):
     """The sender is no member, or not yet able to serve a cluster, and returns a copy; ``was_leaf`` says which kind.
 
     ``counter`` is that of the sender's last unsubscription: news about any membership before it is out of date.
     """
 
-    def __init__(self, packet: Message, counter: i64, was_leaf: bool) -> None:
+    def __init__(self, packet: ProtocolMessage, counter: i64, was_leaf: bool) -> None:
         super().__init__(packet.source, packet.sequence, packet.topic)
-        self.packet: Final[Message] = packet
+        self.packet: Final[ProtocolMessage] = packet
         self.counter: Final[i64] = counter
         self.was_leaf: Final[bool] = was_leaf
 
@@ -97,7 +97,7 @@ class Refusal(Message):
 
 
 @mypyc_attr(acyclic=True)
-class SurveyRequest(Message):
+class SurveyRequest(ProtocolMessage):
     """A question of a newcomer, the source, on its way to become a member; ``sequence`` counts its subscriptions.
 
     ``targets`` names those whom the receiver is to ask in turn; None means all nodes of its part of the cube.
@@ -132,7 +132,7 @@ class Synchronise(SurveyRequest):
 
 
 @mypyc_attr(acyclic=True)
-class SurveyResponse(Message):
+class SurveyResponse(ProtocolMessage):
     """The subtree of the sender has handled a question; ``entries`` is its answer.
 
     To a ``Subscribe``: each member's own word for itself (:func:`member_entry`). To a ``Synchronise``: a frontier, and
@@ -153,17 +153,17 @@ class SurveyResponse(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Unsubscribe(Message):
+class Unsubscribe(ProtocolMessage):
     """The source is no longer a member. ``sequence`` is the counter of the unsubscription."""
 
 
 @mypyc_attr(acyclic=True)
-class RegisterRequest(Message):
+class RegisterRequest(ProtocolMessage):
     """A newcomer asks the home of the topic to be listed. ``sequence`` is the counter of its subscription."""
 
 
 @mypyc_attr(acyclic=True)
-class RegisterResponse(Message):
+class RegisterResponse(ProtocolMessage):
     """The home's answer to the newcomer: the members listed before, and the frontiers of those that have left."""
 
     def __init__(self, source: i64, sequence: i64, topic: i64, members: vec[i64], past: vec[i64]) -> None:
@@ -176,7 +176,7 @@ class RegisterResponse(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Unregister(Message):
+class Unregister(ProtocolMessage):
     """A leaver asks the home of the topic to take it off the list, and hands over its frontier."""
 
     def __init__(self, source: i64, sequence: i64, topic: i64, past: vec[i64]) -> None:
@@ -188,7 +188,7 @@ class Unregister(Message):
 
 
 @mypyc_attr(acyclic=True)
-class FrontierHandover(Message):
+class FrontierHandover(ProtocolMessage):
     """The frontiers of nodes that have left the system; the source is the leaver, or a node that greets a newcomer.
 
     ``entries`` holds for each topic its number, how many keys follow, and the keys of a frontier.
@@ -209,6 +209,11 @@ COUNTER_MASK: Final = (1 << 38) - 1
 def member_entry(node: i64, counter: i64, is_active: bool) -> i64:
     """A member, the counter of its subscription and whether it is active, in one integer."""
     return (node << (COUNTER_BITS + 1)) | (counter << 1) | (1 if is_active else 0)
+
+
+def member_entries(entries: vec[i64]) -> dict[i64, bool]:
+    """The nodes of packed entries, and whether each is active or away."""
+    return {entry >> (COUNTER_BITS + 1): entry & 1 == 1 for entry in entries}
 
 
 def append_all(entries: vec[i64], more: vec[i64]) -> vec[i64]:

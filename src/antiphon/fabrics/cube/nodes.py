@@ -12,7 +12,7 @@ from librt.vecs import append, vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.messages import FrontierHandover, append_all
-from antiphon.fabrics.cube.topic import TopicTable
+from antiphon.fabrics.cube.topic import CubeTopicTable
 from antiphon.fabrics.cube.topology import Cube, PartialCube
 from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.process import Environment
@@ -26,10 +26,10 @@ HANDOVER_AT_MOST: Final = 1 << 16
 class CubeNodes:
     """The cube of all nodes. Nodes of a system that does not change share one; a change makes it a node's own."""
 
-    def __init__(self, environment: Environment, cube: Cube, topics: TopicTable) -> None:
+    def __init__(self, environment: Environment, cube: Cube, topics: CubeTopicTable) -> None:
         self._environment: Final[Environment] = environment
         self._me: Final[i64] = environment.identifier
-        self._topics: Final[TopicTable] = topics
+        self._topics: Final[CubeTopicTable] = topics
         self.cube: Cube = cube
         self._own_cube: PartialCube | None = None
         self.is_leaving: bool = False

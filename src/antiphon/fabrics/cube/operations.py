@@ -13,11 +13,11 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.agenda import Agenda
-from antiphon.fabrics.cube.dissemination import Dissemination
+from antiphon.fabrics.cube.dissemination import CubeDissemination
 from antiphon.fabrics.cube.membership import TopicMembership
 from antiphon.fabrics.cube.surveys import Surveys
-from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, Options, Pending, Topic, TopicTable
-from antiphon.fabrics.cube.total_order.ordering import TotalOrder
+from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, CubeTopic, CubeTopicTable, Options, PendingRequest
+from antiphon.fabrics.cube.total_order.ordering import CubeTotalOrder
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import TOTAL
@@ -30,20 +30,24 @@ class Operations(Agenda):
 
     # Those that begin it. They are made after this, because they ask it to go on: see ``connect``.
     _membership: TopicMembership
-    _dissemination: Dissemination
-    _total_order: TotalOrder
+    _dissemination: CubeDissemination
+    _total_order: CubeTotalOrder
     _surveys: Surveys
 
-    def __init__(self, environment: Environment, topics: TopicTable) -> None:
+    def __init__(self, environment: Environment, topics: CubeTopicTable) -> None:
         self._environment: Final[Environment] = environment
         self._me: Final[i64] = environment.identifier
-        self._topics: Final[TopicTable] = topics
+        self._topics: Final[CubeTopicTable] = topics
         self._options: Final[Options] = topics.options
         # Topics that may go on, once all is used that has come in one message.
-        self._opened: dict[i64, Topic] = {}
+        self._opened: dict[i64, CubeTopic] = {}
 
     def connect(
-        self, membership: TopicMembership, dissemination: Dissemination, total_order: TotalOrder, surveys: Surveys
+        self,
+        membership: TopicMembership,
+        dissemination: CubeDissemination,
+        total_order: CubeTotalOrder,
+        surveys: Surveys,
     ) -> None:
         """Learn which parts begin operations (before anything is asked for)."""
         self._membership = membership
@@ -59,7 +63,7 @@ class Operations(Agenda):
         if state.wants_membership:
             raise UsageError(f"node {self._me} is subscribed to topic {topic} already; unsubscribe first to start anew")
         state.wants_membership = True
-        self._ask_for(state, Pending(0, self._environment.now(), None))
+        self._ask_for(state, PendingRequest(0, self._environment.now(), None))
 
     def unsubscribe(self, topic: i64) -> None:
         """Stop being a member of a topic when all that was asked for before has begun."""
@@ -67,7 +71,7 @@ class Operations(Agenda):
         if not state.wants_membership:
             raise UsageError(f"node {self._me} is not subscribed to topic {topic}; subscribe before unsubscribing")
         state.wants_membership = False
-        self._ask_for(state, Pending(0, self._environment.now(), None))
+        self._ask_for(state, PendingRequest(0, self._environment.now(), None))
 
     def publish(self, keys: vec[i64], payload: bytes, topic: i64, order: i64) -> i64:
         """Publish on a topic when it is time; the answer is the number of the publication."""
@@ -75,7 +79,7 @@ class Operations(Agenda):
         if not state.wants_membership:
             raise UsageError(f"node {self._me} is not subscribed to topic {topic}; only subscribers publish: subscribe")
         state.published += 1
-        self._ask_for(state, Pending(state.published, self._environment.now(), payload, order, keys))
+        self._ask_for(state, PendingRequest(state.published, self._environment.now(), payload, order, keys))
         return state.published
 
     def room(self, topic: i64) -> i64:
@@ -85,13 +89,13 @@ class Operations(Agenda):
             return 0
         return max(0, self._options.window - state.in_flight - len(state.queue))
 
-    def _ask_for(self, topic: Topic, pending: Pending) -> None:
-        topic.queue.append(pending)
+    def _ask_for(self, topic: CubeTopic, pending: PendingRequest) -> None:
+        topic.enqueue(pending)
         self.advance(topic)
 
     # One thing after the other.
 
-    def advance(self, topic: Topic) -> None:
+    def advance(self, topic: CubeTopic) -> None:
         while len(topic.queue) > 0 and self._may_begin(topic, topic.queue[0]):
             if topic.queue[0].payload is not None:
                 if topic.queue[0].order == TOTAL:
@@ -100,7 +104,7 @@ class Operations(Agenda):
                     self._dissemination.start_publications(topic)
                 continue
             # It is taken out first: what begins here may end at once and lead back to this place.
-            del topic.queue[0]
+            topic.dequeue(1)
             if topic.state == OUTSIDE:
                 self._membership.start_subscribing(topic)
             else:
@@ -108,7 +112,7 @@ class Operations(Agenda):
         if self._options.total:
             self._total_order.claim_next(topic)
 
-    def _may_begin(self, topic: Topic, pending: Pending) -> bool:
+    def _may_begin(self, topic: CubeTopic, pending: PendingRequest) -> bool:
         if pending.payload is not None and pending.order == TOTAL:
             return self._total_order.may_start(topic)
         if self._options.total and not self._total_order.may_begin_weak(topic, pending):
@@ -118,7 +122,7 @@ class Operations(Agenda):
         # Open waves may still need the old view, which subscribing throws away.
         return topic.state == MEMBER or (topic.state == OUTSIDE and not topic.has_open_waves())
 
-    def advance_later(self, topic: Topic) -> None:
+    def advance_later(self, topic: CubeTopic) -> None:
         self._opened[topic.name] = topic
 
     def advance_opened(self) -> None:
@@ -126,12 +130,12 @@ class Operations(Agenda):
             _, topic = self._opened.popitem()
             self.advance(topic)
 
-    def totals_delivered(self, topic: Topic) -> None:
+    def totals_delivered(self, topic: CubeTopic) -> None:
         if topic.undelivered_totals == 0:
             self._surveys.answer_delayed(topic)
         self._opened[topic.name] = topic
 
-    def close_if_outside(self, topic: Topic) -> None:
+    def close_if_outside(self, topic: CubeTopic) -> None:
         if topic.state == OUTSIDE and not topic.has_open_waves():
             topic.view = View(0)
             self.advance(topic)

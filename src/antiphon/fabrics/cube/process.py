@@ -22,8 +22,8 @@ from typing import Final, final
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.delivery import Delivery
-from antiphon.fabrics.cube.dissemination import Dissemination
+from antiphon.fabrics.cube.delivery import CubeDelivery
+from antiphon.fabrics.cube.dissemination import CubeDissemination
 from antiphon.fabrics.cube.membership import MembershipListener, TopicMembership
 from antiphon.fabrics.cube.messages import (
     Acknowledgement,
@@ -41,7 +41,7 @@ from antiphon.fabrics.cube.messages import (
 from antiphon.fabrics.cube.nodes import CubeNodes
 from antiphon.fabrics.cube.operations import Operations
 from antiphon.fabrics.cube.surveys import Surveys
-from antiphon.fabrics.cube.topic import Options, Topic, TopicTable
+from antiphon.fabrics.cube.topic import CubeTopic, CubeTopicTable, Options
 from antiphon.fabrics.cube.topology import Cube
 from antiphon.fabrics.cube.total_order.lock_manager import LockManager
 from antiphon.fabrics.cube.total_order.messages import (
@@ -52,10 +52,10 @@ from antiphon.fabrics.cube.total_order.messages import (
     LockManagerNotice,
     OpenClaims,
 )
-from antiphon.fabrics.cube.total_order.ordering import TotalOrder, WaveTotalOrder
+from antiphon.fabrics.cube.total_order.ordering import CubeTotalOrder, WaveTotalOrder
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.errors import ProtocolError, UsageError
-from antiphon.kernel.message import CAUSAL, NO_KEYS, NONE, ORDER_NAMES, TOTAL, UNSPECIFIED, Message, Publication
+from antiphon.kernel.message import CAUSAL, NO_KEYS, NONE, ORDER_NAMES, TOTAL, UNSPECIFIED, ProtocolMessage, Publication
 from antiphon.kernel.process import Environment, Process, order_name
 
 
@@ -65,7 +65,7 @@ class CubeFoundation:
 
     def __init__(self, environment: Environment, cube: Cube, options: Options) -> None:
         self.environment: Final[Environment] = environment
-        self.topics: Final = TopicTable(environment.identifier, options)
+        self.topics: Final = CubeTopicTable(environment.identifier, options)
         self.operations: Final = Operations(environment, self.topics)
         self.nodes: Final = CubeNodes(environment, cube, self.topics)
 
@@ -75,7 +75,11 @@ class FaultFreeParts:
     """The parts of a process for nodes that do not fail, above its ``dissemination``."""
 
     def __init__(
-        self, base: CubeFoundation, delivery: Delivery, dissemination: Dissemination, listener: MembershipListener
+        self,
+        base: CubeFoundation,
+        delivery: CubeDelivery,
+        dissemination: CubeDissemination,
+        listener: MembershipListener,
     ) -> None:
         environment, topics, nodes, operations = base.environment, base.topics, base.nodes, base.operations
         self.lock_manager: Final = LockManager(environment, topics, nodes)
@@ -102,20 +106,20 @@ class CubeProcess(Process):
     def __init__(
         self,
         base: CubeFoundation,
-        dissemination: Dissemination,
+        dissemination: CubeDissemination,
         lock_manager: LockManager,
-        total_order: TotalOrder,
+        total_order: CubeTotalOrder,
         surveys: Surveys,
         membership: TopicMembership,
     ) -> None:
         super().__init__(base.environment)
         self.options: Final[Options] = base.topics.options
-        self.topic_table: Final[TopicTable] = base.topics
+        self.topic_table: Final[CubeTopicTable] = base.topics
         self.operations: Final[Operations] = base.operations
         self.nodes: Final[CubeNodes] = base.nodes
-        self._dissemination: Final[Dissemination] = dissemination
+        self._dissemination: Final[CubeDissemination] = dissemination
         self._lock_manager: Final[LockManager] = lock_manager
-        self._total_order: Final[TotalOrder] = total_order
+        self._total_order: Final[CubeTotalOrder] = total_order
         self.surveys: Final[Surveys] = surveys
         self.membership: Final[TopicMembership] = membership
         base.operations.connect(membership, dissemination, total_order, surveys)
@@ -158,7 +162,7 @@ class CubeProcess(Process):
 
     # What arrives.
 
-    def handle(self, sender: i64, message: Message) -> None:
+    def handle(self, sender: i64, message: ProtocolMessage) -> None:
         """Lead a message to the part that handles it."""
         if isinstance(message, (Publication, Bundle, Acknowledgement)):
             self._dissemination.receive(sender, message)
@@ -216,11 +220,11 @@ class CubeProcess(Process):
         known = self.topic_table.get(topic)
         return known is not None and known.wants_membership
 
-    def topic(self, name: i64) -> Topic | None:
+    def topic(self, name: i64) -> CubeTopic | None:
         """The state of a topic, for inspection."""
         return self.topic_table.get(name)
 
-    def topics(self) -> list[Topic]:
+    def topics(self) -> list[CubeTopic]:
         """The state of every topic that this node has heard of, for inspection."""
         return self.topic_table.all()
 
@@ -239,6 +243,6 @@ class CubeProcess(Process):
         return " ".join(texts)
 
 
-def carries_lock(message: Message) -> bool:
+def carries_lock(message: ProtocolMessage) -> bool:
     """Whether this is a lock for one member alone, or a lock that came back."""
     return isinstance(message, (LeafCopy, Refusal)) and isinstance(message.packet, KeyLockRequest)

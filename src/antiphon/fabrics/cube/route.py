@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from antiphon.fabrics.cube.topology import cluster
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import ProtocolMessage
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Route:
     """A packet at one node; ``height`` is up to which of its clusters the node has handed it on."""
 
-    def __init__(self, packet: Message) -> None:
-        self.packet: Final[Message] = packet
+    def __init__(self, packet: ProtocolMessage) -> None:
+        self.packet: Final[ProtocolMessage] = packet
         self.height: i64 = 0
         # Who is to be told, and for how many clusters; ``NO_NODE`` is the node itself.
         self.parents: Final[dict[i64, i64]] = {}
@@ -34,7 +35,7 @@ class Route:
         if serves:
             self._serving.add(child)
 
-    def answered(self, child: i64) -> bool:
+    def on_ack(self, child: i64) -> bool:
         """A child has answered; false if nobody expected it to."""
         missing = self.awaited.get(child, 0)
         if missing == 0:

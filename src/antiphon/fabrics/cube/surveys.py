@@ -13,11 +13,11 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube.messages import SurveyRequest, SurveyResponse, Synchronise, append_all, member_entry
 from antiphon.fabrics.cube.nodes import CubeNodes
-from antiphon.fabrics.cube.topic import OUTSIDE, SUBSCRIBING, Options, Topic, TopicTable
+from antiphon.fabrics.cube.topic import OUTSIDE, SUBSCRIBING, CubeTopic, CubeTopicTable, Options
 from antiphon.fabrics.cube.topology import cluster
-from antiphon.fabrics.cube.total_order.ordering import TotalOrder
+from antiphon.fabrics.cube.total_order.ordering import CubeTotalOrder
 from antiphon.kernel.errors import ProtocolError
-from antiphon.kernel.message import Message, publication_key
+from antiphon.kernel.message import ProtocolMessage, publication_key
 from antiphon.kernel.pending_replies import PendingReplies
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.orders.order import merged_frontiers
@@ -38,7 +38,7 @@ class Survey:
 class SurveyClient:
     """The part of this node that asks questions and uses the answers."""
 
-    def on_survey_done(self, topic: Topic, survey: Survey) -> None:
+    def on_survey_done(self, topic: CubeTopic, survey: Survey) -> None:
         """All have answered a question of this node."""
         raise NotImplementedError
 
@@ -49,13 +49,15 @@ class Surveys:
     # It is made after this, because it asks questions: see ``connect``.
     _client: SurveyClient
 
-    def __init__(self, environment: Environment, topics: TopicTable, nodes: CubeNodes, total_order: TotalOrder) -> None:
+    def __init__(
+        self, environment: Environment, topics: CubeTopicTable, nodes: CubeNodes, total_order: CubeTotalOrder
+    ) -> None:
         self.environment: Final[Environment] = environment
         self._me: Final[i64] = environment.identifier
-        self._topics: Final[TopicTable] = topics
+        self._topics: Final[CubeTopicTable] = topics
         self._options: Final[Options] = topics.options
         self._nodes: Final[CubeNodes] = nodes
-        self._total_order: Final[TotalOrder] = total_order
+        self._total_order: Final[CubeTotalOrder] = total_order
         self.surveys: dict[i64, Survey] = {}
         # By topic, those that this node cannot answer yet.
         self._delayed: dict[i64, list[Survey]] = {}
@@ -107,7 +109,7 @@ class Surveys:
 
     # Answering.
 
-    def receive(self, sender: i64, message: Message) -> None:
+    def receive(self, sender: i64, message: ProtocolMessage) -> None:
         """A question or an answer has come."""
         if isinstance(message, SurveyRequest):
             self._on_request(sender, message)
@@ -120,7 +122,7 @@ class Surveys:
         if topic is not None and topic.state != OUTSIDE:
             topic.view.add(question.source, question.sequence, isinstance(question, Synchronise))
             if self._options.directory and topic.state == SUBSCRIBING:
-                topic.heard[question.source] = True
+                topic.hear_of(question.source)
         if question.targets is None:
             self._conduct(question, sender, self._flood(question, cluster(self._me, sender) - 1))
         else:
@@ -172,7 +174,7 @@ class Surveys:
         answer = SurveyResponse(question.source, question.sequence, question.topic, entries, announced, is_past)
         self.environment.send(survey.parent, answer)
 
-    def answer_delayed(self, topic: Topic) -> None:
+    def answer_delayed(self, topic: CubeTopic) -> None:
         """Answer the questions that were put off."""
         for survey in self._delayed.pop(topic.name, []):
             self.finish(survey)
@@ -197,6 +199,6 @@ class Surveys:
         return f"{surveys} {delayed}"
 
 
-def survey_key(about: Message) -> i64:
+def survey_key(about: ProtocolMessage) -> i64:
     """Subscriptions are numbered per node over all topics, so source and counter name a survey."""
     return publication_key(about.source, about.sequence)

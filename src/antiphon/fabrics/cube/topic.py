@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Final, final
 
 from librt.vecs import vec
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from antiphon.fabrics.cube.ack_aggregation import Waves
 from antiphon.fabrics.cube.repair.retransmit_buffer import RetransmitBuffer
 from antiphon.fabrics.cube.route import Route
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import NO_KEYS, NONE, ORDER_NAMES, Message
+from antiphon.kernel.message import NO_KEYS, NONE, ORDER_NAMES, ProtocolMessage
 from antiphon.orders.causal import CausalOrder
 from antiphon.orders.order import Order
 from antiphon.orders.registry import new_topic_order
@@ -25,8 +25,6 @@ MEMBER: Final[i64] = 3
 
 ORDERS: Final = ORDER_NAMES[:3]
 """Those that need nobody to decide between publications that do not know of each other."""
-DEFAULT_WINDOW: Final = 64
-DEFAULT_BUNDLE: Final = 64
 
 
 @final
@@ -46,9 +44,9 @@ class Options:
     def __init__(
         self,
         order: str = "causal",
-        window: i64 = DEFAULT_WINDOW,
+        window: i64 = 64,
         largest_first: bool = True,
-        bundle: i64 = DEFAULT_BUNDLE,
+        bundle: i64 = 64,
         directory: bool = False,
         mixed: bool = False,
         total: bool = False,
@@ -116,7 +114,7 @@ class FaultOptions:
 
 
 @final
-class Pending:
+class PendingRequest:
     """Something the application asked for that has not begun: a publication, or else a change of membership."""
 
     def __init__(
@@ -148,8 +146,19 @@ class OwnTotal:
         return f"{self.sequence} {self.place} {self.is_granted} {self.is_closed} {list(self.entries)}"
 
 
+# Shared by all topics that have nothing of a kind, which are nearly all: a node may have very many topics. They stay
+# empty. Only the methods of a topic that add something begin a container of its own.
+NO_REQUESTS: Final[list[PendingRequest]] = []
+NO_MESSAGES: Final[list[ProtocolMessage]] = []
+NO_TOTALS: Final[list[OwnTotal]] = []
+NO_ROUTES: Final[dict[i64, Route]] = {}
+NO_COUNTERS: Final[dict[i64, i64]] = {}
+NO_NUMBERS: Final[dict[i64, bool]] = {}
+
+
 @final
-class Topic:
+@mypyc_attr(acyclic=True)
+class CubeTopic:
     """All that one node knows about one topic. It outlives a membership: numbers are not used again."""
 
     def __init__(self, name: i64, order: Order) -> None:
@@ -157,36 +166,117 @@ class Topic:
         self.state: i64 = OUTSIDE
         self.view: View = View(0)
         self.order: Order = order
-        self.waves: Final = Waves()
-        self.queue: list[Pending] = []
+        self._waves: Waves | None = None
+        self.queue: list[PendingRequest] = NO_REQUESTS
         self.wants_membership: bool = False
         self.published: i64 = 0
         self.in_flight: i64 = 0
         self.joined_counter: i64 = 0
         self.left_counter: i64 = 0
         # Publications, or bundles of them, that came between subscribing and being synchronised.
-        self.early: list[Message] = []
+        self.early: list[ProtocolMessage] = NO_MESSAGES
         # With a directory: whom this newcomer has heard of, in that order.
-        self.heard: dict[i64, bool] = {}
+        self.heard: dict[i64, bool] = NO_NUMBERS
         # What counted as past at those who have gone: they left it with the home, or with everybody.
         self.inherited: vec[i64] = vec[i64]()
         # Who unsubscribed while this node was subscribing: their word for themselves may still be on its way.
-        self.departed: dict[i64, i64] = {}
+        self.departed: dict[i64, i64] = NO_COUNTERS
         # The last own publication that has begun.
         self.begun: i64 = 0
         # The first of the queue, as far as they are total and claimed.
-        self.own_totals: list[OwnTotal] = []
+        self.own_totals: list[OwnTotal] = NO_TOTALS
         # Own total publications that have begun and were not delivered here.
         self.undelivered_totals: i64 = 0
         # Locks of others, or own ones, for which not all below this node are closed.
         self.closing_count: i64 = 0
         # Where nodes may fail: waves with their children by the key of their packet, members that are out of reach with
         # the counters of their subscriptions, and what is kept for whoever lacks it.
-        self.routes: dict[i64, Route] = {}
-        self.away: dict[i64, i64] = {}
+        self.routes: dict[i64, Route] = NO_ROUTES
+        self.away: dict[i64, i64] = NO_COUNTERS
         self.retransmit_buffer: RetransmitBuffer | None = None
         # Own packets that not all have acknowledged, by their numbers, in order.
-        self.own_open: dict[i64, bool] = {}
+        self.own_open: dict[i64, bool] = NO_NUMBERS
+
+    # What is added, and taken away.
+
+    @property
+    def waves(self) -> Waves:
+        """The waves that are open here, where nobody fails."""
+        if self._waves is None:
+            self._waves = Waves()
+        return self._waves
+
+    def enqueue(self, pending: PendingRequest) -> None:
+        """The application asks for something."""
+        if len(self.queue) == 0:
+            self.queue = [pending]
+        else:
+            self.queue.append(pending)
+
+    def dequeue(self, count: i64) -> None:
+        """The first of the queue have begun."""
+        if count == len(self.queue):
+            self.queue = NO_REQUESTS
+        else:
+            del self.queue[:count]
+
+    def add_early(self, packet: ProtocolMessage) -> None:
+        """A packet has come before this node is synchronised."""
+        if len(self.early) == 0:
+            self.early = [packet]
+        else:
+            self.early.append(packet)
+
+    def hear_of(self, newcomer: i64) -> None:
+        """This newcomer has heard of another."""
+        if len(self.heard) == 0:
+            self.heard = {}
+        self.heard[newcomer] = True
+
+    def add_departed(self, node: i64, counter: i64) -> None:
+        """A node has unsubscribed while this node was subscribing."""
+        if len(self.departed) == 0:
+            self.departed = {}
+        self.departed[node] = max(counter, self.departed.get(node, 0))
+
+    def add_own_total(self, own: OwnTotal) -> None:
+        """An own total publication is claimed."""
+        if len(self.own_totals) == 0:
+            self.own_totals = [own]
+        else:
+            self.own_totals.append(own)
+
+    def add_away(self, member: i64, counter: i64) -> None:
+        """A member is out of reach."""
+        if len(self.away) == 0:
+            self.away = {}
+        self.away[member] = counter
+
+    def open_route(self, key: i64, route: Route) -> None:
+        """A packet is on its way through this node."""
+        if len(self.routes) == 0:
+            self.routes = {}
+        self.routes[key] = route
+
+    def close_route(self, key: i64) -> None:
+        """Nobody has to answer for a packet any more."""
+        self.routes.pop(key, None)
+        if len(self.routes) == 0:
+            self.routes = NO_ROUTES
+
+    def open_own(self, sequence: i64) -> None:
+        """Not all have acknowledged an own packet."""
+        if len(self.own_open) == 0:
+            self.own_open = {}
+        self.own_open[sequence] = True
+
+    def close_own(self, sequence: i64) -> None:
+        """All have acknowledged an own packet."""
+        self.own_open.pop(sequence, None)
+        if len(self.own_open) == 0:
+            self.own_open = NO_NUMBERS
+
+    # What there is to see.
 
     def text(self) -> str:
         """The state as text, to compare states."""
@@ -203,7 +293,7 @@ class Topic:
         )
         return (
             f"{self.name} {counters} {queued} {early} {heard} {sorted(self.departed.items())} {totals} {faults} "
-            f"[{self.view.state()}] [{self.order.state()}] [{self.waves.state()}]"
+            f"[{self.view.state()}] [{self.order.state()}] [{'[]' if self._waves is None else self._waves.state()}]"
         )
 
     def unfinished(self) -> i64:
@@ -213,12 +303,15 @@ class Topic:
         order = self.order
         if isinstance(order, TotalOrder) and self.state == MEMBER:
             locks += order.open_locks()
-        waves = len(self.waves) + len(self.routes)
+        waves = self._open_waves() + len(self.routes)
         return order.waiting() + waves + len(self.queue) + len(self.early) + joining + locks
 
     def has_open_waves(self) -> bool:
         """Whether somebody waits for this node's answer, or this node for others'."""
-        return len(self.waves) > 0 or len(self.routes) > 0 or self.closing_count > 0
+        return self._open_waves() > 0 or len(self.routes) > 0 or self.closing_count > 0
+
+    def _open_waves(self) -> i64:
+        return 0 if self._waves is None else len(self._waves)
 
     def is_active(self) -> bool:
         """Whether this node has a complete view and can serve clusters."""
@@ -226,34 +319,34 @@ class Topic:
 
 
 @final
-class TopicTable:
+class CubeTopicTable:
     """The topics that one node has heard of, and the counter of its subscriptions, which is one for all of them."""
 
     def __init__(self, me: i64, options: Options) -> None:
         self._me: Final[i64] = me
         self.options: Final[Options] = options
-        self._topics: dict[i64, Topic] = {}
+        self._topics: dict[i64, CubeTopic] = {}
         # The topic that was asked for last: mostly the next message is about the same one.
-        self._recent: Topic | None = None
+        self._recent: CubeTopic | None = None
         self.counter: i64 = 0
 
-    def find(self, name: i64) -> Topic:
+    def find(self, name: i64) -> CubeTopic:
         """The state of a topic; it begins now if this node has not heard of the topic."""
         recent = self._recent
         if recent is not None and recent.name == name:
             return recent
         found = self._topics.get(name)
         if found is None:
-            found = Topic(name, self.options.new_order(self._me))
+            found = CubeTopic(name, self.options.new_order(self._me))
             self._topics[name] = found
         self._recent = found
         return found
 
-    def get(self, name: i64) -> Topic | None:
+    def get(self, name: i64) -> CubeTopic | None:
         """The state of a topic, if this node has heard of it."""
         return self._topics.get(name)
 
-    def all(self) -> list[Topic]:
+    def all(self) -> list[CubeTopic]:
         """Each topic that this node has heard of, in that order."""
         return list(self._topics.values())
 
@@ -274,19 +367,19 @@ class TopicTable:
         return f"{self.counter} {[topic.text() for _, topic in sorted(self._topics.items())]}"
 
 
-def is_closed(topic: Topic, keys: vec[i64]) -> bool:
+def is_closed(topic: CubeTopic, keys: vec[i64]) -> bool:
     """Whether nothing may begin on a topic about some keys."""
     return total(topic).is_closed(keys if len(keys) > 0 else ALL_SHARE)
 
 
-def total(topic: Topic) -> TotalOrder:
+def total(topic: CubeTopic) -> TotalOrder:
     """The order of a topic where publications may be total."""
     order = topic.order
     assert isinstance(order, TotalOrder), "with total order a topic has an order that serves it"
     return order
 
 
-def mixed(topic: Topic) -> CausalOrder:
+def mixed(topic: CubeTopic) -> CausalOrder:
     """The order of a topic where nodes may fail."""
     order = topic.order
     assert isinstance(order, CausalOrder), "where nodes may fail orders are mixed"

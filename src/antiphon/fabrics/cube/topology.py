@@ -57,7 +57,7 @@ def dimension_for(node_count: int) -> int:
     return (node_count - 1).bit_length()
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
+@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class Cube:
     """The members of the cube, with the questions that trees ask."""
 
@@ -129,6 +129,7 @@ class Cube:
         return parent
 
 
+@mypyc_attr(acyclic=True)
 class FullCube(Cube):
     """Every identifier below ``2**dimension`` is a member: a binomial tree from every root."""
 
@@ -157,6 +158,10 @@ DENSE_DIMENSION: Final[i64] = 17
 """Up to this dimension a cube has a byte for each entry of its trie, 256 KiB at most."""
 
 
+NO_ENTRIES: Final[set[i64]] = set()
+
+
+@mypyc_attr(acyclic=True)
 class PartialCube(Cube):
     """Some identifiers are members. ``first`` costs O(dimension); adding and removing too.
 
@@ -171,7 +176,7 @@ class PartialCube(Cube):
         self._size: i64 = 1 << dimension
         self._is_dense: bool = dimension <= DENSE_DIMENSION
         self._occupied: vec[u8] = vec[u8]([0] * int(2 << dimension)) if self._is_dense else vec[u8]()
-        self._entries: set[i64] = set()
+        self._entries: set[i64] = NO_ENTRIES if self._is_dense else set()
         self._count: i64 = 0
         for member in members:
             self.add(member)
@@ -180,7 +185,8 @@ class PartialCube(Cube):
         """Another cube with the same members."""
         twin = PartialCube(self.dimension)
         twin._occupied = vec[u8](self._occupied)
-        twin._entries = set(self._entries)
+        if not self._is_dense:
+            twin._entries = set(self._entries)
         twin._count = self._count
         return twin
 
@@ -200,7 +206,7 @@ class PartialCube(Cube):
         self._size = 1 << dimension
         self._is_dense = dimension <= DENSE_DIMENSION
         self._occupied = vec[u8]([0] * int(2 << dimension)) if self._is_dense else vec[u8]()
-        self._entries = set()
+        self._entries = NO_ENTRIES if self._is_dense else set()
         self._count = 0
         for member in members:
             self.add(member)

@@ -31,16 +31,16 @@ from typing import final
 
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.delivery import Delivery
+from antiphon.fabrics.cube.delivery import CubeDelivery
 from antiphon.fabrics.cube.dissemination import WaveDissemination
 from antiphon.fabrics.cube.membership import MembershipListener
 from antiphon.fabrics.cube.process import CubeFoundation, CubeProcess, FaultFreeParts
-from antiphon.fabrics.cube.topic import Options, Topic
+from antiphon.fabrics.cube.topic import CubeTopic, Options
 from antiphon.fabrics.cube.topology import Cube
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import ProtocolMessage
 from antiphon.kernel.process import Environment
 
-__all__ = ["Options", "Topic", "VCubePs"]
+__all__ = ["CubeTopic", "Options", "VCubePs"]
 
 
 @final
@@ -49,12 +49,12 @@ class VCubePs(CubeProcess):
 
     def __init__(self, environment: Environment, cube: Cube, options: Options) -> None:
         base = CubeFoundation(environment, cube, options)
-        delivery = Delivery(environment, base.operations)
+        delivery = CubeDelivery(environment, base.operations)
         dissemination = WaveDissemination(environment, base.topics, base.nodes, base.operations, delivery)
         parts = FaultFreeParts(base, delivery, dissemination, MembershipListener())
         super().__init__(base, dissemination, parts.lock_manager, parts.total_order, parts.surveys, parts.membership)
 
-    def receive(self, sender: i64, message: Message) -> None:
+    def receive(self, sender: i64, message: ProtocolMessage) -> None:
         self.handle(sender, message)
         if self.options.total:
             self.operations.advance_opened()

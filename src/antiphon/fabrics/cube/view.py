@@ -8,16 +8,20 @@ member's subscription, so that news about an older membership never overwrites a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import final
+from typing import Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from antiphon.fabrics.cube.topology import PartialCube, cluster
 from antiphon.kernel.integer_map import IntegerMap
 from antiphon.kernel.process import NO_NODE
 
+NOBODY: Final[dict[i64, i64]] = {}
+"""Shared by views without passive members: it stays empty."""
+
 
 @final
+@mypyc_attr(acyclic=True)
 class View:
     """The members of a topic, as far as one node knows. Copies share their content until one of them changes."""
 
@@ -26,7 +30,7 @@ class View:
         self._counters: IntegerMap = IntegerMap()
         for member in active:
             self._counters.put(member, 0)
-        self._passive: dict[i64, i64] = {}
+        self._passive: dict[i64, i64] = NOBODY
         self._is_shared: bool = False
 
     def copy(self) -> View:
@@ -34,7 +38,8 @@ class View:
         twin = View(0)
         twin._active = self._active
         twin._counters = self._counters
-        twin._passive = dict(self._passive)
+        if len(self._passive) > 0:
+            twin._passive = dict(self._passive)
         twin._is_shared = True
         self._is_shared = True
         return twin
@@ -83,7 +88,7 @@ class View:
         if counter < known or (counter == known and not is_active):
             return
         if is_active:
-            self._passive.pop(node, None)
+            self._drop_passive(node)
             if counter != known or not self._active.contains(node):
                 self._make_own()
                 self._counters.put(node, counter)
@@ -91,6 +96,8 @@ class View:
             return
         if self._active.contains(node):
             self._drop_active(node)
+        if len(self._passive) == 0:
+            self._passive = {}
         self._passive[node] = counter
 
     def remove(self, node: i64, counter: i64) -> None:
@@ -99,7 +106,7 @@ class View:
         if known < 0 or known > counter:
             return
         if node in self._passive:
-            del self._passive[node]
+            self._drop_passive(node)
         else:
             self._drop_active(node)
 
@@ -118,6 +125,11 @@ class View:
     def state(self) -> str:
         """The content as text, to compare states."""
         return f"{self._counters.sorted_items()} {self._active.members()} {sorted(self._passive.items())}"
+
+    def _drop_passive(self, node: i64) -> None:
+        self._passive.pop(node, None)
+        if len(self._passive) == 0:
+            self._passive = NOBODY
 
     def _drop_active(self, node: i64) -> None:
         self._make_own()

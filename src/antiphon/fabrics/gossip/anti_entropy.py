@@ -12,10 +12,10 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.delivery import Delivery
+from antiphon.fabrics.gossip.delivery import GossipDelivery
 from antiphon.fabrics.gossip.messages import Beat, Comparison, Report
 from antiphon.fabrics.gossip.options import BrisaOptions
-from antiphon.fabrics.gossip.parents import Link
+from antiphon.fabrics.gossip.parents import LinkMeasurements
 from antiphon.fabrics.gossip.quiescence import Quiescence
 from antiphon.fabrics.gossip.recovery import Recovery
 from antiphon.fabrics.gossip.sampling.service import PeerSampling
@@ -56,13 +56,13 @@ class Reports:
         numbers = vec[i64]()
         floors = vec[i64]()
         window = self._window
-        keeps_up = window > 0 and self._environment.keeps_up(self._topic)
+        has_capacity = window > 0 and self._environment.has_capacity(self._topic)
         for stream in self._streams.values():
             if stream.quiet <= periods:
                 numbers = append(numbers, stream.source)
                 numbers = append(numbers, stream.received.complete)
                 if window > 0:
-                    floors = append(floors, stream.ready_for(window, keeps_up))
+                    floors = append(floors, stream.ready_for(window, has_capacity))
         keys, positions = self._trees.places(periods)
         uptime = self._environment.now() - self._born
         pulses = self._pulses.as_pairs()
@@ -70,7 +70,7 @@ class Reports:
 
 
 @final
-class AntiEntropy:
+class GossipAntiEntropy:
     """Compares one node with its neighbours and with seeds on one topic."""
 
     def __init__(
@@ -82,7 +82,7 @@ class AntiEntropy:
         seeds: Seeds,
         pulses: Pulses,
         reports: Reports,
-        delivery: Delivery,
+        delivery: GossipDelivery,
         recovery: Recovery,
         quiescence: Quiescence,
     ) -> None:
@@ -96,13 +96,13 @@ class AntiEntropy:
         self._seeds: Final[Seeds] = seeds
         self._pulses: Final[Pulses] = pulses
         self._reports: Final[Reports] = reports
-        self._delivery: Final[Delivery] = delivery
+        self._delivery: Final[GossipDelivery] = delivery
         self._recovery: Final[Recovery] = recovery
         self._quiescence: Final[Quiescence] = quiescence
 
     # Neighbours.
 
-    def tell_neighbours(self, links: dict[i64, Link]) -> None:
+    def tell_neighbours(self, links: dict[i64, LinkMeasurements]) -> None:
         """Tell the neighbours what there is."""
         report = self._reports.since(self._patience)
         now = self._environment.now()
@@ -114,7 +114,7 @@ class AntiEntropy:
     def hear_pulses(self, pairs: vec[i64]) -> None:
         """A neighbour tells of pulses: hand on those that are new."""
         was_in_doubt = self._pulses.is_in_doubt
-        if self._pulses.heard(pairs):
+        if self._pulses.on_numbers(pairs):
             self._quiescence.stir()
             self._note_end_of(was_in_doubt)
 
@@ -169,7 +169,7 @@ class AntiEntropy:
         """Somebody compares what it has with this seed, or the seed answers."""
         if not self._delivery.is_synchronised:
             # The asker is part of the overlay, and this seed is not yet.
-            self._overlay.wanted(sender)
+            self._overlay.on_wanted(sender)
             return
         is_behind = self._recovery.learn(sender, message.report, 0)
         if message.is_answer:
@@ -187,4 +187,4 @@ class AntiEntropy:
             self._environment.send(sender, Comparison(self._me, self._topic, report, True, False, message.question))
         if is_behind:
             self._quiescence.wake()
-            self._overlay.wanted(sender)
+            self._overlay.on_wanted(sender)

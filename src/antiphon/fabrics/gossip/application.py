@@ -10,10 +10,10 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.delivery import Delivery
+from antiphon.fabrics.gossip.delivery import GossipDelivery
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.quiescence import Quiescence
-from antiphon.fabrics.gossip.stream import Asked, Stream, stream_of
+from antiphon.fabrics.gossip.stream import QueuedRequest, Stream, stream_of
 from antiphon.fabrics.gossip.trees import Trees
 from antiphon.kernel.message import TOTAL, Publication
 from antiphon.kernel.process import UNBOUNDED, Environment
@@ -31,7 +31,7 @@ class Application:
         neighbours: list[i64],
         streams: dict[i64, Stream],
         trees: Trees,
-        delivery: Delivery,
+        delivery: GossipDelivery,
         quiescence: Quiescence,
     ) -> None:
         self._environment: Final[Environment] = environment
@@ -41,9 +41,9 @@ class Application:
         self._neighbours: Final[list[i64]] = neighbours
         self._streams: Final[dict[i64, Stream]] = streams
         self._trees: Final[Trees] = trees
-        self._delivery: Final[Delivery] = delivery
+        self._delivery: Final[GossipDelivery] = delivery
         self._quiescence: Final[Quiescence] = quiescence
-        self.queue: list[Asked] = []
+        self.queue: list[QueuedRequest] = []
 
     def is_wanted(self) -> bool:
         """Whether the application is subscribed, or will be when all that it asked for has happened."""
@@ -63,7 +63,7 @@ class Application:
         ahead: i64 = 0 if own is None else own.received.complete - own.lowest_floor()
         return max(0, self._window - ahead - len(self.queue))
 
-    def ask(self, asked: Asked) -> None:
+    def ask(self, asked: QueuedRequest) -> None:
         """The application wants something; it happens when the node is part of the topic."""
         self.queue.append(asked)
         self._quiescence.wake()
@@ -100,7 +100,7 @@ class Application:
                 delivery.is_member = True
                 self._environment.subscribed(self._topic)
 
-    def _publish(self, asked: Asked, payload: bytes) -> None:
+    def _publish(self, asked: QueuedRequest, payload: bytes) -> None:
         publication = self._delivery.begin(asked, payload)
         own = stream_of(self._streams, self._me)
         own.take(publication)

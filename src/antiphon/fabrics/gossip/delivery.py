@@ -18,10 +18,10 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.epto.messages import Ball, Probe, Stamped
 from antiphon.fabrics.gossip.epto.topic import TOPICS, Memory, TopicTotals
-from antiphon.fabrics.gossip.messages import FrontierResponse
+from antiphon.fabrics.gossip.messages import GossipFrontierResponse
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.sampling.service import PeerSampling
-from antiphon.fabrics.gossip.stream import Asked, Missed, Stream, stream_of
+from antiphon.fabrics.gossip.stream import Missed, QueuedRequest, Stream, stream_of
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, Publication, publication_key
 from antiphon.kernel.process import Environment
 from antiphon.orders.mixed import MixedOrder
@@ -42,7 +42,7 @@ class Departure:
 
 
 @final
-class Delivery:
+class GossipDelivery:
     """Delivers publications of one topic at one node, each in its order.
 
     Nothing is delivered to an application that is not subscribed.
@@ -78,10 +78,13 @@ class Delivery:
 
     # Publications of the application.
 
-    def may_begin(self, asked: Asked) -> bool:
-        """Whether what the application asks for may happen now; after a total publication all else waits for it."""
+    def may_begin(self, asked: QueuedRequest) -> bool:
+        """Whether what the application asks for may happen now; after a total publication all else waits for it.
+
+        A total one that may not begin now is tried again after the next round.
+        """
         if asked.order == TOTAL:
-            return not self.is_held
+            return not self.is_held and self._ordered().may_publish()
         return self.totals is None or self.totals.own == 0
 
     def hold(self, is_held: bool) -> None:
@@ -99,7 +102,7 @@ class Delivery:
         for peer in peers:
             self._ordered().rounds.probe(peer)
 
-    def begin(self, asked: Asked, payload: bytes) -> Publication:
+    def begin(self, asked: QueuedRequest, payload: bytes) -> Publication:
         """Make an own publication; unless it is total it counts as delivered from now on."""
         if asked.order == TOTAL:
             return self._ordered().publish(asked, payload, self.order.barrier())
@@ -114,7 +117,17 @@ class Delivery:
             self._ordered().arrived(publication)
             self._settle()
         else:
-            self._hand_out(self.order.arrived(publication))
+            released = self.order.arrived(publication)
+            if len(released) == 0:
+                self._hear_of(publication.dependencies)
+            self._hand_out(released)
+
+    def _hear_of(self, dependencies: vec[i64]) -> None:
+        """A publication waits for others, of which perhaps nobody tells any more: what is missing is asked for."""
+        for key in dependencies:
+            named = key if key >= 0 else ~key
+            if named & SOURCE_MASK != self._me:
+                stream_of(self._streams, named & SOURCE_MASK).hear(named >> SOURCE_BITS)
 
     def on_ball(self, sender: i64, ball: Ball) -> None:
         """A ball of EpTO has come."""
@@ -240,10 +253,10 @@ class Delivery:
             else:
                 stream_of(self._streams, ~key & SOURCE_MASK).skip(~key >> SOURCE_BITS)
 
-    def welcome(self) -> FrontierResponse:
+    def welcome(self) -> GossipFrontierResponse:
         """Tells a newcomer what is past here, and the time of total order, 0 if there is none."""
         time: i64 = 0 if self.totals is None else self.totals.reading()
-        return FrontierResponse(self._me, self._topic, self.order.frontier(), time)
+        return GossipFrontierResponse(self._me, self._topic, self.order.frontier(), time)
 
     def welcomed(self, frontier: vec[i64], stamp: i64) -> None:
         """A neighbour has said what is past, and the time of its total order."""

@@ -1,7 +1,7 @@
 """How a node joins a topic: it enters the overlay through a seed, and asks a neighbour for its frontier.
 
-**Newcomers** send a ``FrontierRequest`` to a neighbour and start from its ``FrontierResponse``. Everything that is
-published later has a higher number, so the newcomer notices if it is missing. The publications that one node has
+**Newcomers** send a ``GossipFrontierRequest`` to a neighbour and start from its ``GossipFrontierResponse``. Later
+publications have higher numbers, so the newcomer notices if one is missing. The publications that one node has
 delivered are closed under its order, so one neighbour is enough.
 """
 
@@ -12,8 +12,8 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.application import Application
-from antiphon.fabrics.gossip.delivery import Delivery
-from antiphon.fabrics.gossip.messages import FrontierRequest, FrontierResponse
+from antiphon.fabrics.gossip.delivery import GossipDelivery
+from antiphon.fabrics.gossip.messages import GossipFrontierRequest, GossipFrontierResponse
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.quiescence import Quiescence
 from antiphon.fabrics.gossip.sampling.service import PeerSampling
@@ -25,7 +25,7 @@ UNHEARD_PERIODS: Final = 3
 
 
 @final
-class Joining:
+class GossipJoining:
     """How one node enters one topic, and enters it again when it has no neighbour left."""
 
     def __init__(
@@ -35,7 +35,7 @@ class Joining:
         options: BrisaOptions,
         overlay: PeerSampling,
         seeds: Seeds,
-        delivery: Delivery,
+        delivery: GossipDelivery,
         application: Application,
         quiescence: Quiescence,
     ) -> None:
@@ -45,7 +45,7 @@ class Joining:
         self._patience: Final[i64] = options.patience
         self._overlay: Final[PeerSampling] = overlay
         self._seeds: Final[Seeds] = seeds
-        self._delivery: Final[Delivery] = delivery
+        self._delivery: Final[GossipDelivery] = delivery
         self._application: Final[Application] = application
         self._quiescence: Final[Quiescence] = quiescence
         self._attempts: i64 = 0
@@ -73,7 +73,7 @@ class Joining:
         """Whether no seed has let this node in, however often it tried."""
         return self._attempts >= MOST_ATTEMPTS
 
-    def wanted(self) -> None:
+    def on_wanted(self) -> None:
         """The application wants something; if this node had given up, the application has not."""
         if self.has_given_up():
             self._attempts = 0
@@ -96,14 +96,14 @@ class Joining:
 
     def greet(self, peer: i64) -> None:
         """Ask a neighbour what counts as past."""
-        self._environment.send(peer, FrontierRequest(self._me, 0, self._topic))
+        self._environment.send(peer, GossipFrontierRequest(self._me, 0, self._topic))
 
     def on_frontier_request(self, sender: i64) -> None:
         """A newcomer asks what counts as past."""
         if self._delivery.is_synchronised:
             self._environment.send(sender, self._delivery.welcome())
 
-    def on_frontier_response(self, message: FrontierResponse) -> None:
+    def on_frontier_response(self, message: GossipFrontierResponse) -> None:
         """A neighbour has said what counts as past: take part, and do what the application waits for."""
         if not self._delivery.is_synchronised:
             self._delivery.welcomed(message.frontier, message.stamp)

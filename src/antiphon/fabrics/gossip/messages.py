@@ -7,7 +7,7 @@ from typing import Any, Final, final
 from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.kernel.message import Message, Publication
+from antiphon.kernel.message import ProtocolMessage, Publication
 from antiphon.orders.order import Ordered
 
 TREE_BITS: Final = 6
@@ -43,7 +43,7 @@ NOWHERE: Final = Position(vec[i64](), -1)
 
 
 @mypyc_attr(acyclic=True)
-class Data(Message):
+class Data(ProtocolMessage):
     """A publication on its way through a structure; ``is_upward`` if it did not begin at the root."""
 
     def __init__(self, publication: Publication, key: i64, position: Position, is_upward: bool) -> None:
@@ -58,7 +58,7 @@ class Data(Message):
 
 
 @mypyc_attr(acyclic=True)
-class FetchResponse(Message):
+class FetchResponse(ProtocolMessage):
     """A publication that the receiver has requested, or that a new child may miss."""
 
     def __init__(self, publication: Publication) -> None:
@@ -70,7 +70,7 @@ class FetchResponse(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Deactivate(Message):
+class Deactivate(ProtocolMessage):
     """The receiver is to send nothing more of a structure to the sender."""
 
     def __init__(self, key: i64, topic: i64) -> None:
@@ -79,7 +79,7 @@ class Deactivate(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Activate(Message):
+class Activate(ProtocolMessage):
     """The receiver is to send what comes through a structure to the sender, which has all of the root to ``last``."""
 
     def __init__(self, key: i64, topic: i64, last: i64) -> None:
@@ -89,7 +89,7 @@ class Activate(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Moved(Message):
+class Moved(ProtocolMessage):
     """Where the sender is in a structure now: said to a new child, and to all children when the depth changes."""
 
     def __init__(self, key: i64, topic: i64, position: Position) -> None:
@@ -130,7 +130,7 @@ class Report:
 
 
 @mypyc_attr(acyclic=True)
-class Beat(Message):
+class Beat(ProtocolMessage):
     """Said once per period to each neighbour: a report, and what measures the round trip.
 
     ``stamp`` is the sender's clock; ``echo`` is the last stamp it had from the receiver, ``held`` ticks ago, or -1.
@@ -145,7 +145,7 @@ class Beat(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Comparison(Message):
+class Comparison(ProtocolMessage):
     """Before it falls silent a node compares what it has with a contact; ``is_answer`` if the contact speaks.
 
     ``wants_pulse`` if the sender has lost a neighbour and wants to know whether it is still connected with the contact.
@@ -163,7 +163,7 @@ class Comparison(Message):
 
 
 @mypyc_attr(acyclic=True)
-class FetchRequest(Message):
+class FetchRequest(ProtocolMessage):
     """Requests publications of the source that the sender misses, by their numbers.
 
     A receiver that had them and has not kept them asks its own neighbours for the sender, over at most ``hops`` hops.
@@ -176,17 +176,17 @@ class FetchRequest(Message):
 
 
 @mypyc_attr(acyclic=True)
-class NotKept(Message):
+class NotKept(ProtocolMessage):
     """The sender had the requested publications of the source up to ``sequence``, and has not kept them."""
 
 
 @mypyc_attr(acyclic=True)
-class FrontierRequest(Message):
+class GossipFrontierRequest(ProtocolMessage):
     """Asks a neighbour for its frontier: the sender is new, and will count everything in it as past."""
 
 
 @mypyc_attr(acyclic=True)
-class FrontierResponse(Message):
+class GossipFrontierResponse(ProtocolMessage):
     """The frontier of the sender, where a newcomer starts, and the time of its total order, 0 if there is none."""
 
     def __init__(self, source: i64, topic: i64, frontier: vec[i64], stamp: i64) -> None:
@@ -208,7 +208,7 @@ NUMBERED: Final[dict[int, type[Any]]] = {
     48: Comparison,
     49: FetchRequest,
     50: NotKept,
-    51: FrontierRequest,
-    52: FrontierResponse,
+    51: GossipFrontierRequest,
+    52: GossipFrontierResponse,
 }
 """The messages by their numbers on the wire (:class:`antiphon.fabrics.fabric.Implementation`)."""

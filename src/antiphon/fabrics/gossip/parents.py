@@ -39,7 +39,7 @@ def strategy_number(name: str) -> i64:
 
 
 @final
-class Link:
+class LinkMeasurements:
     """Measurements of one neighbour, from its periodic messages."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Link:
         self.stamp: i64 = -1
         self.heard_at: i64 = 0
 
-    def heard(self, beat: Beat, now: i64) -> None:
+    def on_beat(self, beat: Beat, now: i64) -> None:
         """Learn from a periodic message of the neighbour."""
         if beat.echo >= 0:
             self.round_trip = now - beat.echo - beat.held

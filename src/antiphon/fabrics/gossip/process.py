@@ -29,11 +29,11 @@ from antiphon.fabrics.gossip.retransmit import serve_after_leaving
 from antiphon.fabrics.gossip.sampling.hyparview import Disconnect, Join, Parted
 from antiphon.fabrics.gossip.sampling.service import Connections, PeerSampling
 from antiphon.fabrics.gossip.seeds import Seeds
-from antiphon.fabrics.gossip.stream import Asked
+from antiphon.fabrics.gossip.stream import QueuedRequest
 from antiphon.fabrics.gossip.structure import Repairs
 from antiphon.fabrics.gossip.topic import Group
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import UNSPECIFIED, Message
+from antiphon.kernel.message import UNSPECIFIED, ProtocolMessage
 from antiphon.kernel.process import UNBOUNDED, Environment, Process, order_name
 from antiphon.orders.order import Order
 
@@ -64,7 +64,7 @@ class Brisa(Process):
 
     def begin_as_member(self, topic: i64) -> None:
         """Be subscribed to a topic from the start."""
-        self._open(topic).application.queue.append(Asked(0, 0, None, UNSPECIFIED))
+        self._open(topic).application.queue.append(QueuedRequest(0, 0, None, UNSPECIFIED))
 
     def start(self) -> None:
         window = self.options.join_window
@@ -115,7 +115,7 @@ class Brisa(Process):
         own = group.streams.get(self.me)
         sequence = max(self._published.get(topic, 0), 0 if own is None else own.received.complete) + 1
         self._published[topic] = sequence
-        group.ask(Asked(sequence, self.environment.now(), payload, chosen))
+        group.ask(QueuedRequest(sequence, self.environment.now(), payload, chosen))
         return sequence
 
     def publish_about(self, keys: list[int], payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
@@ -134,7 +134,7 @@ class Brisa(Process):
                 # Every node that looks for a topic asks this one in the end: none has yet.
                 self._found(group)
             group.begin(0)
-        group.ask(Asked(0, 0, None, UNSPECIFIED))
+        group.ask(QueuedRequest(0, 0, None, UNSPECIFIED))
 
     def room(self, topic: i64) -> i64:
         group = self._groups.get(topic)
@@ -144,7 +144,7 @@ class Brisa(Process):
         group = self._groups.get(topic)
         if group is None or not group.application.is_wanted():
             raise UsageError(f"node {self.me} is not subscribed to topic {topic} and cannot unsubscribe")
-        group.ask(Asked(0, 0, None, UNSPECIFIED))
+        group.ask(QueuedRequest(0, 0, None, UNSPECIFIED))
 
     def _open(self, topic: i64) -> Group:
         group = self._groups.get(topic)
@@ -163,7 +163,7 @@ class Brisa(Process):
 
     # Calls of the host.
 
-    def receive(self, sender: i64, message: Message) -> None:
+    def receive(self, sender: i64, message: ProtocolMessage) -> None:
         group = self._groups.get(message.topic)
         if group is not None:
             group.receive(sender, message)
@@ -235,7 +235,7 @@ class Brisa(Process):
         group = self._groups.get(topic)
         return UNBOUNDED if group is None else group.first_unsettled()
 
-    def counted(self, topic: i64) -> list[int]:
+    def frontier_keys(self, topic: i64) -> list[int]:
         group = self._groups.get(topic)
         return [] if group is None else list(group.order.frontier())
 

@@ -18,8 +18,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.delivery import Delivery
-from antiphon.fabrics.gossip.parents import Link
+from antiphon.fabrics.gossip.delivery import GossipDelivery
+from antiphon.fabrics.gossip.parents import LinkMeasurements
 from antiphon.fabrics.gossip.sampling.service import PeerSampling
 from antiphon.fabrics.gossip.stream import Stream
 from antiphon.kernel.process import Environment
@@ -99,7 +99,7 @@ class Reach:
         if sent_at > self._confirmed.get(peer, sent_at):
             self._confirmed[peer] = sent_at
 
-    def poll(self, now: i64, links: dict[i64, Link], is_behind: bool) -> list[i64]:
+    def poll(self, now: i64, links: dict[i64, LinkMeasurements], is_behind: bool) -> list[i64]:
         """A period has passed: see which nodes are missing. The answer lists those to ask for a sign of life."""
         self._polls += 1
         missing: i64 = 0
@@ -180,17 +180,17 @@ class PartitionGuard:
         environment: Environment,
         reach: Reach,
         overlay: PeerSampling,
-        links: dict[i64, Link],
+        links: dict[i64, LinkMeasurements],
         streams: dict[i64, Stream],
-        delivery: Delivery,
+        delivery: GossipDelivery,
         longest_wait: i64,
     ) -> None:
         self._environment: Final[Environment] = environment
         self._reach: Final[Reach] = reach
         self._overlay: Final[PeerSampling] = overlay
-        self._links: Final[dict[i64, Link]] = links
+        self._links: Final[dict[i64, LinkMeasurements]] = links
         self._streams: Final[dict[i64, Stream]] = streams
-        self._delivery: Final[Delivery] = delivery
+        self._delivery: Final[GossipDelivery] = delivery
         self._may_wait: Final[bool] = longest_wait > 0 and delivery.has_total_order()
 
     def link_lost(self, peer: i64) -> None:

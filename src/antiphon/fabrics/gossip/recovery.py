@@ -13,6 +13,8 @@ gone, and so does its source or a seed. The application is told so at its place 
 delivered. Other publications that have been missing for as long are passed over with it: the wait does not grow with
 their number. To make this rare, a node that has lost a neighbour forgets nothing that its buffer holds. A node that
 doubts that it is connected with a seed waits ``ALONE`` times longer: nodes behind a partition may have the publication.
+A publication that only its source had, and nodes that have failed with it, is no node's to speak of. A node that has
+heard of it, or of a later one, passes it over after ``VANISHED`` times that wait.
 """
 
 from __future__ import annotations
@@ -45,6 +47,10 @@ ALONE: Final = 20
 LAST_RESORT: Final = 40
 """So many times longer it waits for the word of a node that had the publication. After that it is enough that
 neighbours count it as past. They may be newcomers that never had it, and every node that had it may have failed."""
+
+VANISHED: Final = 25
+"""So many times longer it waits if no neighbour is ahead and the source says nothing: the source has failed, and every
+node that had the publication with it. It is longer than others keep everything for nodes behind a partition."""
 
 ASKED_IN_VAIN: Final = 6
 """So many questions a node sends to a neighbour that never answers before it asks only others; links lose messages."""
@@ -91,6 +97,8 @@ class Recovery:
         self._keep_all_for: i64 = 0
         # Periods after which it is enough that neighbours count a publication as past.
         self._last_resort: Final[i64] = LAST_RESORT * HOPELESS * options.patience
+        # Periods after which a publication of which no neighbour has heard more than this node has vanished.
+        self._vanished_after: Final[i64] = VANISHED * HOPELESS * options.patience
         # Publications that went from here though a neighbour may have lacked them.
         self.overflow: i64 = 0
 
@@ -237,7 +245,7 @@ class Recovery:
     def _is_hopeful(self, stream: Stream) -> bool:
         """Whether what is missing may still come, so that this node must not fall silent."""
         patience = self._options.patience
-        if 0 < stream.unserved_for <= self._last_resort + patience:
+        if 0 < stream.unserved_for <= self._last_resort + patience or stream.stuck_for <= self._vanished_after:
             return True
         if stream.missing_for > patience and stream.stuck_for > self._longest_stuck(stream) + patience:
             return False
@@ -252,6 +260,8 @@ class Recovery:
             gone = stream.gone_up_to(self._neighbours, self._seeds.others, self._seeds.includes_me)
             if gone == 0 and stream.unserved_for > self._last_resort and not self._pulses.is_in_doubt:
                 gone = stream.past_of_others(self._neighbours)
+            if gone == 0 and stream.stuck_for > self._vanished_after and not self._pulses.is_in_doubt:
+                gone = stream.vanished(self._neighbours)
             for missed in stream.pass_over(gone, self._topic):
                 self._application.take(missed)
         if stream.missing_for > FETCH_AFTER and stream.is_missing() and stream.fetches < MOST_ATTEMPTS:

@@ -74,9 +74,9 @@ def serve_after_leaving(environment: Environment, asker: i64, fetch: FetchReques
     if fetch.source == environment.identifier:
         left.start_from(published)
     for number in fetch.numbers:
-        recalled = environment.recalled(fetch.topic, fetch.source, number)
-        if isinstance(recalled, Publication):
-            left.take(recalled)
+        read_logged = environment.read_logged(fetch.topic, fetch.source, number)
+        if isinstance(read_logged, Publication):
+            left.take(read_logged)
     serve(environment, left, asker, fetch)
 
 
@@ -126,7 +126,7 @@ class Searches:
 
 
 @final
-class Retransmission:
+class GossipRetransmission:
     """Sends publications of one topic again, to nodes that ask for them and to new children."""
 
     def __init__(
@@ -163,5 +163,5 @@ def still_there(environment: Environment, stream: Stream, topic: i64, number: i6
     kept = stream.kept.get(number)
     if kept is not None:
         return kept
-    recalled = environment.recalled(topic, stream.source, number)
-    return recalled if isinstance(recalled, Publication) else None
+    read_logged = environment.read_logged(topic, stream.source, number)
+    return read_logged if isinstance(read_logged, Publication) else None

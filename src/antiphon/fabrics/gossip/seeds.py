@@ -139,7 +139,7 @@ class Pulses:
         """The pairs that neighbours and askers are told; nobody changes them."""
         return self._heard
 
-    def heard(self, pairs: vec[i64]) -> bool:
+    def on_numbers(self, pairs: vec[i64]) -> bool:
         """A neighbour tells of pulses; true if one of them is new."""
         known = self._heard
         known_count: i64 = len(known)

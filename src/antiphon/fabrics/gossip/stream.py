@@ -48,7 +48,7 @@ class Missed(Publication):
 
 
 @final
-class Asked:
+class QueuedRequest:
     """A request of the application that waits until the node is part of the topic: to publish, to come or to go."""
 
     def __init__(self, sequence: i64, timestamp: i64, payload: bytes | None, order: i64) -> None:
@@ -164,11 +164,11 @@ class Stream:
         """Count a number as received; false if it was before."""
         if sequence != self.received.complete + 1:
             return self.received.add(sequence)
-        self._go_on_to(sequence)
+        self._advance_to(sequence)
         self._has_moved()
         return True
 
-    def _go_on_to(self, sequence: i64) -> None:
+    def _advance_to(self, sequence: i64) -> None:
         """Count the next number as received, and those beyond it that have come."""
         self.received.add(sequence)
         self.missing_for = 0
@@ -248,9 +248,9 @@ class Stream:
                 lowest = min(lowest, gone)
         return lowest if has_asked and lowest >= following else 0
 
-    def ready_for(self, window: i64, keeps_up: bool) -> i64:
+    def ready_for(self, window: i64, has_capacity: bool) -> i64:
         """How far this node is ready to go on: not beyond what it has, nor more than a window beyond a neighbour."""
-        if keeps_up:
+        if has_capacity:
             floor = self.received.complete
             for other in self.floors.values():
                 floor = min(floor, other + window)
@@ -288,7 +288,7 @@ class Stream:
         passed: list[Missed] = []
         while self.received.complete < gone:
             number = self.received.complete + 1
-            self._go_on_to(number)
+            self._advance_to(number)
             passed.append(Missed(self.source, number, topic))
         if len(passed) > 0:
             # Nodes that could not help with these may help with others.
@@ -336,6 +336,10 @@ class Stream:
             if number > self.received.complete and (lowest == 0 or number < lowest):
                 lowest = number
         return lowest
+
+    def vanished(self, neighbours: list[i64]) -> i64:
+        """Up to which number all has been missing for as long as the next one; 0 if a neighbour is ahead."""
+        return 0 if self.past_of_others(neighbours) > 0 else self._stuck_up_to
 
     def count_unserved(self, neighbours: list[i64]) -> None:
         """A period has passed in which nothing of what is missing came, though neighbours may be ahead."""

@@ -20,11 +20,11 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.anti_entropy import AntiEntropy, Reports
+from antiphon.fabrics.gossip.anti_entropy import GossipAntiEntropy, Reports
 from antiphon.fabrics.gossip.application import Application
-from antiphon.fabrics.gossip.delivery import Delivery
+from antiphon.fabrics.gossip.delivery import GossipDelivery
 from antiphon.fabrics.gossip.epto.messages import Ball, Probe
-from antiphon.fabrics.gossip.joining import Joining
+from antiphon.fabrics.gossip.joining import GossipJoining
 from antiphon.fabrics.gossip.messages import (
     Activate,
     Beat,
@@ -33,8 +33,8 @@ from antiphon.fabrics.gossip.messages import (
     Deactivate,
     FetchRequest,
     FetchResponse,
-    FrontierRequest,
-    FrontierResponse,
+    GossipFrontierRequest,
+    GossipFrontierResponse,
     Moved,
     NotKept,
 )
@@ -42,13 +42,13 @@ from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.quiescence import Quiescence
 from antiphon.fabrics.gossip.reach import PartitionGuard, Reach
 from antiphon.fabrics.gossip.recovery import FETCH_AFTER, Recovery
-from antiphon.fabrics.gossip.retransmit import Retransmission
+from antiphon.fabrics.gossip.retransmit import GossipRetransmission
 from antiphon.fabrics.gossip.sampling.hyparview import HyParView
 from antiphon.fabrics.gossip.sampling.service import Connections, Neighbourhood, PeerSampling, SamplingMessage
 from antiphon.fabrics.gossip.seeds import Pulses, Seeds
-from antiphon.fabrics.gossip.stream import Asked, Stream, stream_of
+from antiphon.fabrics.gossip.stream import QueuedRequest, Stream, stream_of
 from antiphon.fabrics.gossip.trees import Trees
-from antiphon.kernel.message import Message, Publication
+from antiphon.kernel.message import ProtocolMessage, Publication
 from antiphon.kernel.process import Environment
 from antiphon.orders.order import Order
 
@@ -81,8 +81,8 @@ class Group(Neighbourhood):
         self._neighbours: Final[list[i64]] = overlay.neighbours()
         trees = self.new_trees()
         self.trees: Final[Trees] = trees
-        delivery = Delivery(environment, topic, options, overlay, streams)
-        self.delivery: Final[Delivery] = delivery
+        delivery = GossipDelivery(environment, topic, options, overlay, streams)
+        self.delivery: Final[GossipDelivery] = delivery
         self.order: Final[Order] = delivery.order
         pulses = Pulses(self._me, seeds)
         self._pulses: Final[Pulses] = pulses
@@ -95,10 +95,10 @@ class Group(Neighbourhood):
         self.application: Final = Application(
             environment, topic, options, self._neighbours, streams, trees, delivery, quiescence
         )
-        self._joining: Final = Joining(
+        self._joining: Final = GossipJoining(
             environment, topic, options, overlay, seeds, delivery, self.application, quiescence
         )
-        self._retransmission: Final = Retransmission(
+        self._retransmission: Final = GossipRetransmission(
             environment, topic, self._neighbours, streams, options.patience * options.period
         )
         self._recovery: Final = Recovery(
@@ -115,7 +115,7 @@ class Group(Neighbourhood):
             quiescence,
         )
         reports = Reports(environment, topic, options, streams, trees, pulses, born)
-        self._anti_entropy: Final = AntiEntropy(
+        self._anti_entropy: Final = GossipAntiEntropy(
             environment, topic, options, overlay, seeds, pulses, reports, delivery, self._recovery, quiescence
         )
         self.is_gone: bool = False
@@ -140,9 +140,9 @@ class Group(Neighbourhood):
         """Join the overlay after a while."""
         self._quiescence.begin(delay)
 
-    def ask(self, asked: Asked) -> None:
+    def ask(self, asked: QueuedRequest) -> None:
         """The application wants something; it happens when the node is part of the overlay."""
-        self._joining.wanted()
+        self._joining.on_wanted()
         self.application.ask(asked)
 
     def invite(self, seeds: list[i64]) -> None:
@@ -188,12 +188,12 @@ class Group(Neighbourhood):
     def peer_found(self, peer: i64) -> None:
         """A seed is back: make sure that it is part of the same overlay."""
         if peer in self._seeds.others and self.delivery.is_synchronised:
-            self.sampling.wanted(peer)
+            self.sampling.on_wanted(peer)
             self.wake()
 
     # Messages.
 
-    def receive(self, sender: i64, message: Message) -> None:  # noqa: C901, PLR0912 (one table for all messages)
+    def receive(self, sender: i64, message: ProtocolMessage) -> None:  # noqa: C901, PLR0912 (one table for all messages)
         """Lead a message of this topic to its handler; the most frequent come first."""
         if isinstance(message, Data):
             self._on_data(sender, message)
@@ -218,9 +218,9 @@ class Group(Neighbourhood):
             self._retransmission.on_fetch(sender, message)
         elif isinstance(message, NotKept):
             self._recovery.on_not_kept(sender, message)
-        elif isinstance(message, FrontierRequest):
+        elif isinstance(message, GossipFrontierRequest):
             self._joining.on_frontier_request(sender)
-        elif isinstance(message, FrontierResponse):
+        elif isinstance(message, GossipFrontierResponse):
             self._joining.on_frontier_response(message)
         elif isinstance(message, Comparison):
             self.compared(sender, message)
@@ -258,7 +258,7 @@ class Group(Neighbourhood):
         if link is None:
             self.sampling.heard_from(sender)
         else:
-            link.heard(beat, self._environment.now())
+            link.on_beat(beat, self._environment.now())
             if beat.echo >= 0:
                 self._reach.confirmed(sender, beat.echo)
         if not self.delivery.is_synchronised:

@@ -41,7 +41,7 @@ from antiphon.fabrics.gossip.messages import (
     structure_key,
 )
 from antiphon.fabrics.gossip.options import BrisaOptions
-from antiphon.fabrics.gossip.parents import FIRST_COME, Link
+from antiphon.fabrics.gossip.parents import FIRST_COME, LinkMeasurements
 from antiphon.fabrics.gossip.stream import Stream
 from antiphon.fabrics.gossip.structure import Repairs, Structure
 from antiphon.kernel.message import Publication
@@ -76,7 +76,7 @@ class Trees:
         self._neighbours: Final[list[i64]] = neighbours
         # The publications of each source at this node; new parents are told how far it is.
         self._streams: Final[dict[i64, Stream]] = streams
-        self.links: Final[dict[i64, Link]] = {}
+        self.links: Final[dict[i64, LinkMeasurements]] = {}
         self.structures: Final[dict[i64, Structure]] = {}
         self.repairs: Final = Repairs()
         self._reused: i64 = -1
@@ -236,7 +236,7 @@ class Trees:
         link = self.links.get(peer)
         position = structure.known.get(peer, NOWHERE)
         return (
-            Link().rank(self._options.strategy, position)
+            LinkMeasurements().rank(self._options.strategy, position)
             if link is None
             else link.rank(self._options.strategy, position)
         )
@@ -358,7 +358,7 @@ class Trees:
 
     def neighbour_up(self, peer: i64) -> None:
         """A new neighbour gets everything, until it says that it has enough."""
-        self.links[peer] = Link()
+        self.links[peer] = LinkMeasurements()
         for structure in self.structures.values():
             if peer not in structure.targets:
                 structure.targets.append(peer)

@@ -22,8 +22,8 @@ from mypy_extensions import i64, mypyc_attr
 from antiphon.fabrics.tree.messages import (
     NOT_A_CHILD,
     Attached,
+    BrokerHello,
     Goodbye,
-    Hello,
     JoinRequest,
     Lost,
     ParentRequest,
@@ -39,13 +39,13 @@ from antiphon.kernel.process import NO_NODE, Environment
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class AttachmentEvents:
-    """What the links of a broker tell its other parts, and ask them."""
+    """The links of a broker tell this to its other parts, and ask them."""
 
-    def parent_gone(self) -> None:
+    def on_parent_lost(self) -> None:
         """The link to the parent is no more."""
         raise NotImplementedError
 
-    def child_gone(self, child: i64) -> None:
+    def on_child_lost(self, child: i64) -> None:
         """The link to a child is no more."""
         raise NotImplementedError
 
@@ -54,7 +54,7 @@ class AttachmentEvents:
         raise NotImplementedError
 
     def joins(self) -> list[JoinRequest]:
-        """What a new parent must be asked to carry."""
+        """The topics that a new parent must be asked to carry."""
         raise NotImplementedError
 
     def is_joining(self) -> bool:
@@ -116,7 +116,7 @@ class Attachment:
         self._view.parent = NO_NODE
         self._view.is_counted = False
         self._must_say_ready = False
-        self._events.parent_gone()
+        self._events.on_parent_lost()
         self._search.begin()
 
     def _lose_child(self, child: i64) -> None:
@@ -129,7 +129,7 @@ class Attachment:
             self._report_loss(child, [int(child), *(below or {})])
         elif view.is_root:
             view.is_complete = False
-        self._events.child_gone(child)
+        self._events.on_child_lost(child)
 
     def _report_loss(self, child: i64, gone: list[int]) -> None:
         """Tell the parent of a loss, and of orphans that had already found another way here."""
@@ -248,7 +248,7 @@ class Attachment:
         self._news = []
         self._must_say_ready = True
         joins = self._events.joins()
-        hello = Hello(view.me, attempt, view.reached(), view.testimony(), view.council, view.highest, joins)
+        hello = BrokerHello(view.me, attempt, view.reached(), view.testimony(), view.council, view.highest, joins)
         self._environment.send(parent, hello)
         self.pass_on_news()
 
@@ -263,7 +263,7 @@ class Attachment:
 
     # News from below and above.
 
-    def on_hello(self, child: i64, hello: Hello) -> None:
+    def on_hello(self, child: i64, hello: BrokerHello) -> None:
         """A new child names the brokers below it and the topics that it needs."""
         # The child may have asked again meanwhile, and goes by the first answer that it gets. If that came over a
         # link that has broken since, it is no child.

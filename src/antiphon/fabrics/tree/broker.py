@@ -3,11 +3,11 @@
 Follows the dissertation of P. Matos on fault tolerance in Ginger (2024). A broker consists of parts, each in a module
 of its own with its own state and messages:
 
-* ``TreeView``: its knowledge of the tree; ``DurableState``: its state on disk; ``TopicTable``: its topics;
+* ``TreeView``: its knowledge of the tree; ``DurableState``: its state on disk; ``TreeTopicTable``: its topics;
 * ``ParentSearch``, ``Attachment``, ``Root``: its place in the tree, and the rule that there is one tree;
 * ``Streams``, ``Stability``: they carry publications to all brokers of a topic, and keep them until all have them;
-* ``TotalOrder``: the places of total publications;
-* ``Publisher``: the requests of the application at this broker.
+* ``TreeTotalOrder``: the places of total publications;
+* ``TreePublisher``: the requests of the application at this broker.
 
 A part knows the parts that it is built on. It tells others through a narrow interface, such as ``StreamEvents``. The
 classes at the end of this module say what each event triggers. :meth:`TreeBroker.receive` passes each message to its
@@ -25,6 +25,7 @@ from antiphon.fabrics.tree.durable_state import BEGUN, EPOCHS, NUMBERS, ROUND, D
 from antiphon.fabrics.tree.messages import (
     Attached,
     Begun,
+    BrokerHello,
     Carry,
     Claim,
     Closed,
@@ -32,7 +33,6 @@ from antiphon.fabrics.tree.messages import (
     CollectResponse,
     Dismiss,
     Goodbye,
-    Hello,
     Install,
     Item,
     JoinRequest,
@@ -51,16 +51,16 @@ from antiphon.fabrics.tree.messages import (
 )
 from antiphon.fabrics.tree.options import TreeOptions
 from antiphon.fabrics.tree.parent_search import PATIENCE, ParentSearch, SearchEvents
-from antiphon.fabrics.tree.publisher import Publisher
+from antiphon.fabrics.tree.publisher import TreePublisher
 from antiphon.fabrics.tree.root import CHANGE, CLAIM, GIVE_UP, Root, RootEvents
-from antiphon.fabrics.tree.stability import COLLECT, Retention, Stability, StabilityEvents
+from antiphon.fabrics.tree.stability import COLLECT, ItemRetention, Stability, StabilityEvents
 from antiphon.fabrics.tree.streams import StreamEvents, Streams
-from antiphon.fabrics.tree.topic import Topic
-from antiphon.fabrics.tree.topic_table import TopicTable
+from antiphon.fabrics.tree.topic import TreeTopic
+from antiphon.fabrics.tree.topic_table import TreeTopicTable
 from antiphon.fabrics.tree.topology import NO_EPOCH, Overlay
-from antiphon.fabrics.tree.total_order import TotalOrder, TotalOrderEvents
+from antiphon.fabrics.tree.total_order import TotalOrderEvents, TreeTotalOrder
 from antiphon.fabrics.tree.view import TreeView
-from antiphon.kernel.message import UNSPECIFIED, Message, Publication
+from antiphon.kernel.message import UNSPECIFIED, ProtocolMessage, Publication
 from antiphon.kernel.process import Environment, Process
 
 
@@ -72,28 +72,30 @@ class TreeBroker(Process):
     """
 
     def __init__(
-        self, environment: Environment, options: TreeOptions, overlay: Overlay, retention: Retention | None = None
+        self, environment: Environment, options: TreeOptions, overlay: Overlay, retention: ItemRetention | None = None
     ) -> None:
         super().__init__(environment)
         durable = DurableState(environment)
         view = TreeView(self.me, options, overlay, durable.past)
-        topics = TopicTable(self.me, durable)
+        topics = TreeTopicTable(self.me, durable)
         search = ParentSearch(environment, options, view, OnSearch(self))
         stability = Stability(environment, options, view, topics, durable, OnStability(self))
         streams = Streams(
             environment, view, topics, durable, stability if retention is None else retention, OnStreams(self)
         )
-        total_order = TotalOrder(environment, options, view, topics, durable, streams, OnTotalOrder(self))
+        total_order = TreeTotalOrder(environment, options, view, topics, durable, streams, OnTotalOrder(self))
         self.durable: Final[DurableState] = durable
         self.view: Final[TreeView] = view
-        self.topics: Final[TopicTable] = topics
+        self.topics: Final[TreeTopicTable] = topics
         self.search: Final[ParentSearch] = search
         self.attachment: Final[Attachment] = Attachment(environment, options, view, search, OnAttachment(self))
         self.root: Final[Root] = Root(environment, options, view, durable, search, OnRoot(self))
         self.stability: Final[Stability] = stability
         self.streams: Final[Streams] = streams
-        self.total_order: Final[TotalOrder] = total_order
-        self.publisher: Final[Publisher] = Publisher(environment, options, view, topics, durable, streams, total_order)
+        self.total_order: Final[TreeTotalOrder] = total_order
+        self.publisher: Final[TreePublisher] = TreePublisher(
+            environment, options, view, topics, durable, streams, total_order
+        )
 
     def begin(self, topic: i64, is_subscribed: bool, children: list[int]) -> None:
         """Carry a topic from the start, together with all brokers that do so."""
@@ -133,7 +135,7 @@ class TreeBroker(Process):
     def unsubscribe(self, topic: i64) -> None:
         self.publisher.wish(topic, False)
 
-    def recorded(self, publication: Publication) -> Message:
+    def recorded(self, publication: Publication) -> ProtocolMessage:
         """A log holds entries of streams, so that they can go back to where they were."""
         handled = self.total_order.handled
         if handled is not None and handled.publication is publication:
@@ -184,7 +186,7 @@ class TreeBroker(Process):
             self.total_order.vote_on_disk(wait.topic, wait.name, wait.epoch)
 
     # One list of all messages; a table of handlers would box the sender, and slow down what comes most.
-    def receive(self, sender: i64, message: Message) -> None:  # noqa: C901, PLR0912, PLR0915
+    def receive(self, sender: i64, message: ProtocolMessage) -> None:  # noqa: C901, PLR0912, PLR0915
         if isinstance(message, Item):
             self.streams.on_item(sender, message)
         elif isinstance(message, Closed):
@@ -221,7 +223,7 @@ class TreeBroker(Process):
             self.attachment.on_parent_request(sender, message)
         elif isinstance(message, ParentResponse):
             self.attachment.on_parent_response(sender, message)
-        elif isinstance(message, Hello):
+        elif isinstance(message, BrokerHello):
             self.attachment.on_hello(sender, message)
         elif isinstance(message, Attached):
             self.attachment.on_attached(sender, message)
@@ -243,7 +245,7 @@ class TreeBroker(Process):
 
 @final
 class OnSearch(SearchEvents):
-    """What follows from a search for a parent."""
+    """The consequences of a search for a parent."""
 
     def __init__(self, broker: TreeBroker) -> None:
         self._broker: Final[TreeBroker] = broker
@@ -255,18 +257,18 @@ class OnSearch(SearchEvents):
 
 @final
 class OnAttachment(AttachmentEvents):
-    """What follows from the links to neighbours."""
+    """The consequences of links to neighbours."""
 
     def __init__(self, broker: TreeBroker) -> None:
         self._broker: Final[TreeBroker] = broker
 
-    def parent_gone(self) -> None:
-        self._broker.streams.parent_gone()
-        self._broker.total_order.parent_gone()
+    def on_parent_lost(self) -> None:
+        self._broker.streams.on_parent_lost()
+        self._broker.total_order.on_parent_lost()
 
-    def child_gone(self, child: i64) -> None:
-        self._broker.streams.child_gone(child)
-        self._broker.stability.child_gone(child)
+    def on_child_lost(self, child: i64) -> None:
+        self._broker.streams.on_child_lost(child)
+        self._broker.stability.on_child_lost(child)
 
     def look_for_missing(self) -> None:
         self._broker.root.look_for_missing()
@@ -283,14 +285,14 @@ class OnAttachment(AttachmentEvents):
 
 @final
 class OnRoot(RootEvents):
-    """What follows from what the root does, here or above."""
+    """The consequences of the root's actions, here or above."""
 
     def __init__(self, broker: TreeBroker) -> None:
         self._broker: Final[TreeBroker] = broker
 
-    def parent_gone(self) -> None:
-        self._broker.streams.parent_gone()
-        self._broker.total_order.parent_gone()
+    def on_parent_lost(self) -> None:
+        self._broker.streams.on_parent_lost()
+        self._broker.total_order.on_parent_lost()
 
     def begins_epoch(self) -> None:
         self._broker.total_order.begins_epoch()
@@ -313,27 +315,27 @@ class OnStability(StabilityEvents):
     def __init__(self, broker: TreeBroker) -> None:
         self._broker: Final[TreeBroker] = broker
 
-    def forgot(self, topic: Topic) -> None:
+    def forgot(self, topic: TreeTopic) -> None:
         self._broker.streams.leave_if_idle(topic)
 
 
 @final
 class OnStreams(StreamEvents):
-    """What follows from what streams bring."""
+    """The consequences of arrivals on streams."""
 
     def __init__(self, broker: TreeBroker) -> None:
         self._broker: Final[TreeBroker] = broker
 
-    def handle_item(self, topic: Topic, item: Item) -> None:
+    def handle_item(self, topic: TreeTopic, item: Item) -> None:
         self._broker.total_order.handle_item(topic, item)
 
-    def carried(self, topic: Topic) -> None:
+    def carried(self, topic: TreeTopic) -> None:
         self._broker.publisher.advance(topic)
 
-    def links_changed(self, topic: Topic) -> None:
+    def links_changed(self, topic: TreeTopic) -> None:
         self._broker.total_order.close_all(topic)
 
-    def skipped(self, topic: Topic) -> None:
+    def skipped(self, topic: TreeTopic) -> None:
         self._broker.total_order.skipped(topic)
 
     def joined(self) -> None:
@@ -342,10 +344,10 @@ class OnStreams(StreamEvents):
 
 @final
 class OnTotalOrder(TotalOrderEvents):
-    """What follows from completions."""
+    """The consequences of completions."""
 
     def __init__(self, broker: TreeBroker) -> None:
         self._broker: Final[TreeBroker] = broker
 
-    def keys_opened(self, topic: Topic, keys: list[int]) -> None:
+    def keys_opened(self, topic: TreeTopic, keys: list[int]) -> None:
         self._broker.publisher.keys_opened(topic, keys)

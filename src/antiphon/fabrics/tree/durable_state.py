@@ -7,7 +7,7 @@ reserves numbers ahead of time, and the next one begins behind all reserved numb
 
 The journal holds messages of the protocol itself:
 
-* ``Standing``: the incarnation, the reserved numbers, the last epoch, and the councils whose majorities are needed;
+* ``BrokerRecord``: the incarnation, the reserved numbers, the last epoch, and the councils whose majorities are needed;
 * ``JoinResponse``: the state of a topic with total publications, without its items;
 * ``Item``, ``Skip`` and ``Leave``: the later events of such a topic, in their order.
 
@@ -29,10 +29,10 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from antiphon.fabrics.tree.messages import Standing
+from antiphon.fabrics.tree.messages import BrokerRecord
 from antiphon.fabrics.tree.topology import NO_EPOCH, ROOT_BITS, Overlay
 from antiphon.fabrics.tree.view import TreeView
-from antiphon.kernel.message import SOURCE_BITS, Message
+from antiphon.kernel.message import SOURCE_BITS, ProtocolMessage
 from antiphon.kernel.process import NO_NODE, Environment
 
 NUMBERS_AHEAD: Final[i64] = 1 << 20
@@ -74,13 +74,13 @@ class DurableState:
         self._environment: Final[Environment] = environment
         records = environment.journal()
         self.is_kept: Final[bool] = records is not None
-        self._records: list[Message] = [] if records is None else records
-        past: Standing | None = None
+        self._records: list[ProtocolMessage] = [] if records is None else records
+        past: BrokerRecord | None = None
         for record in self._records:
-            if isinstance(record, Standing):
+            if isinstance(record, BrokerRecord):
                 past = record
         # What the last incarnation has written of itself; None in the first.
-        self.past: Final[Standing | None] = past
+        self.past: Final[BrokerRecord | None] = past
         self.incarnation: Final[i64] = 0 if past is None else past.incarnation + 1
         self.origin: Final[i64] = origin_of(environment.identifier, self.incarnation)
         # All incarnations before this one have used numbers up to this one only.
@@ -92,7 +92,7 @@ class DurableState:
         self._written: i64 = len(self._records)
         self._waiting: deque[Wait] = deque()
 
-    def take_records(self) -> list[Message]:
+    def take_records(self) -> list[ProtocolMessage]:
         """All that earlier incarnations have written; it is given away once."""
         records = self._records
         self._records = []
@@ -100,7 +100,7 @@ class DurableState:
 
     # Writing.
 
-    def write(self, record: Message) -> None:
+    def write(self, record: ProtocolMessage) -> None:
         """Write something down, if there is a disk."""
         if self.is_kept:
             self._written += 1
@@ -111,19 +111,19 @@ class DurableState:
         if self.is_kept:
             self.write(self._standing(view))
 
-    def _standing(self, view: TreeView) -> Standing:
+    def _standing(self, view: TreeView) -> BrokerRecord:
         epoch = max(view.highest, self._epochs << ROOT_BITS)
         overlay = view.testimony()
         if overlay.epoch == NO_EPOCH:
             # A newcomer's, which is no tree.
             overlay = Overlay(NO_EPOCH, view.me, {int(view.me): int(NO_NODE)}, can_order=False)
-        return Standing(self.incarnation, self._numbers, overlay, view.council, epoch)
+        return BrokerRecord(self.incarnation, self._numbers, overlay, view.council, epoch)
 
     def is_long(self, needed: i64) -> bool:
         """Whether it is time to write the journal anew, with so many records."""
         return self.is_kept and self._written > max(RECORDS_AT_LEAST, 4 * needed)
 
-    def rewrite(self, view: TreeView, records: list[Message]) -> None:
+    def rewrite(self, view: TreeView, records: list[ProtocolMessage]) -> None:
         """Begin the journal anew, with all that is needed of it."""
         self._written = len(records) + 1
         self._environment.rewrite([self._standing(view), *records])
@@ -142,7 +142,7 @@ class DurableState:
         return False
 
     def next_safe(self) -> Wait:
-        """What has waited longest, which is safe now."""
+        """The oldest waiting entry, which is safe now."""
         wait = self._waiting.popleft()
         self._take(wait)
         return wait

@@ -1,4 +1,4 @@
-"""What the broker tree says about itself."""
+"""The description of the broker tree by itself."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.tree.messages import VOID, Frontier, Item
-from antiphon.fabrics.tree.topic import Topic
+from antiphon.fabrics.tree.topic import TreeTopic
 from antiphon.kernel.message import NONE, Keyed
 from antiphon.kernel.process import Environment
 
@@ -27,7 +27,7 @@ ENTRIES_AT_MOST: Final[i64] = 1 << 15
 """How many entries are read before the rest is given up. They are in memory until all of them are sent at once."""
 
 
-def recall(environment: Environment, topic: Topic, frontier: Frontier) -> None:
+def recall(environment: Environment, topic: TreeTopic, frontier: Frontier) -> None:
     """Put back into the buffer the items that a broker with this frontier lacks, as far as the log reaches."""
     wanted = {origin: number for origin, number in topic.base.items() if frontier.get(origin, 0) < number}
     left = set(wanted)
@@ -35,7 +35,7 @@ def recall(environment: Environment, topic: Topic, frontier: Frontier) -> None:
     count: i64 = 0
     is_whole = False
     # Without a subscription the log is empty, which does not mean that there were no items.
-    reader = environment.read_back(topic.name) if topic.is_subscribed else None
+    reader = environment.log_reader(topic.name) if topic.is_subscribed else None
     while reader is not None and left and count < ENTRIES_AT_MOST:
         entries = reader.earlier()
         if entries is None:
@@ -61,7 +61,7 @@ def recall(environment: Environment, topic: Topic, frontier: Frontier) -> None:
 
 
 def lowest(
-    topic: Topic, frontier: Frontier, wanted: Frontier, left: set[int], is_whole: bool, items: list[Item]
+    topic: TreeTopic, frontier: Frontier, wanted: Frontier, left: set[int], is_whole: bool, items: list[Item]
 ) -> Frontier:
     """From where on everything of each origin is known: all that was found, or that is known not to matter."""
     base: Frontier = {}
@@ -79,7 +79,7 @@ def lowest(
     return base
 
 
-def without_gaps(topic: Topic, base: Frontier, items: list[Item]) -> list[Item]:
+def without_gaps(topic: TreeTopic, base: Frontier, items: list[Item]) -> list[Item]:
     """These items, and in between those that the log does not hold: locks that are open, and what is over."""
     locks = {(int(lock.item.origin), int(lock.item.number)): lock.item for lock in topic.locks.values()}
     reached = dict(base)
@@ -94,7 +94,7 @@ def without_gaps(topic: Topic, base: Frontier, items: list[Item]) -> list[Item]:
 
 
 def fill(
-    topic: Topic, complete: list[Item], locks: dict[tuple[int, int], Item], origin: int, first: i64, end: i64
+    topic: TreeTopic, complete: list[Item], locks: dict[tuple[int, int], Item], origin: int, first: i64, end: i64
 ) -> None:
     """Append what stands for the numbers from the first to the one before the end."""
     for number in range(first, end):
@@ -102,6 +102,6 @@ def fill(
         complete.append(lock if lock is not None else void(topic, origin, number))
 
 
-def void(topic: Topic, origin: i64, number: i64) -> Item:
+def void(topic: TreeTopic, origin: i64, number: i64) -> Item:
     """An entry that means nothing."""
     return Item(origin, number, VOID, Keyed(origin, 0, 0, b"", topic.name, NONE, vec[i64]()))

@@ -12,7 +12,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from antiphon.fabrics.tree.quorum import Council
 from antiphon.fabrics.tree.topology import Overlay
-from antiphon.kernel.message import Keyed, Message
+from antiphon.kernel.message import Keyed, ProtocolMessage
 
 Frontier = dict[int, int]
 """Per broker, up to which number its items are meant."""
@@ -28,7 +28,7 @@ NOT_A_CHILD: Final[i64] = 0
 
 
 @mypyc_attr(acyclic=True)
-class Item(Message):
+class Item(ProtocolMessage):
     """An entry of a topic's stream, the ``number``-th that the broker ``origin`` put there.
 
     ``DATA`` is a publication to be delivered at once. ``LOCK`` is a total publication that all brokers are to prepare
@@ -61,7 +61,7 @@ class LockItem(Item):
 
 
 @mypyc_attr(acyclic=True)
-class Proposal(Message):
+class Proposal(ProtocolMessage):
     """A publication that needs a place in the order, on its way to the root, which locks it; for one epoch only."""
 
     def __init__(self, publication: Keyed, epoch: i64) -> None:
@@ -74,7 +74,7 @@ class Proposal(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Closed(Message):
+class Closed(ProtocolMessage):
     """No broker below the sender publishes anything about the keys of a total publication before its completion.
 
     Said in one epoch, and true in that epoch only.
@@ -86,8 +86,8 @@ class Closed(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Known(Message):
-    """What a broker knows of a topic, told over a link that is to carry it.
+class Known(ProtocolMessage):
+    """A broker's knowledge of a topic, told over a link that is to carry it.
 
     ``frontier`` is what it has got, None if it begins with nothing; ``base`` is what it does not keep any more, because
     all brokers of the topic have it. Of this part ``completed`` is the last completed total publication by source, and
@@ -151,22 +151,22 @@ class Skip(Known):
 
 
 @mypyc_attr(acyclic=True)
-class Leave(Message):
+class Leave(ProtocolMessage):
     """A child needs the topic no more, and everything that it put into the stream is known to all."""
 
 
 @mypyc_attr(acyclic=True)
-class ProbeRequest(Message):
+class ProbeRequest(ProtocolMessage):
     """A broker without a parent, the source, looks for brokers near it; ``sequence`` counts its searches."""
 
 
 @mypyc_attr(acyclic=True)
-class ProbeResponse(Message):
+class ProbeResponse(ProtocolMessage):
     """The answer to a probe."""
 
 
 @mypyc_attr(acyclic=True)
-class ParentRequest(Message):
+class ParentRequest(ProtocolMessage):
     """A broker without a parent, the source, asks for one; ``sequence`` counts its attempts.
 
     ``route`` are the brokers through which the request has gone on its way to the root, which alone may grant it;
@@ -180,7 +180,7 @@ class ParentRequest(Message):
 
 
 @mypyc_attr(acyclic=True)
-class ParentResponse(Message):
+class ParentResponse(ProtocolMessage):
     """The answer to a request, which goes back the way it came; ``overlay`` is what the answering broker knows."""
 
     def __init__(self, source: i64, sequence: i64, is_granted: bool, route: list[int], overlay: Overlay) -> None:
@@ -191,7 +191,7 @@ class ParentResponse(Message):
 
 
 def not_a_child(broker: i64, overlay: Overlay) -> ParentResponse:
-    """What a broker is told that takes this one for its parent: it is no child, because the link broke in between.
+    """The answer to a broker that takes this one for its parent: it is no child, because the link broke in between.
 
     A broker that stood still learns of a break after it has granted a place to the very broker that was behind it.
     """
@@ -199,7 +199,7 @@ def not_a_child(broker: i64, overlay: Overlay) -> ParentResponse:
 
 
 @mypyc_attr(acyclic=True)
-class Hello(Message):
+class BrokerHello(ProtocolMessage):
     """The first words of a child, the source, to its new parent: the brokers below it, and the topics that it needs.
 
     ``sequence`` is the attempt that the parent granted, ``epoch`` the highest that the child has heard of.
@@ -224,17 +224,17 @@ class Hello(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Ready(Message):
+class Ready(ProtocolMessage):
     """A new child has sent its parent everything that it had: what it says from now on is in the right order."""
 
 
 @mypyc_attr(acyclic=True)
-class Goodbye(Message):
+class Goodbye(ProtocolMessage):
     """The source has found another parent before it heard that this one accepts its attempt, the ``sequence``-th."""
 
 
 @mypyc_attr(acyclic=True)
-class Attached(Message):
+class Attached(ProtocolMessage):
     """Brokers that had no way to the root have one again, through the sender; ``parents`` names their parents.
 
     ``overlay``, ``council`` and the highest ``epoch`` are what the uppermost of them knows.
@@ -249,7 +249,7 @@ class Attached(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Lost(Message):
+class Lost(ProtocolMessage):
     """The broker ``source``, a child of a broker below the sender, is lost; ``orphans`` have no way here any more."""
 
     def __init__(self, source: i64, orphans: list[int]) -> None:
@@ -258,7 +258,7 @@ class Lost(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Install(Message):
+class Install(ProtocolMessage):
     """The root's word that all brokers that live are in one tree again: a new epoch begins."""
 
     def __init__(self, overlay: Overlay) -> None:
@@ -267,7 +267,7 @@ class Install(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Claim(Message):
+class Claim(ProtocolMessage):
     """The source says that it is the root, by the last epoch it knows, to brokers that have not come to it.
 
     ``champion`` is the first of that epoch's successors in its part of the tree.
@@ -280,7 +280,7 @@ class Claim(Message):
 
 
 @mypyc_attr(acyclic=True)
-class CollectRequest(Message):
+class CollectRequest(ProtocolMessage):
     """The root asks, in round ``sequence``, which items of the topics ``names`` all brokers have."""
 
     def __init__(self, source: i64, sequence: i64, epoch: i64, names: list[int]) -> None:
@@ -290,7 +290,7 @@ class CollectRequest(Message):
 
 
 @mypyc_attr(acyclic=True)
-class CollectResponse(Message):
+class CollectResponse(ProtocolMessage):
     """The items that all brokers below the sender have, by topic; topics that it does not carry are left out."""
 
     def __init__(self, source: i64, sequence: i64, epoch: i64, frontiers: dict[int, Frontier]) -> None:
@@ -300,7 +300,7 @@ class CollectResponse(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Stable(Message):
+class Stable(ProtocolMessage):
     """The items that all brokers of the epoch have, by topic; only an absent broker may still ask for them."""
 
     def __init__(self, frontiers: dict[int, Frontier], is_final: bool) -> None:
@@ -310,12 +310,12 @@ class Stable(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Carry(Message):
+class Carry(ProtocolMessage):
     """A child is to carry a topic for which no broker there or below has asked: it must know of total publications."""
 
 
 @mypyc_attr(acyclic=True)
-class Standing(Message):
+class BrokerRecord(ProtocolMessage):
     """The record of a broker about itself (``durable_state.py``); it is never sent.
 
     ``incarnation`` counts from 0. Numbers of publications up to ``reserved`` and of epochs up to ``epoch`` may have
@@ -332,7 +332,7 @@ class Standing(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Dismiss(Message):
+class Dismiss(ProtocolMessage):
     """An operator says at the source that some ``brokers`` are gone for good, and no majority is to wait for them."""
 
     def __init__(self, source: i64, brokers: list[int]) -> None:
@@ -341,7 +341,7 @@ class Dismiss(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Begun(Message):
+class Begun(ProtocolMessage):
     """The sender and all below it have begun an epoch."""
 
     def __init__(self, epoch: i64) -> None:
@@ -363,7 +363,7 @@ NUMBERED: Final[dict[int, type[Any]]] = {
     23: Leave,
     24: ParentRequest,
     25: ParentResponse,
-    26: Hello,
+    26: BrokerHello,
     27: Ready,
     28: Goodbye,
     29: Attached,
@@ -377,7 +377,7 @@ NUMBERED: Final[dict[int, type[Any]]] = {
     37: Begun,
     38: ProbeRequest,
     39: ProbeResponse,
-    82: Standing,
+    82: BrokerRecord,
     83: Dismiss,
     84: LockItem,
 }

@@ -20,9 +20,9 @@ class TreeOptions:
     ``max_hops`` its local view, in which it looks for a new parent by hops, ``ancestors_first``, or ``nearest_first``:
     brokers that answer first. ``patience_ticks`` is how long it waits for an answer. ``collect_ticks`` is how often the
     root finds out which items all brokers have, so that buffers can be emptied. With ``strict_session`` an ordered
-    publication waits for an earlier total one of the same publisher; without, as in the document, it may overtake it.
-    ``window`` is how many publications of one broker on a topic may be under way before hosts that can wait do so. A
-    publication is under way until all brokers are known to have it.
+    publication waits for an earlier total one of the same publisher, and for one without order that waits for a key;
+    without, as in the document, it may overtake both. ``window`` is how many publications of one broker on a topic may
+    be under way before hosts that can wait do so. A publication is under way until all brokers are known to have it.
 
     With ``quorum`` a lost broker may come back: a part of the tree without a majority of the council does not order
     totally. ``council_ticks`` is how long after a change of the tree its brokers are proposed as the council, never

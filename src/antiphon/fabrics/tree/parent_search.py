@@ -29,7 +29,7 @@ DOUBLINGS_AT_MOST: Final[i64] = 6
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class SearchEvents:
-    """What the search tells the other parts of a broker."""
+    """The search tells this to the other parts of a broker."""
 
     def became_root(self) -> None:
         """This broker takes over: it is the first living successor, or that one is below it."""

@@ -1,4 +1,4 @@
-"""What the application at a broker asks for: publications and subscriptions, and what they wait for.
+"""The requests of the application at a broker: publications and subscriptions, and what they wait for.
 
 Without order a publication waits for its keys to be open; in fifo, causal or total order also for what the same
 publisher published before. A total publication in front has to be completed first, unless the next is total too,
@@ -17,10 +17,10 @@ from antiphon.fabrics.tree.durable_state import DurableState
 from antiphon.fabrics.tree.messages import DATA
 from antiphon.fabrics.tree.options import TreeOptions
 from antiphon.fabrics.tree.streams import Streams
-from antiphon.fabrics.tree.topic import Topic
-from antiphon.fabrics.tree.topic_table import TopicTable
+from antiphon.fabrics.tree.topic import TreeTopic
+from antiphon.fabrics.tree.topic_table import TreeTopicTable
 from antiphon.fabrics.tree.topology import NO_EPOCH
-from antiphon.fabrics.tree.total_order import TotalOrder
+from antiphon.fabrics.tree.total_order import TreeTotalOrder
 from antiphon.fabrics.tree.view import TreeView
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import NONE, TOTAL, UNSPECIFIED, Keyed
@@ -28,7 +28,7 @@ from antiphon.kernel.process import UNBOUNDED, Environment, order_name
 
 
 @final
-class Publisher:
+class TreePublisher:
     """Does what the application asks for, in that order, as soon as it can be done."""
 
     def __init__(
@@ -36,18 +36,18 @@ class Publisher:
         environment: Environment,
         options: TreeOptions,
         view: TreeView,
-        topics: TopicTable,
+        topics: TreeTopicTable,
         durable: DurableState,
         streams: Streams,
-        total_order: TotalOrder,
+        total_order: TreeTotalOrder,
     ) -> None:
         self._environment: Final[Environment] = environment
         self._options: Final[TreeOptions] = options
         self._view: Final[TreeView] = view
-        self._topics: Final[TopicTable] = topics
+        self._topics: Final[TreeTopicTable] = topics
         self._durable: Final[DurableState] = durable
         self._streams: Final[Streams] = streams
-        self._total_order: Final[TotalOrder] = total_order
+        self._total_order: Final[TreeTotalOrder] = total_order
 
     def start(self) -> None:
         """Say which subscriptions are effective from the start."""
@@ -135,13 +135,13 @@ class Publisher:
             if topic.requests:
                 self.advance(topic)
 
-    def keys_opened(self, topic: Topic, keys: list[int]) -> None:
+    def keys_opened(self, topic: TreeTopic, keys: list[int]) -> None:
         """Let go what waited for some keys."""
         for publication in topic.stop_waiting(keys):
             self._publish_free(topic, publication)
         self.advance(topic)
 
-    def advance(self, topic: Topic) -> None:
+    def advance(self, topic: TreeTopic) -> None:
         """Do what the application asked for, in that order, as far as it can be done."""
         if topic.is_publishing:
             # A total publication was completed at once, as happens where there is one broker.
@@ -174,7 +174,7 @@ class Publisher:
         topic.is_publishing = False
         self._streams.leave_if_idle(topic)
 
-    def _publish(self, topic: Topic, publication: Keyed) -> None:
+    def _publish(self, topic: TreeTopic, publication: Keyed) -> None:
         if publication.order != TOTAL and self._options.needs_quorum(topic.name, publication.order):
             # The root keeps the order of each publisher, so that nothing has to wait here.
             self._total_order.propose(topic, publication)
@@ -184,13 +184,13 @@ class Publisher:
             topic.ordered.append(publication)
             self._publish_ordered(topic)
 
-    def _publish_free(self, topic: Topic, publication: Keyed) -> None:
+    def _publish_free(self, topic: TreeTopic, publication: Keyed) -> None:
         if topic.is_closed(publication):
             topic.wait_for_key(publication)
         else:
             self._streams.inject(topic, DATA, publication)
 
-    def _publish_ordered(self, topic: Topic) -> None:
+    def _publish_ordered(self, topic: TreeTopic) -> None:
         """Let go what stands in front, as far as it may."""
         strict = self._options.strict_session
         while topic.ordered:

@@ -33,7 +33,7 @@ from mypy_extensions import i64, mypyc_attr
 @final
 @mypyc_attr(acyclic=True)
 class Council:
-    """What a broker knows of the councils: their count, and the bodies whose majorities are needed. Immutable."""
+    """A broker's knowledge of the councils: their count, and the bodies whose majorities are needed. Immutable."""
 
     def __init__(self, number: i64, bodies: list[list[int]]) -> None:
         self.number: Final[i64] = number
@@ -59,7 +59,7 @@ class Council:
         return {*present, *away[: max(0, size - len(present))]}
 
     def merged(self, other: Council) -> Council:
-        """What two brokers know together."""
+        """The joint knowledge of two brokers."""
         if self.number != other.number:
             return self if self.number > other.number else other
         more = [body for body in other.bodies if body not in self.bodies]

@@ -37,9 +37,9 @@ AGREE: Final[i64] = 6
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class RootEvents:
-    """What the root tells the other parts of a broker."""
+    """The root tells this to the other parts of a broker."""
 
-    def parent_gone(self) -> None:
+    def on_parent_lost(self) -> None:
         """This broker is the root no more, and has no parent yet."""
         raise NotImplementedError
 
@@ -300,7 +300,7 @@ class Root:
             view.is_root = False
             # Otherwise this broker would still think that no other broker can be the root.
             view.learn(claim.overlay, claim.overlay.council, claim.overlay.epoch)
-            self._events.parent_gone()
+            self._events.on_parent_lost()
             self._search.begin()
             self._search.prefer(claim.source)
         else:
@@ -315,7 +315,7 @@ class Root:
         If both know the same epoch, the one with the first of the successors in its part of the tree stays.
         """
         view = self._view
-        if claim.overlay.epoch != view.overlay.epoch:
+        if claim.overlay.epoch != view.overlay.epoch or claim.overlay.root != view.overlay.root:
             return claim.overlay.is_later_than(view.overlay)
         successors = view.overlay.successors(self._options.total_degree)
         places = {broker: place for place, broker in enumerate(successors)}

@@ -15,8 +15,8 @@ from mypy_extensions import i64, mypyc_attr
 from antiphon.fabrics.tree.durable_state import ROUND, DurableState
 from antiphon.fabrics.tree.messages import CollectRequest, CollectResponse, Frontier, Item, Stable
 from antiphon.fabrics.tree.options import TreeOptions
-from antiphon.fabrics.tree.topic import Topic
-from antiphon.fabrics.tree.topic_table import TopicTable
+from antiphon.fabrics.tree.topic import TreeTopic
+from antiphon.fabrics.tree.topic_table import TreeTopicTable
 from antiphon.fabrics.tree.view import TreeView
 from antiphon.kernel.process import NO_NODE, Environment
 
@@ -25,25 +25,25 @@ COLLECT: Final[i64] = 2
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Retention:
+class ItemRetention:
     """Keeps items for brokers that may ask for them."""
 
-    def keep(self, topic: Topic, item: Item) -> None:
+    def keep(self, topic: TreeTopic, item: Item) -> None:
         """A new item has come."""
         raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class StabilityEvents:
-    """What rounds tell the other parts of a broker."""
+    """Rounds tell this to the other parts of a broker."""
 
-    def forgot(self, topic: Topic) -> None:
+    def forgot(self, topic: TreeTopic) -> None:
         """Items of a topic that all have got are kept no more."""
         raise NotImplementedError
 
 
 @final
-class Stability(Retention):
+class Stability(ItemRetention):
     """Keeps items until all brokers have them."""
 
     def __init__(
@@ -51,14 +51,14 @@ class Stability(Retention):
         environment: Environment,
         options: TreeOptions,
         view: TreeView,
-        topics: TopicTable,
+        topics: TreeTopicTable,
         durable: DurableState,
         events: StabilityEvents,
     ) -> None:
         self._environment: Final[Environment] = environment
         self._options: Final[TreeOptions] = options
         self._view: Final[TreeView] = view
-        self._topics: Final[TopicTable] = topics
+        self._topics: Final[TreeTopicTable] = topics
         self._durable: Final[DurableState] = durable
         self._events: Final[StabilityEvents] = events
         # Whether the root is to ask again after some time.
@@ -73,7 +73,7 @@ class Stability(Retention):
         # Whether all that this broker reports in it is on its disk.
         self._is_round_safe: bool = True
 
-    def keep(self, topic: Topic, item: Item) -> None:
+    def keep(self, topic: TreeTopic, item: Item) -> None:
         topic.take(item)
         if topic.is_written:
             self._durable.write(item)
@@ -100,7 +100,7 @@ class Stability(Retention):
         if self._view.is_root and not self._collects:
             self._collect_later()
 
-    def child_gone(self, child: i64) -> None:
+    def on_child_lost(self, child: i64) -> None:
         """Give up the round."""
         # The brokers below the child have not been asked.
         self._round = 0
@@ -141,7 +141,7 @@ class Stability(Retention):
         for name in collect.names:
             topic = self._topics.get(name)
             # If the application is behind, the topic is left out, so that no broker counts its items as stable.
-            if topic is not None and topic.is_carried and self._environment.keeps_up(topic.name):
+            if topic is not None and topic.is_carried and self._environment.has_capacity(topic.name):
                 self._reported[name] = dict(topic.frontier)
         for child in self._reporters:
             self._environment.send(child, collect)

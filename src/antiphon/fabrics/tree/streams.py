@@ -20,9 +20,9 @@ from mypy_extensions import i64, mypyc_attr
 from antiphon.fabrics.tree.durable_state import DurableState
 from antiphon.fabrics.tree.log_recovery import recall
 from antiphon.fabrics.tree.messages import Carry, Item, JoinRequest, JoinResponse, Known, Leave, Settled, Skip
-from antiphon.fabrics.tree.stability import Retention
-from antiphon.fabrics.tree.topic import JOINING, OPEN, SHUT, Topic, lacks
-from antiphon.fabrics.tree.topic_table import TopicTable
+from antiphon.fabrics.tree.stability import ItemRetention
+from antiphon.fabrics.tree.topic import JOINING, OPEN, SHUT, TreeTopic, lacks
+from antiphon.fabrics.tree.topic_table import TreeTopicTable
 from antiphon.fabrics.tree.view import TreeView
 from antiphon.kernel.message import SOURCE_MASK, Keyed
 from antiphon.kernel.process import NO_NODE, Environment
@@ -30,21 +30,21 @@ from antiphon.kernel.process import NO_NODE, Environment
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class StreamEvents:
-    """What streams tell the other parts of a broker."""
+    """Streams tell this to the other parts of a broker."""
 
-    def handle_item(self, topic: Topic, item: Item) -> None:
+    def handle_item(self, topic: TreeTopic, item: Item) -> None:
         """An item has come here for the first time, and has been handed on."""
         raise NotImplementedError
 
-    def carried(self, topic: Topic) -> None:
+    def carried(self, topic: TreeTopic) -> None:
         """The topic has come here: whatever is published on it from now on will."""
         raise NotImplementedError
 
-    def links_changed(self, topic: Topic) -> None:
+    def links_changed(self, topic: TreeTopic) -> None:
         """The links that carry a topic have changed."""
         raise NotImplementedError
 
-    def skipped(self, topic: Topic) -> None:
+    def skipped(self, topic: TreeTopic) -> None:
         """Items of a topic were skipped, perhaps some for which this broker waited."""
         raise NotImplementedError
 
@@ -61,16 +61,16 @@ class Streams:
         self,
         environment: Environment,
         view: TreeView,
-        topics: TopicTable,
+        topics: TreeTopicTable,
         durable: DurableState,
-        retention: Retention,
+        retention: ItemRetention,
         events: StreamEvents,
     ) -> None:
         self._environment: Final[Environment] = environment
         self._view: Final[TreeView] = view
-        self._topics: Final[TopicTable] = topics
+        self._topics: Final[TreeTopicTable] = topics
         self._durable: Final[DurableState] = durable
-        self._retention: Final[Retention] = retention
+        self._retention: Final[ItemRetention] = retention
         self._events: Final[StreamEvents] = events
         # Children that asked for a topic before this broker had it.
         self._waiting: dict[i64, dict[i64, JoinRequest]] = {}
@@ -79,11 +79,11 @@ class Streams:
 
     # Items.
 
-    def inject(self, topic: Topic, kind: i64, publication: Keyed) -> None:
+    def inject(self, topic: TreeTopic, kind: i64, publication: Keyed) -> None:
         """Put something into the stream of a topic."""
         self.put(topic, Item(self._durable.origin, topic.injected + 1, kind, publication))
 
-    def put(self, topic: Topic, item: Item) -> None:
+    def put(self, topic: TreeTopic, item: Item) -> None:
         """Put this broker's next item into the stream of a topic."""
         topic.injected = item.number
         self._spread(topic, item, self._view.me)
@@ -98,7 +98,7 @@ class Streams:
             if topic.is_settling:
                 self._settle(topic)
 
-    def _spread(self, topic: Topic, item: Item, sender: i64) -> None:
+    def _spread(self, topic: TreeTopic, item: Item, sender: i64) -> None:
         """Hand on a new item, keep it, and let the broker handle it."""
         parent = self._view.parent
         if topic.up == OPEN and parent != sender:
@@ -121,7 +121,7 @@ class Streams:
         topic.is_settled = True
         topic.up = OPEN if self._view.parent != NO_NODE else SHUT
 
-    def want(self, topic: Topic) -> None:
+    def want(self, topic: TreeTopic) -> None:
         """See to it that a topic comes here."""
         view = self._view
         if topic.is_carried:
@@ -133,14 +133,14 @@ class Streams:
             topic.up = JOINING
             self._environment.send(view.parent, JoinRequest(topic.name, None, {}, {}, []))
 
-    def _may_begin(self, topic: Topic) -> bool:
+    def _may_begin(self, topic: TreeTopic) -> bool:
         """As root: whether a topic is known here, or may begin because nothing was ordered in it.
 
         A part of the tree that can order has a broker that knows all that was ordered before.
         """
         return topic.is_carried or not topic.is_needed or self._view.can_order
 
-    def _settle(self, topic: Topic) -> None:
+    def _settle(self, topic: TreeTopic) -> None:
         """No item of the topic will be skipped any more: tell the waiting children when all items are here."""
         topic.is_settling = not topic.has_all_promised()
         if topic.is_settling:
@@ -160,7 +160,7 @@ class Streams:
         self._events.carried(topic)
 
     def joins(self) -> list[JoinRequest]:
-        """What a new parent must be asked to carry: what is carried here, and what was asked for."""
+        """The topics that a new parent must be asked to carry: what is carried here, and what was asked for."""
         wanted: list[JoinRequest] = []
         for topic in self._topics.by_number.values():
             if topic.is_carried:
@@ -170,14 +170,14 @@ class Streams:
                 wanted.append(JoinRequest(topic.name, None, {}, {}, []))
         return wanted
 
-    def _is_asked_for(self, topic: Topic) -> bool:
+    def _is_asked_for(self, topic: TreeTopic) -> bool:
         return topic.is_wanted or topic.is_needed or len(topic.requests) > 0 or topic.name in self._waiting
 
     def is_joining(self) -> bool:
         """Whether the parent has not answered yet about all topics that it was asked to carry."""
         return len(self._joining) > 0
 
-    def _join(self, topic: Topic) -> JoinRequest:
+    def _join(self, topic: TreeTopic) -> JoinRequest:
         topic.up = JOINING
         self._joining.add(topic.name)
         base, completed, locks = topic.known()
@@ -268,11 +268,11 @@ class Streams:
             if topic.is_carried and not topic.is_settled:
                 self._settle(topic)
 
-    def _skip(self, topic: Topic) -> Skip:
+    def _skip(self, topic: TreeTopic) -> Skip:
         base, completed, locks = topic.known()
         return Skip(topic.name, None, base, completed, locks)
 
-    def _skip_to(self, topic: Topic, known: Known, sender: i64) -> None:
+    def _skip_to(self, topic: TreeTopic, known: Known, sender: i64) -> None:
         """Go on without items that another broker will not send, and report those that a subscriber here misses."""
         for origin, first, last in topic.missed(known):
             for number in range(first, last + 1):
@@ -313,7 +313,7 @@ class Streams:
             if not topic.is_settled and is_asked_for and self._may_begin(topic):
                 self._settle(topic)
 
-    def leave_if_idle(self, topic: Topic) -> None:
+    def leave_if_idle(self, topic: TreeTopic) -> None:
         """Stop carrying a topic that no broker here or below needs."""
         view = self._view
         if topic.name in self._joining or topic.name in self._waiting:
@@ -336,7 +336,7 @@ class Streams:
             if not waiting:
                 del self._waiting[name]
 
-    def _remove_link(self, topic: Topic, child: i64) -> None:
+    def _remove_link(self, topic: TreeTopic, child: i64) -> None:
         self._stop_waiting(topic.name, child)
         if child in topic.children:
             topic.children.remove(int(child))
@@ -345,13 +345,13 @@ class Streams:
             self._events.links_changed(topic)
             self.leave_if_idle(topic)
 
-    def child_gone(self, child: i64) -> None:
+    def on_child_lost(self, child: i64) -> None:
         """No topic is carried over the link to a child any more."""
         for topic in self._topics.by_number.values():
             topic.told.discard(int(child))
             self._remove_link(topic, child)
 
-    def parent_gone(self) -> None:
+    def on_parent_lost(self) -> None:
         """No topic is carried over the link to the parent any more."""
         self._joining.clear()
         for topic in self._topics.by_number.values():

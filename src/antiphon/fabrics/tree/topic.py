@@ -1,4 +1,4 @@
-"""What one broker knows about one topic."""
+"""The state of one topic at one broker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def lacks(frontier: Frontier, base: Frontier) -> bool:
 
 
 @final
-class Lock:
+class TreeLock:
     """A publication that has a place in the order and is not yet completed."""
 
     def __init__(self, item: Item) -> None:
@@ -52,13 +52,13 @@ def epoch_of(item: Item) -> i64:
     return item.epoch if isinstance(item, LockItem) else 0
 
 
-def place_of(lock: Lock) -> tuple[int, int]:
+def place_of(lock: TreeLock) -> tuple[int, int]:
     """For sorting: what a later root has locked comes first, and what one root has locked in its order."""
     return (-int(lock.epoch), int(lock.item.number))
 
 
 @final
-class Topic:
+class TreeTopic:
     """All that one broker knows about one topic."""
 
     def __init__(self, name: i64, owner: i64, first_number: i64 = 0) -> None:
@@ -95,7 +95,7 @@ class Topic:
         self.agreed: Frontier = {}
         self.injected: i64 = 0
         # Total publications.
-        self.locks: dict[i64, Lock] = {}
+        self.locks: dict[i64, TreeLock] = {}
         self.closed_keys: dict[i64, i64] = {}
         # Keys that were opened since the waiting publications were told.
         self.opened: list[int] = []
@@ -237,7 +237,7 @@ class Topic:
                 self.completed[item.source] = max(item.sequence, self.completed.get(item.source, 0))
 
     def known(self) -> tuple[Frontier, Frontier, list[Item]]:
-        """What others are not sent because it is not kept: ``base``, ``completed`` and ``locks``."""
+        """The facts that stand for publications that are not kept: ``base``, ``completed`` and ``locks``."""
         base = self.base
         locks = [lock.item for lock in self.locks.values() if lock.item.number <= base.get(lock.item.origin, 0)]
         return dict(base), dict(self.base_completed), locks
@@ -281,7 +281,7 @@ class Topic:
         if known is not None:
             known.renew(item)
             return
-        self.locks[name] = Lock(item)
+        self.locks[name] = TreeLock(item)
         for key in publication.keys:
             self.closed_keys[key] = self.closed_keys.get(key, 0) + 1
 
@@ -379,7 +379,7 @@ class Topic:
         )
 
     def unfinished(self) -> i64:
-        """What waits: publications, total ones among them, and the wish to subscribe."""
+        """The waiting requests: publications, total ones among them, and the wish to subscribe."""
         return self.in_progress() + len(self.requests) + len(self.locks)
 
     def in_progress(self) -> i64:

@@ -8,41 +8,41 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.tree.durable_state import DurableState
 from antiphon.fabrics.tree.messages import Item, JoinResponse, Leave, Skip
-from antiphon.fabrics.tree.topic import Topic
+from antiphon.fabrics.tree.topic import TreeTopic
 from antiphon.fabrics.tree.view import TreeView
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import ProtocolMessage
 
 
 @final
-class TopicTable:
+class TreeTopicTable:
     """All topics that a broker has heard of, by number."""
 
     def __init__(self, owner: i64, durable: DurableState) -> None:
         self._owner: Final[i64] = owner
         self._durable: Final[DurableState] = durable
-        self.by_number: Final[dict[i64, Topic]] = {}
+        self.by_number: Final[dict[i64, TreeTopic]] = {}
         for record in durable.take_records():
             self._restore(record)
 
-    def get(self, number: i64) -> Topic | None:
+    def get(self, number: i64) -> TreeTopic | None:
         """The state of a topic, if there is any."""
         return self.by_number.get(number)
 
-    def of(self, number: i64) -> Topic:
+    def of(self, number: i64) -> TreeTopic:
         """The state of a topic, made at its first use."""
         topic = self.by_number.get(number)
         if topic is None:
-            topic = Topic(number, self._owner, self._durable.first_number)
+            topic = TreeTopic(number, self._owner, self._durable.first_number)
             self.by_number[number] = topic
         return topic
 
-    def all(self) -> list[Topic]:
+    def all(self) -> list[TreeTopic]:
         """All topics, in the order in which they were heard of."""
         return list(self.by_number.values())
 
     # What outlives a crash.
 
-    def _restore(self, record: Message) -> None:
+    def _restore(self, record: ProtocolMessage) -> None:
         """Take over what an earlier incarnation has written of a topic: it was cut off from all others, it seems."""
         if isinstance(record, JoinResponse):
             topic = self.of(record.topic)
@@ -63,7 +63,7 @@ class TopicTable:
             else:
                 del self.by_number[record.topic]
 
-    def write_down(self, topic: Topic) -> None:
+    def write_down(self, topic: TreeTopic) -> None:
         """Write down what becomes of a topic from now on, and what has become of it so far."""
         if not topic.is_written and self._durable.is_kept:
             topic.is_written = True
@@ -78,8 +78,8 @@ class TopicTable:
             self._durable.rewrite(view, records)
 
 
-def image_of(topic: Topic) -> list[Message]:
-    """What a later incarnation needs to know of a topic: all but its items, and these."""
+def image_of(topic: TreeTopic) -> list[ProtocolMessage]:
+    """The record of a topic for a later incarnation: all but its items, and these."""
     base, completed, locks = topic.known()
     known = JoinResponse(topic.name, base, base, completed, locks, [], False, topic.is_apart)
     return [known, *topic.items]

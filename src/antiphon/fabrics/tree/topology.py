@@ -37,7 +37,7 @@ def overlay_of_newcomer(me: int, contacts: Sequence[int]) -> Overlay:
 
 
 def wrong_parents(parents: Sequence[int], count: int) -> str | None:
-    """What is wrong with a list of parents."""
+    """The first mistake in a list of parents."""
     if len(parents) != count:
         return f"expected a parent for each of the {count} nodes, not {len(parents)}"
     if parents.count(int(NO_NODE)) != 1:
@@ -97,10 +97,13 @@ class Overlay:
         self.can_order: Final[bool] = can_order
 
     def is_later_than(self, other: Overlay) -> bool:
-        """Which of two trees counts: the one that can order, and of two that can or cannot, the later one."""
+        """Which of two trees counts: the one that can order, and of two that can or cannot, the later one.
+
+        Without a quorum two roots may give their epochs the same number: one failed before all had heard of its epoch.
+        """
         if self.can_order != other.can_order:
             return self.can_order
-        return self.epoch > other.epoch
+        return self.epoch > other.epoch or (self.epoch == other.epoch and self.root > other.root)
 
     def children_of(self, broker: i64) -> list[int]:
         """The children of a broker, lowest first."""

@@ -34,8 +34,8 @@ from antiphon.fabrics.tree.messages import COMPLETION, DATA, LOCK, Carry, Closed
 from antiphon.fabrics.tree.options import TreeOptions
 from antiphon.fabrics.tree.sequencer import Sequencer
 from antiphon.fabrics.tree.streams import Streams
-from antiphon.fabrics.tree.topic import OPEN, Lock, Topic
-from antiphon.fabrics.tree.topic_table import TopicTable
+from antiphon.fabrics.tree.topic import OPEN, TreeLock, TreeTopic
+from antiphon.fabrics.tree.topic_table import TreeTopicTable
 from antiphon.fabrics.tree.view import TreeView
 from antiphon.kernel.message import TOTAL, Keyed, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
@@ -43,15 +43,15 @@ from antiphon.kernel.process import NO_NODE, Environment
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class TotalOrderEvents:
-    """What total order tells the other parts of a broker."""
+    """Total order tells this to the other parts of a broker."""
 
-    def keys_opened(self, topic: Topic, keys: list[int]) -> None:
+    def keys_opened(self, topic: TreeTopic, keys: list[int]) -> None:
         """Total publications are completed, or will never be; these keys of theirs are open."""
         raise NotImplementedError
 
 
 @final
-class TotalOrder:
+class TreeTotalOrder:
     """Agrees with the other brokers on the places of total publications, and delivers what comes."""
 
     def __init__(
@@ -59,7 +59,7 @@ class TotalOrder:
         environment: Environment,
         options: TreeOptions,
         view: TreeView,
-        topics: TopicTable,
+        topics: TreeTopicTable,
         durable: DurableState,
         streams: Streams,
         events: TotalOrderEvents,
@@ -67,7 +67,7 @@ class TotalOrder:
         self._environment: Final[Environment] = environment
         self._options: Final[TreeOptions] = options
         self._view: Final[TreeView] = view
-        self._topics: Final[TopicTable] = topics
+        self._topics: Final[TreeTopicTable] = topics
         self._durable: Final[DurableState] = durable
         self._streams: Final[Streams] = streams
         self._events: Final[TotalOrderEvents] = events
@@ -90,7 +90,7 @@ class TotalOrder:
 
     # Items.
 
-    def handle_item(self, topic: Topic, item: Item) -> None:
+    def handle_item(self, topic: TreeTopic, item: Item) -> None:
         """Deliver an item of a stream, prepare for it, or complete what was prepared."""
         publication = item.publication
         self.handled = item
@@ -102,11 +102,11 @@ class TotalOrder:
         elif item.kind == COMPLETION:
             self._complete(topic, publication)
 
-    def _deliver(self, topic: Topic, publication: Keyed) -> None:
+    def _deliver(self, topic: TreeTopic, publication: Keyed) -> None:
         if topic.is_subscribed:
             self._environment.deliver(publication)
 
-    def _complete(self, topic: Topic, publication: Keyed) -> None:
+    def _complete(self, topic: TreeTopic, publication: Keyed) -> None:
         name = publication_key(publication.source, publication.sequence)
         if publication.sequence <= topic.completed.get(publication.source, 0):
             # Two roots have completed it, on the two sides of a partition, after all brokers had closed.
@@ -127,7 +127,7 @@ class TotalOrder:
 
     # Closing.
 
-    def _close(self, topic: Topic, name: i64) -> None:
+    def _close(self, topic: TreeTopic, name: i64) -> None:
         """Say that everything below is closed for a total publication, once in an epoch, when it is."""
         view = self._view
         if self._options.quorum:
@@ -143,7 +143,7 @@ class TotalOrder:
             closed = Closed(publication.source, publication.sequence, publication.topic, view.epoch)
             self._environment.send(view.parent, closed)
 
-    def _is_closed(self, topic: Topic, lock: Lock) -> bool:
+    def _is_closed(self, topic: TreeTopic, lock: TreeLock) -> bool:
         """Whether all children are closed for a publication in this epoch, and that is news."""
         epoch = self._view.epoch
         if lock.said_in == epoch or lock.epoch != epoch:
@@ -156,7 +156,7 @@ class TotalOrder:
             return False
         return all(lock.closed_in.get(child, 0) == epoch for child in topic.children)
 
-    def _is_safe(self, topic: Topic, lock: Lock, name: i64) -> bool:
+    def _is_safe(self, topic: TreeTopic, lock: TreeLock, name: i64) -> bool:
         """Whether this broker knows of a lock whatever happens: only then it votes. Else it does so later."""
         if lock.safe_epoch < lock.epoch and lock.saved_epoch < lock.epoch:
             self._topics.write_down(topic)
@@ -173,7 +173,7 @@ class TotalOrder:
             lock.safe_epoch = epoch
             self._close(topic, name)
 
-    def _let_all_carry(self, topic: Topic) -> None:
+    def _let_all_carry(self, topic: TreeTopic) -> None:
         """With total publications a topic goes to all brokers."""
         topic.is_needed = True
         for child, below in self._view.children.items():
@@ -190,13 +190,13 @@ class TotalOrder:
             lock.closed_in[sender] = closed.epoch
             self._close(topic, name)
 
-    def close_all(self, topic: Topic) -> None:
+    def close_all(self, topic: TreeTopic) -> None:
         """Say of all locks of a topic that everything below is closed, where it is and that is news."""
         for name in list(topic.locks):
             self._close(topic, name)
 
-    def skipped(self, topic: Topic) -> None:
-        """What this broker proposed may have been completed on the other side of a partition, among what is skipped.
+    def skipped(self, topic: TreeTopic) -> None:
+        """A proposal of this broker may be among the skipped ones: the other side of a partition has completed it.
 
         It is known here, and behind everything that was delivered before: so it is not lost with the rest.
         """
@@ -211,14 +211,14 @@ class TotalOrder:
 
     # The root.
 
-    def _sequencer(self, topic: Topic) -> Sequencer:
+    def _sequencer(self, topic: TreeTopic) -> Sequencer:
         sequencer = self._sequencers.get(topic.name)
         if sequencer is None:
             sequencer = Sequencer()
             self._sequencers[topic.name] = sequencer
         return sequencer
 
-    def _decide(self, topic: Topic) -> None:
+    def _decide(self, topic: TreeTopic) -> None:
         """Complete the publications for which all brokers are closed, in the order of their locks."""
         view = self._view
         while view.is_complete and view.can_order:
@@ -237,8 +237,8 @@ class TotalOrder:
             lock.said_in = view.epoch
             self._streams.inject(topic, COMPLETION, lock.publication)
 
-    def _lock_ready(self, topic: Topic, keys: vec[i64]) -> None:
-        """Lock those at the heads of the queues of some keys, and what these let come forward."""
+    def _lock_ready(self, topic: TreeTopic, keys: vec[i64]) -> None:
+        """TreeLock those at the heads of the queues of some keys, and what these let come forward."""
         view = self._view
         if not (view.is_complete and view.can_order) or self._locks_in != view.epoch:
             return
@@ -256,7 +256,7 @@ class TotalOrder:
                 left += list(following.keys)
             self._lock(topic, publication)
 
-    def _lock(self, topic: Topic, publication: Keyed) -> None:
+    def _lock(self, topic: TreeTopic, publication: Keyed) -> None:
         self._streams.put(topic, LockItem(self._durable.origin, topic.injected + 1, self._view.epoch, publication))
 
     def on_proposal(self, sender: i64, proposal: Proposal) -> None:
@@ -276,18 +276,18 @@ class TotalOrder:
             self._lock_ready(topic, proposal.publication.keys)
         # Else it is proposed again when the next epoch begins, after those that its source proposed before.
 
-    def _queue(self, topic: Topic, publication: Keyed) -> None:
+    def _queue(self, topic: TreeTopic, publication: Keyed) -> None:
         sequencer = self._sequencer(topic)
         is_known = sequencer.knows(publication_key(publication.source, publication.sequence))
         if not is_known and publication.sequence > topic.completed.get(publication.source, 0):
             sequencer.add(publication)
 
-    def propose(self, topic: Topic, publication: Keyed) -> None:
+    def propose(self, topic: TreeTopic, publication: Keyed) -> None:
         """Ask the root to lock a publication of this broker."""
         topic.proposed[publication_key(publication.source, publication.sequence)] = publication
         self._hand_up(Proposal(publication, self._view.epoch))
 
-    def parent_gone(self) -> None:
+    def on_parent_lost(self) -> None:
         """The way to the root has broken."""
         self._is_cut_off = True
 
@@ -324,7 +324,7 @@ class TotalOrder:
             self.close_all(topic)
 
     def all_began(self) -> None:
-        """Lock again what earlier roots have locked, in its order, and then what waits.
+        """TreeLock again what earlier roots have locked, in its order, and then what waits.
 
         Not before all have begun the epoch: a broker that gets a lock of it must know that it overrides all locks of
         earlier epochs, and a broker that has not begun it could still help an earlier root to order something else.

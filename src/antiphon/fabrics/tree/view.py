@@ -10,7 +10,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from antiphon.fabrics.tree.messages import Standing
+from antiphon.fabrics.tree.messages import BrokerRecord
 from antiphon.fabrics.tree.options import TreeOptions
 from antiphon.fabrics.tree.quorum import Council
 from antiphon.fabrics.tree.topology import GONE_AT_MOST, NO_EPOCH, Overlay, overlay_of_newcomer
@@ -25,7 +25,7 @@ class TreeView:
     has no place in the tree until it finds a parent.
     """
 
-    def __init__(self, me: i64, options: TreeOptions, overlay: Overlay, past: Standing | None) -> None:
+    def __init__(self, me: i64, options: TreeOptions, overlay: Overlay, past: BrokerRecord | None) -> None:
         self.me: Final[i64] = me
         self._has_quorum: Final[bool] = options.quorum
         self.is_returning: Final[bool] = past is not None

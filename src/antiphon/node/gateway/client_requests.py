@@ -91,7 +91,7 @@ class ClientRequests:
             denied = ""
             if message.wants_all and not holder.rights.admin:
                 denied = f"client {holder.name!r} may not look into nodes; have admin = true added to its rights"
-            figures = status.figures() if message.wants_all and not denied else status.whereabouts()
+            figures = status.figures() if message.wants_all and not denied else status.summary()
             about = {**figures, "author": self._session.client}
             self._session.send(StatusResponse(message.number, about, monotonic_us(), denied))
         self._session.settle()

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 from antiphon.api.batch import Batch
-from antiphon.api.batch_codec import NO_AUTHOR, Author, Columns, decode_columns
+from antiphon.api.batch_codec import decode_columns
+from antiphon.api.columns import NO_AUTHOR, Author, Columns
 from antiphon.api.lifecycle import Lifecycle
 from antiphon.api.outbox import Outbox
 from antiphon.api.subscription import Start
@@ -21,11 +21,16 @@ from antiphon.api.topic_state import LiveTopic
 from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError, UsageError
 from antiphon.membership.messages import Control
 from antiphon.node.acl import Holder, Rights
+from antiphon.node.audit_log import AuditLog
 from antiphon.node.gateway.client_relay import RemoteSubscription
 from antiphon.node.gateway.client_requests import ClientRequests, RequestServices
+from antiphon.node.gateway.request_limits import COUNTED_BYTES, RequestLimits
 from antiphon.node.gateway.session_host import SessionHost
 from antiphon.node.loop import NodeLoop
+from antiphon.node.quotas import Account, Ledger
+from antiphon.node.streams.stream_gateway import StreamAccess
 from antiphon.node.subscriptions import Subscriptions
+from antiphon.runtime.clocks import datetime_of
 from antiphon.runtime.errors import DeniedError, kind_of
 from antiphon.runtime.logging import logger
 from antiphon.runtime.tasks import Tasks
@@ -43,19 +48,22 @@ from antiphon.sessions.client_messages import (
     PublishRequest,
     PublishResponse,
     StatusRequest,
+    StreamRequest,
+    StreamResponse,
     SubscribeRequest,
     SubscriptionEnded,
     UnsubscribeRequest,
 )
 from antiphon.sessions.node_end import NodeEnd
-from antiphon.sessions.producer_state import Standings
+from antiphon.sessions.producer_state import ProducerStates
 from antiphon.sessions.replay_buffer import Resumption
 from antiphon.sessions.resume import ClientPublishing
 from antiphon.sessions.steps import Promise, Scope, Steps, start
-from antiphon.sessions.writers import Writers
+from antiphon.sessions.writers import Writers, owned_number
 from antiphon.storage.disk import Disk
+from antiphon.streams.requests import Redirect, encode
+from antiphon.transport.framing import FrameWriter
 from antiphon.transport.incoming import FrameClient, IncomingConnection
-from antiphon.transport.links import FrameWriter
 from antiphon.transport.schema import BATCH_BYTES_AT_MOST, SINCE, may_send
 from antiphon.transport.tls import instance_of
 
@@ -100,7 +108,7 @@ class ClientServices:
     publishing: BatchPublisher
     subscriptions: Subscriptions
     sessions: NodeEnd[Batch]
-    standings: Standings
+    producer_states: ProducerStates
     host: SessionHost
     requests: RequestServices
     disk: Disk
@@ -109,6 +117,9 @@ class ClientServices:
     rights: Rights
     clients: set[FrameClient]
     backlogs: Backlogs
+    ledger: Ledger
+    audit: AuditLog
+    streams: StreamAccess
 
 
 class ClientSession:
@@ -121,14 +132,16 @@ class ClientSession:
         client: int,
         holder: Holder,
         connection: IncomingConnection,
+        account: Account,
     ) -> None:
         self.client = client
         self.holder = holder
+        self._account = account
         self._connection = connection
         # Where it may publish, as far as it has tried; and where it has, or has tried to.
         self._may_publish: set[str] = set()
         self._published: set[str] = set()
-        self.backlog = Backlog(services.backlogs, connection, self)
+        self.backlog = Backlog(services.backlogs, connection, self, holder.name)
         # Whether it is of a version that knows heartbeats.
         self._has_heartbeats = False
         self._scope = Scope()
@@ -144,12 +157,22 @@ class ClientSession:
             services.sessions, client, self, self.backlog, self._scope
         )
         self._subscriptions: dict[int, RemoteSubscription] = {}
+        self._limits = RequestLimits(account, connection)
         self._tasks = Tasks()
         self._requests = ClientRequests(self, services.requests, self._tasks)
         services.clients.add(self)
         services.sessions.on_connect(self)
+        self._record("connected", by="token" if holder.token_hash else "certificate" if holder.name else "")
+
+    def _record(self, event: str, **values: object) -> None:
+        self._services.audit.record(event, self.holder.name, self._connection.where_from, **values)
+
+    def _record_refusal(self, action: str, error: AntiphonError, topic: str) -> None:
+        self._services.audit.refused(action, self.holder.name, self._connection.where_from, error, topic=topic)
 
     def frame_received(self, frame: memoryview) -> None:
+        if len(frame) > COUNTED_BYTES:
+            self._limits.check(frame)
         message = self._codec.decode(frame)
         if isinstance(message, PublishRequest):
             # What a client had sent before it heard that it is to go, it hands in elsewhere.
@@ -164,7 +187,7 @@ class ClientSession:
         elif isinstance(message, UnsubscribeRequest):
             found = self._subscriptions.pop(message.number, None)
             if found is not None:
-                found.subscription.end()
+                self._end_subscription(found)
         else:
             self._on_request(message)
 
@@ -175,9 +198,11 @@ class ClientSession:
             self._publishing.on_follow(message)
         elif isinstance(message, ProducerRequest):
             self.backlog.add(0)
-            start(self._tell_standings(message), self._scope)
+            start(self._send_lane_states(message), self._scope)
         elif isinstance(message, (StatusRequest, DismissRequest, *LOG_REQUESTS)):
             self._requests.on_message(message)
+        elif isinstance(message, StreamRequest):
+            self._on_stream_request(message)
         elif isinstance(message, HeartbeatRequest):
             self._has_heartbeats = True
             self.send_heartbeat()
@@ -189,18 +214,32 @@ class ClientSession:
         if not SINCE or may_send(control, self._connection.version):
             self._sender.write(self._writer, self._codec.encode_control(control))
 
+    def _on_stream_request(self, message: StreamRequest) -> None:
+        streams = self._services.streams.gateway
+        if streams is None:
+            nowhere = Redirect(self._services.host.addresses(), "this node keeps no streams")
+            self.answer(message.number, encode(nowhere))
+        else:
+            streams.on_request(self, message.number, message.payload)
+
+    def answer(self, number: int, payload: bytes) -> None:
+        """Answer a request about streams."""
+        self.send(StreamResponse(number, payload))
+
     def writing_paused(self) -> None:
         self.may_write.clear()
         self.backlog.await_word()
 
     def writing_resumed(self) -> None:
         self.may_write.set()
-        self.backlog.word_came()
+        self.backlog.on_word_taken()
+        for remote in tuple(self._subscriptions.values()):
+            remote.hand_on()
 
     # Heartbeats.
 
-    def bytes_heard(self) -> int:
-        """What the client has said; where nothing is read from it because it does not read, what it has read."""
+    def bytes_received(self) -> int:
+        """The bytes that came from the client; if the node waits for it to read, the bytes that it has read."""
         if self.may_write.is_set():
             return self._connection.bytes_received
         return self._writer.bytes_sent + self._writer.queued_bytes - self._writer.unwritten_bytes()
@@ -224,11 +263,11 @@ class ClientSession:
         self.request_heartbeat()
         self._sender.settle()
 
-        def look() -> None:
+        def poll() -> None:
             if self._connection.bytes_received == heard:
                 self.give_up()
 
-        asyncio.get_running_loop().call_later(PROOF_SECONDS if self._has_heartbeats else 0.0, look)
+        asyncio.get_running_loop().call_later(PROOF_SECONDS if self._has_heartbeats else 0.0, poll)
 
     def give_up(self) -> None:
         """The client stands still and holds others up."""
@@ -257,6 +296,7 @@ class ClientSession:
             self._connection.refuse(DeniedError("the rights have changed: this client is not let in any more"))
             return
         self.holder = renewed
+        self._account.renew(renewed.rights.quotas)
         self._may_publish.clear()
         for remote in self._subscriptions.values():
             try:
@@ -268,7 +308,7 @@ class ClientSession:
 
     def is_open(self, topic: str) -> bool:
         """Whether a batch can be handed over at once."""
-        if topic not in self._may_publish:
+        if topic not in self._may_publish or (self._account.has_rates and self._account.wait_seconds() > 0):
             return False
         outbox = self._services.publishing.outboxes.get(topic)
         return outbox is not None and not outbox.is_full
@@ -280,12 +320,18 @@ class ClientSession:
         if not self.holder.rights.may_publish(checked_name(topic)):
             raise DeniedError(f"client {self.holder.name!r} may not publish on {topic!r}; have it added to its rights")
         if topic not in self._published:
+            self._account.use_topic(topic)
             self._check_topics(topic, len(self._published), "publish on so many topics")
             self._published.add(topic)
         self._may_publish.add(topic)
 
     def until_room(self, topic: str) -> Promise[None] | None:
         """Kept when a batch may be handed over on a topic; nothing if it may now."""
+        if self._account.has_rates and (seconds := self._account.wait_seconds()) > 0:
+            fits: Promise[None] = Promise()
+            self._record("limited", action="publish", topic=topic, reason=f"its rate is used up for {seconds:.3f} s")
+            self._services.host.after(round(seconds * 1_000_000), lambda: fits.resolve(None))
+            return fits
         outbox = self._services.publishing.outboxes.get(topic)
         if outbox is None or not outbox.is_full:
             return None
@@ -295,15 +341,24 @@ class ClientSession:
         """Publish a batch for the client; a promise that it is accepted, unless it is now."""
         columns, author = self._columns_of(message), self._author_of(message)
         receipt = self._services.publishing.publish_columns(message.topic, order, message.about, columns, author)
+        if self._account.has_rates:
+            self._account.charge(len(columns.values), len(message.payload))
         return None if receipt is None else self._services.host.promise_of(receipt)
 
-    def respond(self, message: PublishRequest, failure: AntiphonError | None = None, is_known: bool = False) -> None:
+    def respond(
+        self,
+        message: PublishRequest,
+        failure: AntiphonError | None = None,
+        is_known: bool = False,
+        is_stale: bool = False,
+    ) -> None:
         """Tell the client whether its batch is accepted."""
         if failure is None:
-            self.send(PublishResponse(message.number, "", is_known))
+            self.send(PublishResponse(message.number, "", is_known, is_stale=is_stale))
         elif not self._services.lifecycle.is_closing:
             # A client that is told nothing hands it in again at another node.
             is_denied = isinstance(failure, DeniedError)
+            self._record_refusal("publish", failure, message.topic)
             self.send(PublishResponse(message.number, str(failure), False, is_denied, kind_of(failure)))
 
     def followed(self, message: FollowRequest, failure: AntiphonError | None) -> None:
@@ -328,13 +383,20 @@ class ClientSession:
         holder = self.holder.name
         client, writer = lane_number(holder, lane.writer, lane.lane), writer_number(holder, lane.writer)
         author = Author(client, message.serial, writer, lane.lane, lane.digest, lane.previous)
-        self._services.writers.check(message.topic, author)
+        writers = self._services.writers
+        if not writers.knows(message.topic, author):
+            self._account.use_series(message.topic, client, writers.count_of(writer))
+        writers.check(message.topic, author)
         return author
 
-    def _tell_standings(self, message: ProducerRequest) -> Steps[None]:
-        """How far a writer has come; names belong to their holders, so a client asks for its own writers only."""
+    def _send_lane_states(self, message: ProducerRequest) -> Steps[None]:
+        """How far a writer has come; names belong to their holders, so a client asks for its own writers only.
+
+        The answer names the members of a topic to clients that may publish on it.
+        """
         writer = writer_number(self.holder.name, message.writer)
-        nodes = yield from self._services.standings.ask(writer, message.lane, message.topics)
+        topics = [topic for topic in message.topics if self.holder.rights.may_publish(topic)]
+        nodes = yield from self._services.producer_states.ask(writer, message.lane, topics)
         self.backlog.remove(0)
         self.send(ProducerResponse(message.number, nodes))
 
@@ -355,22 +417,36 @@ class ClientSession:
                 raise UsageError(f"there is a subscription with the number {message.number} already; choose another")
             self._check_topics(message.pattern, len(self._subscriptions), "have so many subscriptions")
             if message.is_time and isinstance(start, int):
-                start = time_of(start)
+                start = datetime_of(start)
             resumption: Resumption[Batch] | None = None
             if message.resume is not None:
                 self._comes_from_elsewhere()
-                resumption = Resumption(self.client, message.resume.since_us, message.resume.seen)
-            subscription = self._services.subscriptions.add(
-                message.pattern, start, policy=message.policy, limit=message.limit, resumption=resumption
-            )
+                resume = message.resume
+                resumption = Resumption(self.client, resume.since_us, resume.seen, resume.past)
+                self._limits.check_kept(resumption.size_bytes)
+            self._account.use_topic(message.pattern)
+            self._account.subscribe(message.policy)
+            try:
+                subscription = self._services.subscriptions.add(
+                    message.pattern, start, policy=message.policy, limit=message.limit, resumption=resumption
+                )
+            except AntiphonError:
+                self._account.subscriptions -= 1
+                raise
         except AntiphonError as error:
-            self.send(SubscriptionEnded(message.number, str(error), 0, isinstance(error, DeniedError)))
+            is_denied = isinstance(error, DeniedError)
+            self.send(SubscriptionEnded(message.number, str(error), 0, is_denied, kind_of(error)))
+            self._record_refusal("subscribe", error, message.pattern)
             return
+        self._record("subscribed", topic=message.pattern, policy=message.policy)
         subscription.owner = f"client {self.holder.name or self._connection.where_from}"
         subscription.reads_messages = False
         subscription.marks_beginnings = start == "latest"
         subscription.dropped_batches = {}
-        remote = RemoteSubscription(self, message.number, subscription)
+        subscription.count_memory(self._account)
+        self._limits.keep(0 if resumption is None else resumption.size_bytes)
+        has_log = self._services.disk.store is not None
+        remote = RemoteSubscription(self, message.number, subscription, self._account, has_log)
         self._subscriptions[message.number] = remote
         self._tasks.spawn(remote.run())
 
@@ -378,20 +454,31 @@ class ClientSession:
         """Tell the client, unless it ended because the node goes: then the client takes it to another node."""
         ended = self._subscriptions.pop(number, None)
         if ended is not None:
-            ended.subscription.end()
+            self._end_subscription(ended)
         if not self._services.lifecycle.is_closing:
             reason = "" if error is None else str(error)
             self.send(SubscriptionEnded(number, reason, dropped, isinstance(error, DeniedError), kind_of(error)))
             self._sender.settle()
 
     def ended(self) -> None:
+        self._record("disconnected")
         self._services.clients.discard(self)
         self._services.sessions.on_disconnect(self)
         self.backlog.end()
         self._scope.is_over = True
         self._tasks.cancel()
         for remote in self._subscriptions.values():
-            remote.subscription.end()
+            self._end_subscription(remote)
+        self._subscriptions.clear()
+        self._account.connections -= 1
+        if self._services.streams.gateway is not None:
+            self._services.streams.gateway.client_ended(self)
+
+    def _end_subscription(self, remote: RemoteSubscription) -> None:
+        self._account.subscriptions -= 1
+        resumption = remote.subscription.resumption
+        self._limits.keep(0 if resumption is None else -resumption.size_bytes)
+        remote.close()
 
     def settle(self) -> None:
         """Write what was sent."""
@@ -399,18 +486,13 @@ class ClientSession:
 
 
 def writer_number(holder: str, name: str) -> int:
-    """The number of a writer. Holders do not share writers, also if these have the same name."""
-    return client_number(instance_of(holder, f"writer {name}"))
+    """The number of a writer. Holders do not share writers, also if these have the same name.
+
+    All nodes see in it whose writer it is, and so how many lanes its identity has.
+    """
+    return owned_number(client_number(holder), client_number(instance_of(holder, f"writer {name}")))
 
 
 def lane_number(holder: str, name: str, lane: int) -> int:
     """The number of one lane as an author of batches."""
     return client_number(instance_of(holder, f"lane {lane} of {name}"))
-
-
-def time_of(time_us: int) -> datetime:
-    """Microseconds since 1970 as a time."""
-    try:
-        return datetime.fromtimestamp(time_us / 1_000_000, UTC)
-    except (OverflowError, ValueError, OSError) as error:
-        raise UsageError(f"{time_us} microseconds since 1970 is no time to start from") from error

@@ -7,11 +7,12 @@ from typing import Final
 
 from antiphon.api.topic_names import client_number
 from antiphon.kernel.errors import ProtocolError
-from antiphon.membership.heartbeats import Vigil
+from antiphon.membership.heartbeats import FailureDetector
 from antiphon.membership.messages import Hello
 from antiphon.node.gateway.client_session import ClientServices, ClientSession
+from antiphon.runtime.errors import QuotaError
+from antiphon.transport.framing import FrameWriter
 from antiphon.transport.incoming import FrameClient, IncomingConnection
-from antiphon.transport.links import FrameWriter
 from antiphon.transport.tls import CertifiedIdentity, instance_of
 
 RIGHTS_SECONDS: Final = 1.0
@@ -28,7 +29,7 @@ class Gateway:
         self._has_tls = has_tls
         self._looking: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
-        self._vigil = Vigil(lost_seconds, self._loop.time())
+        self._detector = FailureDetector(lost_seconds, self._loop.time())
         self._listening: asyncio.TimerHandle | None = None
         services.backlogs.when_waiting = self._listen_for_clients
 
@@ -40,6 +41,7 @@ class Gateway:
         if count >= self._services.limits.maximum_clients:
             raise ProtocolError(f"this node has {count} clients, as many as it may; connect to another one")
         holder = self._rights.holder(identity, hello.token, self._has_tls)
+        account = self._services.ledger.account(holder.name, holder.rights.quotas)
         # Nobody hands in batches under the number of another client.
         instance = instance_of(holder.name, hello.instance) if holder.name else hello.instance
         number = client_number(instance)
@@ -51,7 +53,12 @@ class Gateway:
                 "this session is in use by another connection; if it was yours, connect again in some seconds, "
                 "otherwise connect as a new client"
             )
-        return ClientSession(self._services, writer, number, holder, connection)
+        try:
+            account.connect()
+        except QuotaError as error:
+            raise ProtocolError(str(error)) from error
+        connection.tenant = holder.name
+        return ClientSession(self._services, writer, number, holder, connection, account)
 
     def poll_rights(self) -> None:
         """See from time to time whether the rights have changed."""
@@ -71,12 +78,12 @@ class Gateway:
     def _listen_for_clients(self) -> None:
         """Exchange heartbeats with clients for as long as one of them waits, or is waited for."""
         if self._listening is None:
-            self._listening = self._loop.call_later(self._vigil.look_seconds, self._poll_clients)
+            self._listening = self._loop.call_later(self._detector.look_seconds, self._poll_clients)
 
     def _poll_clients(self) -> None:
         self._listening = None
         backlogs = self._services.backlogs
-        for client in backlogs.poll(self._loop.time(), self._vigil):
+        for client in backlogs.poll(self._loop.time(), self._detector):
             client.give_up()
         self._services.sender.settle()
         if backlogs.are_waiting():

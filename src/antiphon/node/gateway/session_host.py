@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from antiphon.api.batch import Batch
-from antiphon.api.batch_codec import Columns, check_payload
+from antiphon.api.batch_codec import check_payload
+from antiphon.api.columns import Columns
 from antiphon.api.lifecycle import Lifecycle
 from antiphon.api.outbox import Segment
 from antiphon.api.topic_state import LiveTopic
@@ -54,44 +55,44 @@ def future_of(promise: Promise[T]) -> asyncio.Future[T]:
 
 
 class SessionHost:
-    """What the sessions of one live node may do to the world; ``publish_on`` makes the node a publisher of a topic."""
+    """The actions of a live node's sessions on the world; ``publish_on`` makes the node a publisher of a topic."""
 
     def __init__(
-        self, core: NodeLoop, peers: Membership, disk: Disk, lifecycle: Lifecycle, publish_on: Callable[[str], None]
+        self, loop: NodeLoop, peers: Membership, disk: Disk, lifecycle: Lifecycle, publish_on: Callable[[str], None]
     ) -> None:
-        self._core = core
+        self._loop = loop
         self._peers = peers
         self._disk = disk
         self._lifecycle = lifecycle
         self._publish_on = publish_on
-        self._loop = asyncio.get_running_loop()
+        self._event_loop = asyncio.get_running_loop()
         self.identifiers = peers.identifiers
         self.addresses = peers.addresses
-        self.tell = peers.tell
-        self.topic = core.topics.topic
+        self.send_control = peers.send_control
+        self.topic = loop.topics.topic
         self.now_us = monotonic_us
 
     @property
     def identifier(self) -> int:
         """The identifier of the node."""
-        return self._core.identifier
+        return self._loop.identifier
 
     def after(self, delay_us: int, call: Callable[[], None]) -> None:
         """Call something after a while, unless the node has ended by then."""
         # What still waits when a node has ended is thrown away later, perhaps after its event loop.
-        if not self._loop.is_closed():
-            self._loop.call_later(delay_us / 1_000_000, self._call, call)
+        if not self._event_loop.is_closed():
+            self._event_loop.call_later(delay_us / 1_000_000, self._call, call)
 
     def _call(self, call: Callable[[], None]) -> None:
-        if self._core.process is None or self._lifecycle.is_shut:
+        if self._loop.process is None or self._lifecycle.is_shut:
             return
         try:
             call()
         except Exception as error:
             # As for messages: better no node than a wrong one.
-            self._core.fail(error)
+            self._loop.fail(error)
             return
-        self._core.settle()
+        self._loop.settle()
 
     def promise_of(self, future: asyncio.Future[Any]) -> Promise[None]:
         """A future of the event loop, as a promise; the node settles when it is kept."""
@@ -114,12 +115,12 @@ class SessionHost:
 
     def find_topic(self, name: str) -> LiveTopic | None:
         """A topic that this node has used."""
-        return self._core.topics.by_name.get(name)
+        return self._loop.topics.by_name.get(name)
 
     def publish_on(self, topic: SessionTopic[Batch]) -> Promise[None]:
         """Be a publisher of a topic; kept when the node is a member."""
         self._publish_on(topic.name)
-        joined = self._core.topics.topic(topic.name).joined
+        joined = self._loop.topics.topic(topic.name).joined
         assert joined is not None, "a node that publishes on a topic is about to be a member"
         if joined.done():
             done: Promise[None] = Promise()
@@ -129,11 +130,11 @@ class SessionHost:
 
     def publish_barrier(self, topic: SessionTopic[Batch], key: int) -> tuple[int, Promise[None]]:
         """Publish an empty total batch about a key: its number, and a promise that it has its place."""
-        passed: asyncio.Future[None] = self._loop.create_future()
+        passed: asyncio.Future[None] = self._event_loop.create_future()
         promise = self.promise_of(passed)
         nothing = Columns(0, wall_clock_us(), [])
         segment = Segment("total", (BARRIER_KEY + key,), nothing, 0, passed)
-        return self._core.publish_segment(self._core.topics.topic(topic.name), segment), promise
+        return self._loop.publish_segment(self._loop.topics.topic(topic.name), segment), promise
 
     def batch(self, topic: SessionTopic[Batch], publisher: int, sequence: int, order: str, payload: bytes) -> Batch:
         """A batch of another node, for clients; it has no offset here."""
@@ -141,20 +142,20 @@ class SessionHost:
 
     def refusal(self) -> str | None:
         """Why the process cannot order totally now, if it cannot."""
-        process = self._core.process
+        process = self._loop.process
         return None if process is None else process.refusal(TOTAL)
 
     def first_unsettled(self, topic: int) -> int:
         """The first publication of this node on a topic that not all members are known to have."""
-        process = self._core.process
+        process = self._loop.process
         assert process is not None, "a node with clients has a process"
         return process.first_unsettled(topic)
 
-    def counted(self, topic: int) -> list[int]:
-        """What counts as past on a topic."""
-        process = self._core.process
+    def frontier_keys(self, topic: int) -> list[int]:
+        """The publications that count as past on a topic."""
+        process = self._loop.process
         assert process is not None, "a node that is in the cluster has a process"
-        return process.counted(topic)
+        return process.frontier_keys(topic)
 
     # The disk.
 

@@ -10,7 +10,7 @@ from antiphon.audit.clients import ERROR, ClientJudge
 from antiphon.kernel.errors import PeerError
 from antiphon.kernel.randomness import RandomStream
 from antiphon.membership.messages import PROTOCOL_VERSION, Control, Hello, Refused
-from antiphon.sessions.client_end import ClientEnd, ClientSubscription, Introduction, ServerPool
+from antiphon.sessions.client_end import ClientEnd, Introduction
 from antiphon.sessions.client_messages import (
     Delivery,
     FollowResponse,
@@ -19,9 +19,12 @@ from antiphon.sessions.client_messages import (
     StatusResponse,
     SubscriptionEnded,
 )
+from antiphon.sessions.client_subscription import ClientSubscription
+from antiphon.sessions.server_pool import ServerPool
 from antiphon.sessions.steps import Promise
-from antiphon.simulator.clients.serving_node import ROOM, batch_of
-from antiphon.simulator.cluster.clock import Clock
+from antiphon.simulator.clients.batches import batch_of
+from antiphon.simulator.clients.machine import ROOM
+from antiphon.simulator.cluster.clock import VirtualClock
 from antiphon.simulator.cluster.network import Network, Pipe
 
 RECONNECT_US = 60_000_000
@@ -35,7 +38,7 @@ class SimulatedClient:
         self,
         number: int,
         addresses: list[str],
-        clock: Clock,
+        clock: VirtualClock,
         network: Network,
         judge: ClientJudge,
         random: RandomStream,
@@ -114,7 +117,7 @@ class SimulatedClient:
         """A message is accepted; nobody connects to a client."""
         self._judge.accepted(receipt)
 
-    def came(self, pipe: Pipe, frame: object) -> None:
+    def on_frame(self, pipe: Pipe, frame: object) -> None:
         """Nobody connects to a client."""
 
     def ended(self, pipe: Pipe) -> None:
@@ -123,7 +126,7 @@ class SimulatedClient:
     def opened(self, pipe: Pipe) -> None:
         """A connection stands."""
 
-    def answered(self, pipe: Pipe, frame: object) -> None:
+    def on_reply(self, pipe: Pipe, frame: object) -> None:
         """A node says something."""
         self.handle(lambda: self._hear(pipe, frame))
 
@@ -133,13 +136,14 @@ class SimulatedClient:
         self._heard += 1
         if isinstance(frame, Delivery):
             batch = batch_of(frame.publisher, frame.sequence, frame.order, frame.payload)
-            if self.subscription.take(ROOM, batch.author, batch.number, False):
-                self._judge.shown(self.number, batch.payload.split(b"|", 2)[2].decode())
+            publication = (frame.publisher, frame.sequence)
+            if self.end.take(self.subscription, ROOM, batch, publication):
+                self._judge.shown(self.number, batch.name)
         elif isinstance(frame, StatusResponse) and self._opening is not None:
             (address, promise), self._opening = self._opening, None
             peers = [peer["address"] for peer in frame.status["peers"]]
             clock_us = frame.clock_us - self._clock.now_us
-            promise.resolve(Introduction(address, self._author, peers, clock_us, frame.status["lost_seconds"]))
+            promise.resolve(Introduction(address, self._author, peers, clock_us, frame.status["lost_seconds"], True))
         elif isinstance(frame, Refused):
             self._fail_opening(frame.reason)
         else:
@@ -202,7 +206,7 @@ class SimulatedClient:
             else:
                 pipe.close()
 
-    def bytes_heard(self) -> int:
+    def bytes_received(self) -> int:
         """How much has come."""
         return self._heard
 

@@ -8,88 +8,35 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from antiphon.fabrics.registry import FABRICS
-from antiphon.kernel.errors import AntiphonError, NoMajorityError, ProtocolError
+from antiphon.kernel.errors import NoMajorityError, ProtocolError
 from antiphon.kernel.message import BARRIER_KEY, ORDER_NAMES, Publication
 from antiphon.kernel.message import TOTAL as TOTAL_ORDER
-from antiphon.membership.messages import Control, Hello
-from antiphon.sessions.backlog import Backlog, Backlogs
+from antiphon.membership.messages import Hello
+from antiphon.sessions.backlog import Backlogs
 from antiphon.sessions.client_messages import (
-    Delivery,
-    FollowRequest,
-    FollowResponse,
-    HeartbeatRequest,
-    HeartbeatResponse,
-    MessagesMissed,
     PublishRequest,
-    PublishResponse,
-    StatusRequest,
-    StatusResponse,
-    SubscribeRequest,
-    SubscriptionReady,
-    TopicStarted,
 )
-from antiphon.sessions.dedup import SeenOfAll
 from antiphon.sessions.host import FabricTraits, SessionTopic
 from antiphon.sessions.node_end import NodeEnd
-from antiphon.sessions.peer_messages import SESSION_CONTROLS
-from antiphon.sessions.replay_buffer import Budget, Recent, Resumption, TotalOrder
-from antiphon.sessions.resume import ClientPublishing
-from antiphon.sessions.steps import Promise, Scope, Steps, start, wait
+from antiphon.sessions.peer_messages import SESSION_CONTROLS, PeerProducerRequest, PeerProducerResponse
+from antiphon.sessions.producer_state import ProducerStates
+from antiphon.sessions.replay_buffer import TotalOrderScope
+from antiphon.sessions.steps import Promise, start
+from antiphon.sessions.writers import Writers
+from antiphon.simulator.clients.batches import LaneOrigin, SimulatedBatch, batch_of, client_payload, written_payload
+from antiphon.simulator.clients.machine import ROOM, Machine, SimulatedTopic
+from antiphon.simulator.clients.serving_session import SimulatedSession
 from antiphon.simulator.cluster.links import SimulatedConnection
 from antiphon.simulator.cluster.network import Pipe
 from antiphon.simulator.cluster.node import TOPIC, LifeEnvironment, NodeLife
 
-ROOM: Final = "room"
-"""The name of the topic that all clients use."""
+FIRST_LANE: Final = 1 << 60
+"""Lanes of writers are authors too."""
 
 ORDER_NUMBERS: Final = {name: number for number, name in enumerate(ORDER_NAMES)}
-SEPARATOR: Final = b"|"
-
-
-class SimulatedBatch(NamedTuple):
-    """A batch as a node shows it: one message of a client."""
-
-    publisher: int
-    sequence: int
-    order: str
-    payload: bytes
-    author: int
-    number: int
-    is_written: bool = False
-
-    @property
-    def total_keys(self) -> set[bytes | None]:
-        """All messages are about one key."""
-        return {None}
-
-
-def batch_of(publisher: int, sequence: int, order: str, payload: bytes) -> SimulatedBatch:
-    """A batch with the author that its payload names; a barrier has none."""
-    if not payload:
-        return SimulatedBatch(publisher, sequence, order, payload, publisher, sequence)
-    author, number, _ = payload.split(SEPARATOR, 2)
-    return SimulatedBatch(publisher, sequence, order, payload, int(author), int(number))
-
-
-class SimulatedTopic:
-    """The topic at one node."""
-
-    name: Final = ROOM
-    number: Final = TOPIC
-
-    def __init__(self, total_order: TotalOrder) -> None:
-        self.seen = SeenOfAll()
-        self.recent: Recent[SimulatedBatch] = Recent(Budget(), total_order)
-        self.is_watched = False
-        self.joined: Promise[None] | None = None
-        self.has_begun = False
-
-    def is_member(self) -> bool:
-        """Whether the node is a member."""
-        return self.has_begun
 
 
 class ServingLife(NodeLife):
@@ -97,19 +44,25 @@ class ServingLife(NodeLife):
 
     keeps_topic = True
 
-    def prepare(self) -> None:
+    def prepare(self, machine: Machine) -> None:
         """Make what serves clients; before the node begins."""
+        self.machine = machine
         fabric = FABRICS[self.settings.fabric]
-        self.topic_state = SimulatedTopic(TotalOrder(fabric.may_pass_over, True))
-        traits = FabricTraits(fabric.has_barriers, not fabric.has_barriers, fabric.may_pass_over)
+        self.topic_state = SimulatedTopic(TotalOrderScope(fabric.may_pass_over, True))
+        counts_past, knows_all = not fabric.has_barriers, fabric.membership.is_full
+        traits = FabricTraits(fabric.has_barriers, counts_past, fabric.may_pass_over, knows_all)
         self.end: NodeEnd[SimulatedBatch] = NodeEnd(traits, self)
+        self.writers = Writers(self.log, self.now_us)
+        self.writers.load(machine)
+        self.producer_states = ProducerStates(self.writers, self)
         self.sessions: dict[SimulatedConnection, SimulatedSession] = {}
         self.backlogs = Backlogs(1 << 30)
         self._to_show: list[SimulatedBatch | None] = []
         self._undelivered: dict[int, Promise[None]] = {}
         self._delivered_now: set[int] = set()
         self._has_news = False
-        self._waiting_for_room: list[Promise[None]] = []
+        self.is_closing = False
+        self.waiting_for_room: list[Promise[None]] = []
 
     def handle(self, event: Callable[[], None]) -> None:
         super().handle(partial(self._and_settle, event))
@@ -124,23 +77,23 @@ class ServingLife(NodeLife):
                 self._has_news = False
                 self.end.topics_changed()
             if self._has_room_for_some():
-                waiting, self._waiting_for_room = self._waiting_for_room, []
+                waiting, self.waiting_for_room = self.waiting_for_room, []
                 for promise in waiting:
                     promise.resolve(None)
 
     def _has_room_for_some(self) -> bool:
-        return bool(self._waiting_for_room) and self.has_room()
+        return bool(self.waiting_for_room) and self.has_room()
 
     def has_room(self) -> bool:
         """Whether the process takes another publication."""
         return self.topic_state.has_begun and self.process is not None and self.process.room(TOPIC) > 0
 
     def _show(self, batch: SimulatedBatch | None) -> None:
-        recent = self.topic_state.recent
+        replay_buffer = self.topic_state.replay_buffer
         if batch is None:
-            recent.lost(self.clock.now_us)
+            replay_buffer.lost(self.clock.now_us)
         else:
-            recent.add(self.clock.now_us, batch)
+            replay_buffer.add(self.clock.now_us, batch)
         for session in list(self.sessions.values()):
             session.show(batch)
 
@@ -164,7 +117,11 @@ class ServingLife(NodeLife):
     def membership_began(self) -> None:
         """The node is a member of the topic."""
         topic = self.topic_state
-        topic.recent.begin(self.clock.now_us)
+        topic.replay_buffer.begin(self.clock.now_us)
+        if self.membership.is_returning and self.machine.disk.has_journal and not topic.has_delivered:
+            for logged_at_us, batch in self.machine.logged:
+                topic.replay_buffer.add(logged_at_us, batch)
+                topic.logged_before.add(batch.author, batch.number, batch.is_written)
         topic.has_begun = True
         self._has_news = True
         self.end.became_member(topic)
@@ -174,7 +131,7 @@ class ServingLife(NodeLife):
 
     def membership_ended(self) -> None:
         """The node is no member any more."""
-        self.topic_state.recent.end()
+        self.topic_state.replay_buffer.end()
         self.topic_state.has_begun = False
         self._has_news = True
 
@@ -182,7 +139,16 @@ class ServingLife(NodeLife):
         """The process delivers."""
         order = ORDER_NAMES[publication.order]
         batch = batch_of(int(publication.source), int(publication.sequence), order, publication.payload)
-        is_new = self.topic_state.seen.add(batch.author, batch.number)
+        topic = self.topic_state
+        position: tuple[str, bytes] | None = None
+        if batch.origin is not None:
+            position = self.writers.take(ROOM, batch.origin)
+            is_new = position is not None
+            if is_new:
+                topic.seen.add(batch.author, batch.number, only_grows=True)
+        else:
+            is_new = topic.seen.take(batch.author, batch.number, batch.order, is_strict=True)
+            is_new = is_new and not topic.logged_before.has(batch.author, batch.number)
         self._has_news = self._has_news or self.topic_state.is_watched
         if int(publication.source) == self.identifier:
             accepted = self._undelivered.pop(batch.sequence, None)
@@ -191,7 +157,9 @@ class ServingLife(NodeLife):
             else:
                 self._delivered_now.add(batch.sequence)
         if batch.payload and is_new:
+            topic.has_delivered = True
             self._to_show.append(batch)
+            self.machine.append(self.clock.now_us, batch, position)
 
     def lost_one(self) -> None:
         """A publication will never be delivered here."""
@@ -223,9 +191,9 @@ class ServingLife(NodeLife):
         """Where clients find the other nodes."""
         return self.membership.addresses()
 
-    def tell(self, identifier: int, control: Any) -> None:
+    def send_control(self, identifier: int, control: Any) -> None:
         """Send a message to another node."""
-        self.membership.tell(identifier, control)
+        self.membership.send_control(identifier, control)
 
     def topic(self, name: str) -> SimulatedTopic:
         """The topic."""
@@ -269,16 +237,29 @@ class ServingLife(NodeLife):
         assert self.process is not None, "a node that serves clients has a process"
         return int(self.process.first_unsettled(topic))
 
-    def counted(self, topic: int) -> list[int]:
-        """What counts as past."""
+    def frontier_keys(self, topic: int) -> list[int]:
+        """The publications that count as past."""
         assert self.process is not None, "a node that serves clients has a process"
-        return [int(key) for key in self.process.counted(topic)]
+        return [int(key) for key in self.process.frontier_keys(topic)]
 
     def until_shown(self) -> Promise[None]:
-        """Nodes without a disk show at once."""
+        """Deliveries are on disk at once, and shown."""
         shown: Promise[None] = Promise()
         shown.resolve(None)
         return shown
+
+    @property
+    def has_log(self) -> bool:
+        """Whether the node keeps what it delivers."""
+        return self.machine.disk.is_kept
+
+    def is_member_of(self, topic: str) -> bool:
+        """Whether the node is a member of the topic."""
+        return self.topic_state.has_begun
+
+    def until_committed(self) -> Promise[None]:
+        """Deliveries are on disk at once."""
+        return self.until_shown()
 
     def hand_over(self, client: int, message: PublishRequest, order: str) -> None:
         """Publish a batch for a client."""
@@ -287,10 +268,18 @@ class ServingLife(NodeLife):
         reason = process.refusal(ORDER_NUMBERS[order], TOPIC)
         if reason is not None:
             raise NoMajorityError(reason)
-        payload = b"%d|%d|" % (client, message.serial) + message.payload
+        lane = message.lane
+        if lane is not None:
+            writer = int(lane.writer)
+            origin = LaneOrigin(FIRST_LANE + writer, message.serial, writer, lane.lane, lane.digest, lane.previous)
+            self.writers.check(ROOM, origin)
+            payload = written_payload(origin, message.payload)
+        else:
+            payload = client_payload(client, message.serial, message.payload)
         number = int(process.publish(payload, TOPIC, ORDER_NUMBERS[order]))
         self._delivered_now.discard(number)
-        self.end.handed_in(self.topic_state, number, client, message.serial)
+        if lane is None:
+            self.end.safety.handed_in(self.topic_state, number, client, message.serial)
 
     # Connections.
 
@@ -299,13 +288,17 @@ class ServingLife(NodeLife):
         if session is not None:
             session.on_message(frame)
         elif isinstance(frame, Hello) and not frame.address:
-            if not self.has_entered or self.is_leaving:
+            if not self.has_entered or self.is_closing:
                 raise ProtocolError("this node takes no clients now; connect to another one")
             self.sessions[connection] = SimulatedSession(self, connection, int(frame.instance))
         elif isinstance(frame, SESSION_CONTROLS):
             sender = self.membership.identifier_of(connection.instance)
-            if sender is not None:
-                self.end.on_message(sender, frame)  # type: ignore[arg-type]
+            if sender is None:
+                return
+            if isinstance(frame, (PeerProducerRequest, PeerProducerResponse)):
+                self.producer_states.on_message(sender, frame)
+            else:
+                self.end.on_message(sender, frame)
         else:
             super()._take(connection, frame)
 
@@ -317,11 +310,15 @@ class ServingLife(NodeLife):
 
     def peer_lost(self, identifier: int) -> None:
         super().peer_lost(identifier)
-        self.end.peer_gone(identifier)
+        self._peer_gone(identifier)
 
     def link_lost(self, identifier: int) -> None:
         super().link_lost(identifier)
-        self.end.peer_gone(identifier)
+        self._peer_gone(identifier)
+
+    def _peer_gone(self, identifier: int) -> None:
+        self.end.on_peer_lost(identifier)
+        self.producer_states.on_peer_lost(identifier)
 
     def peers_changed(self) -> None:
         self.end.tell_nodes()
@@ -330,11 +327,12 @@ class ServingLife(NodeLife):
         if self.process is None or not self.has_entered:
             super().leave()
             return
+        self.is_closing = True
         start(self.end.send_away()).then(super().leave)
 
 
 class ServingEnvironment(LifeEnvironment):
-    """What the process of a node with clients may do to the world."""
+    """The environment of the process of a node with clients."""
 
     def __init__(self, identifier: int, life: ServingLife) -> None:
         super().__init__(identifier, life)
@@ -356,133 +354,3 @@ class ServingEnvironment(LifeEnvironment):
         super().unsubscribed(topic)
         if topic == TOPIC:
             self._serving.membership_ended()
-
-
-class OpenLine:
-    """A connection that is always read from."""
-
-    def hold(self, reason: str) -> None:
-        """Simulated clients hand in little."""
-
-    def release(self, reason: str) -> None:
-        """Nothing was held."""
-
-
-class SimulatedSession:
-    """One connected client, as its node sees it."""
-
-    def __init__(self, node: ServingLife, connection: SimulatedConnection, client: int) -> None:
-        self.client = client
-        self.is_sent_away = False
-        self._node = node
-        self._connection = connection
-        self._scope = Scope()
-        backlog = Backlog(node.backlogs, OpenLine(), self)
-        self._publishing = ClientPublishing(node.end, client, self, backlog, self._scope)
-        # Subscriptions that are effective.
-        self._numbers: list[int] = []
-        node.end.on_connect(self)
-
-    def send(self, control: Control) -> None:
-        """Send something to the client."""
-        self._connection.pipe.answer(control)
-
-    def on_message(self, message: object) -> None:
-        """The client says something."""
-        if isinstance(message, PublishRequest):
-            if not self.is_sent_away:
-                self._publishing.on_publish(message)
-        elif isinstance(message, FollowRequest):
-            self._publishing.on_follow(message)
-        elif isinstance(message, SubscribeRequest):
-            start(self._subscribe(message), self._scope)
-        elif isinstance(message, HeartbeatRequest):
-            self.send(HeartbeatResponse())
-        elif isinstance(message, StatusRequest):
-            about = {
-                "author": self.client,
-                "peers": [{"address": address} for address in self._node.addresses()],
-                "lost_seconds": self._node.settings.lost_seconds,
-            }
-            self.send(StatusResponse(message.number, about, self._node.clock.now_us))
-
-    def ended(self) -> None:
-        """The client is gone."""
-        self._scope.is_over = True
-        self._node.end.on_disconnect(self)
-
-    # Subscribing.
-
-    def _subscribe(self, message: SubscribeRequest) -> Steps[None]:
-        node, topic = self._node, self._node.topic_state
-        yield from wait(node.join_topic())
-        resumption: Resumption[SimulatedBatch] | None = None
-        if message.resume is not None:
-            resumption = Resumption(self.client, message.resume.since_us, message.resume.seen)
-            yield from node.end.fetch(topic, resumption)
-        self._numbers.append(message.number)
-        self.send(SubscriptionReady(message.number))
-        if resumption is not None:
-            is_gap, batches = resumption.replay(ROOM, topic.recent)
-            if is_gap:
-                self.send(MessagesMissed(message.number, ROOM))
-            for batch in batches:
-                self._send_batch(message.number, batch)
-        self.send(TopicStarted(message.number, ROOM, topic.recent.shown.ranges()))
-
-    def show(self, batch: SimulatedBatch | None) -> None:
-        """A batch is shown here, or some are missing."""
-        for number in self._numbers:
-            if batch is None:
-                self.send(MessagesMissed(number, ROOM))
-            else:
-                self._send_batch(number, batch)
-
-    def _send_batch(self, number: int, batch: SimulatedBatch) -> None:
-        self.send(Delivery(number, ROOM, batch.publisher, batch.order, 0, 0, batch.payload, batch.sequence))
-
-    # What publishing needs.
-
-    def is_open(self, topic: str) -> bool:
-        """Whether a batch can be handed over at once."""
-        return self._node.has_room()
-
-    def check_publishing(self, topic: str) -> None:
-        """Everybody may publish."""
-
-    def until_room(self, topic: str) -> Promise[None] | None:
-        """Kept when the process takes another batch."""
-        if self._node.has_room():
-            return None
-        self._node.join_topic()
-        room: Promise[None] = Promise()
-        self._node._waiting_for_room.append(room)
-        return room
-
-    def hand_over(self, message: PublishRequest, order: str) -> Promise[None] | None:
-        """Publish a batch; in memory it is accepted at once."""
-        self._node.hand_over(self.client, message, order)
-        return None
-
-    def respond(self, message: PublishRequest, failure: AntiphonError | None = None, is_known: bool = False) -> None:
-        """Tell the client that a batch is accepted, or why not."""
-        self.send(PublishResponse(message.number, "" if failure is None else str(failure), is_known))
-
-    def followed(self, message: FollowRequest, failure: AntiphonError | None) -> None:
-        """Tell the client that what it publishes follows what it has seen, or why not."""
-        self.send(FollowResponse(message.number, message.topic, "" if failure is None else str(failure)))
-
-    # Simulated nodes read from all clients.
-
-    def bytes_heard(self) -> int:
-        """Nobody waits for the client."""
-        return 0
-
-    def request_heartbeat(self) -> None:
-        """Nobody waits for the client."""
-
-    def send_heartbeat(self) -> None:
-        """The client can always ask."""
-
-    def give_up(self) -> None:
-        """Nobody waits for the client."""

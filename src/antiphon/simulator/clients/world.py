@@ -1,7 +1,8 @@
 """Runs one schedule: nodes that come and go, clients that publish through them, and the judge of what they see.
 
-Nodes keep nothing on disk, so a node that returns is a new one, and everything that a client was promised rests on its
-session. At the end all faults are over; long afterwards every client publishes last words, and everything is judged.
+A node without a disk that returns is a new one, and everything that a client was promised rests on its session. A node
+with a disk returns with its log. At the end all faults are over; long afterwards every client publishes last words, and
+everything is judged.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.randomness import RandomStream
 from antiphon.membership.host import SECOND_US
 from antiphon.simulator.clients.client import SimulatedClient
+from antiphon.simulator.clients.machine import Machine
 from antiphon.simulator.clients.serving_node import ServingLife
-from antiphon.simulator.cluster.clock import Clock
+from antiphon.simulator.clients.writer import SimulatedWriter
+from antiphon.simulator.cluster.clock import VirtualClock
 from antiphon.simulator.cluster.disk import SimulatedDisk
-from antiphon.simulator.cluster.fabrics import NodeSettings
+from antiphon.simulator.cluster.fabrics import NodeSettings, table_of
 from antiphon.simulator.cluster.network import Network
+from antiphon.simulator.cluster.restarts import Restarts
 
 NETWORK_STREAM: Final = 50
 NODE_STREAM: Final = 51
@@ -34,13 +38,16 @@ SETTLE_US: Final = 75 * SECOND_US
 """How long everything may take to come to rest: longer than a node waits for what a client has seen elsewhere."""
 
 LAST_WORDS_US: Final = 15 * SECOND_US
-RESTART_US: Final = SECOND_US
+"""How long last words may take."""
 
-ClientKind = Literal["publish", "crash", "leave", "pause", "cut", "pause_client", "connect"]
+COMMIT_US: Final = 5000
+"""How long a disk takes to write facts and journals."""
+
+ClientKind = Literal["publish", "crash", "blackout", "leave", "pause", "cut", "pause_client", "connect"]
 
 
 class ClientStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that happens, after clients have begun."""
+    """Something that happens, after clients have begun. In a ``blackout`` all nodes crash at once."""
 
     at_us: int
     kind: ClientKind
@@ -53,7 +60,11 @@ class ClientStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ClientSchedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One cluster with clients, and all that happens to it. ``keeps`` are the nodes that are members by themselves."""
+    """One cluster with clients, and all that happens to it.
+
+    ``keeps`` are the nodes that are members by themselves, ``with_disk`` those that keep a log. An exactly-once writer
+    writes as many messages in one series after the other as ``writes`` says.
+    """
 
     seed: int
     fabric: str
@@ -61,13 +72,18 @@ class ClientSchedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     homes: list[int]
     """The first node of each client."""
     keeps: list[int] = []
+    with_disk: list[int] = []
     delay_us: tuple[int, int] = (50, 500)
     lost_seconds: float = 1.0
+    writes: list[int] = []
+    writes_from_us: int = 0
+    writes_order: str = "causal"
     steps: list[ClientStep] = []
 
     def end_us(self) -> int:
         """When everything is over that happens."""
-        return BEGIN_US + max((step.at_us + step.lasts_us for step in self.steps), default=0)
+        last_us = max((step.at_us + step.lasts_us for step in self.steps), default=0)
+        return BEGIN_US + max(last_us, self.writes_from_us)
 
 
 class ClientWorld:
@@ -75,15 +91,23 @@ class ClientWorld:
 
     def __init__(self, schedule: ClientSchedule) -> None:
         self.schedule = schedule
-        self.clock = Clock()
+        self.clock = VirtualClock()
         self.judge = ClientJudge()
+        self.judge.nodes_may_be_away = any(step.kind in ("cut", "pause") for step in schedule.steps)
         policy = FABRICS[schedule.fabric].membership
         self._has_founders = policy.has_founders
         self._members = MembershipJudge(MembershipRules(policy.keeps_identity, policy.begins_apart, policy.is_full))
         random = RandomStream(schedule.seed, NETWORK_STREAM)
         self.network = Network(self.clock, random, schedule.delay_us, 0, round(schedule.lost_seconds * SECOND_US))
         self.places = [f"machine{number}:7400" for number in range(schedule.nodes)]
+        implementation = FABRICS[schedule.fabric].implementation()
+        has_journal = implementation.traits(table_of(schedule.fabric, ())).has_journal
+        self.machines = [
+            Machine(SimulatedDisk(self.clock, number in schedule.with_disk, has_journal, COMMIT_US))
+            for number in range(schedule.nodes)
+        ]
         self.nodes: list[ServingLife | None] = [None] * schedule.nodes
+        self._restarts = Restarts(self.clock, self.nodes, self._start)
         self.clients: list[SimulatedClient | None] = [None] * len(schedule.homes)
         self._lives = 0
 
@@ -98,16 +122,29 @@ class ClientWorld:
                 clock.post(BEGIN_US, lambda number=number: self._connect(number))  # type: ignore[misc]
         for step in schedule.steps:
             clock.post(BEGIN_US + SECOND_US + step.at_us, lambda step=step: self._take(step))  # type: ignore[misc]
+        if schedule.writes:
+            clock.post(BEGIN_US + SECOND_US + schedule.writes_from_us, self._write)
         clock.run_until(schedule.end_us() + SETTLE_US)
         there = [client for client in self.clients if client is not None]
         for client in there:
             client.publish("causal")
         clock.run_until(clock.now_us + LAST_WORDS_US)
-        self.judge.judge(client.number for client in there if client.is_up and client.is_ready)
+        self._judge_all(there)
+        return self.judge
+
+    def _judge_all(self, clients: list[SimulatedClient]) -> None:
+        self.judge.judge(client.number for client in clients if client.is_up and client.is_ready)
+        for place, machine in zip(self.places, self.machines, strict=True):
+            self.judge.log_holds(place, (batch.name for _, batch in machine.logged if batch.is_written))
         for kind, about in self._members.violations:
             if kind == NODE_ERROR:
                 self.judge.violation(ERROR, about)
-        return self.judge
+
+    def _write(self) -> None:
+        schedule = self.schedule
+        number = len(schedule.homes)
+        writer = SimulatedWriter(number, self.places, schedule.writes, schedule.writes_order, self.clock, self.network)
+        writer.begin(self.judge)
 
     def _connect(self, number: int) -> None:
         home = self.schedule.homes[number]
@@ -131,6 +168,9 @@ class ClientWorld:
         elif step.kind == "cut":
             apart = {self.places[node] for node in step.nodes} | {f"client{number}" for number in step.clients}
             self.network.cut(frozenset(apart), step.lasts_us)
+        elif step.kind == "blackout":
+            for number in range(self.schedule.nodes):
+                self._hurt(msgspec.structs.replace(step, kind="crash", node=number))
         else:
             self._hurt(step)
 
@@ -151,32 +191,31 @@ class ClientWorld:
         else:
             node.when_gone = lambda *_: None
             node.crash(True)
-        self.clock.post(max(1, step.lasts_us), lambda: self._start_if_down(step.node))
+        self._ended(step.node)
+        self._restarts.after(step.node, max(1, step.lasts_us))
 
-    def _start_if_down(self, number: int) -> None:
-        node = self.nodes[number]
-        if node is None or not node.is_up:
-            self._start(number)
-        else:
-            self.clock.post(RESTART_US, lambda: self._start_if_down(number))
+    def _ended(self, number: int) -> None:
+        if number not in self.schedule.with_disk:
+            self.machines[number].disk.wiped()
 
     def _start(self, number: int) -> None:
         schedule = self.schedule
         self._lives += 1
         founders = self.places[: min(3, schedule.nodes)] if self._has_founders else []
-        is_first = self._lives == 1
+        # The first node finds the others by what it has on disk, when it returns.
+        is_first = number == 0 and (self._lives == 1 or 0 in schedule.with_disk)
         join = [] if is_first or self.places[number] in founders else self._contacts(number)
         settings = NodeSettings(schedule.fabric, join, founders, lost_seconds=schedule.lost_seconds)
         random = RandomStream(schedule.seed, NODE_STREAM, self._lives)
-        disk = SimulatedDisk(self.clock, False, FABRICS[schedule.fabric].membership.is_full, 0)
+        machine = self.machines[number]
         life = ServingLife(
-            self.places[number], self._lives, settings, self.clock, self.network, disk, self._members, random
+            self.places[number], self._lives, settings, self.clock, self.network, machine.disk, self._members, random
         )
-        life.prepare()
+        life.prepare(machine)
         life.keeps_topic = number in schedule.keeps
         life.when_gone = lambda node, _: self._gone(number, node)
         self.nodes[number] = life
-        self._members.began(life.number, 1000 + life.number)
+        self._members.began(life.number, number if number in schedule.with_disk else 1000 + life.number)
         life.begin()
 
     def _contacts(self, number: int) -> list[str]:
@@ -187,4 +226,5 @@ class ClientWorld:
         """A node has ended by itself; it is started again, as a supervisor would."""
         if isinstance(node, ServingLife) and node.is_up:
             node.crash(True)
-        self.clock.post(RESTART_US, lambda: self._start_if_down(number))
+        self._ended(number)
+        self._restarts.after(number)

@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 Event = Callable[[], None]
 
 
-class Clock:
+class VirtualClock:
     """Future events by time; those of one tick come in the order in which they were posted."""
 
     def __init__(self) -> None:

@@ -8,33 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from antiphon.kernel.message import Message, Publication, publication_key
+from antiphon.kernel.message import ProtocolMessage, Publication, publication_key
 from antiphon.kernel.process import LogReader, Process
-from antiphon.simulator.cluster.clock import Clock
+from antiphon.simulator.cluster.clock import VirtualClock
 from antiphon.simulator.engine.disks import PiecesReader
 
-Change = tuple[str, bytes] | Message | list[Message]
+Change = tuple[str, bytes] | ProtocolMessage | list[ProtocolMessage]
 """A fact, a record of the journal, or all records anew."""
 
 
 class SimulatedDisk:
     """The disk of one machine. ``is_kept`` is false for a node without a data directory."""
 
-    def __init__(self, clock: Clock, is_kept: bool, has_journal: bool, commit_us: int) -> None:
+    def __init__(self, clock: VirtualClock, is_kept: bool, has_journal: bool, commit_us: int) -> None:
         self.is_kept = is_kept
         self.has_journal = is_kept and has_journal
         self._clock = clock
         self._commit_us = commit_us
         self._safe_facts: dict[str, bytes] = {}
-        self._safe_journal: list[Message] = []
+        self._safe_journal: list[ProtocolMessage] = []
         self._facts: dict[str, bytes] = {}
-        self._journal: list[Message] = []
+        self._journal: list[ProtocolMessage] = []
         # Changes that are not on disk yet, and the callbacks that wait for them.
         self._changes: list[Change] = []
         self._waiting: list[Callable[[], None]] = []
         self._is_committing = False
         self._life = 0
-        self._logs: dict[int, list[Message]] = {}
+        self._logs: dict[int, list[ProtocolMessage]] = {}
         self._logged: dict[int, set[int]] = {}
         self.past: dict[int, list[int]] = {}
         # The identifier under which the last life of the node entered its cluster; for the judge.
@@ -79,17 +79,17 @@ class SimulatedDisk:
 
     # The journal.
 
-    def journal_records(self) -> Sequence[Message]:
+    def journal_records(self) -> Sequence[ProtocolMessage]:
         """All that the process has written down."""
         return list(self._journal)
 
-    def write(self, record: Message) -> None:
+    def write(self, record: ProtocolMessage) -> None:
         """The process writes something down."""
         if self.has_journal:
             self._journal.append(record)
             self._changes.append(record)
 
-    def rewrite(self, records: list[Message]) -> None:
+    def rewrite(self, records: list[ProtocolMessage]) -> None:
         """The process writes all anew."""
         if self.has_journal:
             self._journal = list(records)
@@ -109,7 +109,7 @@ class SimulatedDisk:
             key = int(publication_key(publication.source, publication.sequence))
             self._logged.setdefault(publication.topic, set()).add(key)
 
-    def read_back(self, topic: int) -> LogReader | None:
+    def log_reader(self, topic: int) -> LogReader | None:
         """Read the log of a topic from its end."""
         return PiecesReader(list(self._logs.get(topic, [])), False) if self.is_kept else None
 

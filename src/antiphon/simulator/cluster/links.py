@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import ProtocolMessage
 from antiphon.membership.messages import Expelled
 from antiphon.simulator.cluster.network import Pipe
 
@@ -18,6 +18,9 @@ class SilentLog:
     def warning(self, event: str, **values: object) -> None:
         """Nothing."""
 
+    def error(self, event: str, cause: BaseException | None = None, **values: object) -> None:
+        """Nothing."""
+
 
 class SimulatedLink:
     """A connection that a node has opened, as its membership sees it."""
@@ -27,7 +30,7 @@ class SimulatedLink:
         self.instance = instance
         self.peer = peer
         self.pipe: Pipe | None = None
-        self.bytes_heard = 0
+        self.bytes_received = 0
         self.frames_sent = 0
         self.is_closed = False
 
@@ -85,7 +88,7 @@ class SimulatedConnection:
 class ProcessFrame:
     """A message of a process on its way, with the time of being together in which it was sent; for the judge."""
 
-    def __init__(self, message: Message, life: int, stamp: tuple[int, int, bool]) -> None:
+    def __init__(self, message: ProtocolMessage, life: int, stamp: tuple[int, int, bool]) -> None:
         self.message = message
         self.life = life
         self.stamp = stamp

@@ -15,7 +15,7 @@ from collections import deque
 from typing import Final, Protocol
 
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.cluster.clock import Clock
+from antiphon.simulator.cluster.clock import VirtualClock
 
 CONNECT_US: Final = 10_000_000
 """How long an attempt to connect takes at most."""
@@ -47,7 +47,7 @@ class Endpoint(Protocol):
     def accepted(self, pipe: Pipe) -> None:
         """Another endpoint has connected."""
 
-    def came(self, pipe: Pipe, frame: object) -> None:
+    def on_frame(self, pipe: Pipe, frame: object) -> None:
         """Something has come over a connection that another one has opened."""
 
     def ended(self, pipe: Pipe) -> None:
@@ -56,7 +56,7 @@ class Endpoint(Protocol):
     def opened(self, pipe: Pipe) -> None:
         """A connection stands that this one has opened."""
 
-    def answered(self, pipe: Pipe, frame: object) -> None:
+    def on_reply(self, pipe: Pipe, frame: object) -> None:
         """The other end of it has said something."""
 
     def lost(self, pipe: Pipe) -> None:
@@ -146,7 +146,7 @@ class Pipe:
         if frame is END:
             self.end_for_listener()
         else:
-            self.listener.came(self, frame)
+            self.listener.on_frame(self, frame)
 
     def _arrive_back(self) -> None:
         if not self._back or self._is_cut():
@@ -157,7 +157,7 @@ class Pipe:
         if frame is END:
             self.end_for_opener()
         else:
-            self.opener.answered(self, frame)
+            self.opener.on_reply(self, frame)
 
     def _is_cut(self) -> bool:
         return not self._network.is_reachable(self.opener.place, self.address)
@@ -236,7 +236,7 @@ END: Final = object()
 """Comes behind everything else over a connection that is closed."""
 
 
-class Cut:
+class MachineCut:
     """For some time nothing gets through between some machines and all others."""
 
     def __init__(self, places: frozenset[str], end_us: int) -> None:
@@ -252,7 +252,7 @@ class Network:
     """All connections, and what is between machines."""
 
     def __init__(
-        self, clock: Clock, random: RandomStream, delay_us: tuple[int, int], late_us: int, silent_us: int
+        self, clock: VirtualClock, random: RandomStream, delay_us: tuple[int, int], late_us: int, silent_us: int
     ) -> None:
         self.clock = clock
         self.listeners: dict[str, Endpoint] = {}
@@ -261,7 +261,7 @@ class Network:
         self._delay_us = delay_us
         self._late_us = late_us
         self._silent_us = silent_us
-        self._cuts: list[Cut] = []
+        self._cuts: list[MachineCut] = []
         self._dark: set[str] = set()
 
     def delay_us(self) -> int:
@@ -324,14 +324,14 @@ class Network:
 
     def cut(self, places: frozenset[str], lasts_us: int) -> None:
         """Separate some machines from all others for a while."""
-        cut = Cut(places, self.clock.now_us + lasts_us)
+        cut = MachineCut(places, self.clock.now_us + lasts_us)
         self._cuts.append(cut)
         for pipe in self._open_pipes():
             if cut.separates(pipe.opener.place, pipe.address):
                 self._break_later(pipe)
         self.clock.post(lasts_us, lambda: self._heal(cut))
 
-    def _heal(self, cut: Cut) -> None:
+    def _heal(self, cut: MachineCut) -> None:
         self._cuts.remove(cut)
         for pipe in self._open_pipes():
             if cut.separates(pipe.opener.place, pipe.address):

@@ -12,13 +12,13 @@ from typing import Final
 from antiphon.audit.membership import ERROR, MembershipJudge
 from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import ProtocolError
-from antiphon.kernel.message import Message, Publication
+from antiphon.kernel.message import ProtocolMessage, Publication
 from antiphon.kernel.process import Environment, LogReader, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.membership.host import NOT_HERE, Link, Place, Timer
 from antiphon.membership.membership import Membership
 from antiphon.membership.messages import Control, Expelled, Hello, KeepAlive, PlaceResponse, Refused
-from antiphon.simulator.cluster.clock import Clock
+from antiphon.simulator.cluster.clock import VirtualClock
 from antiphon.simulator.cluster.disk import SimulatedDisk
 from antiphon.simulator.cluster.fabrics import NodeSettings, new_membership, new_process
 from antiphon.simulator.cluster.links import ProcessFrame, SilentLog, SimulatedConnection, SimulatedLink
@@ -39,7 +39,7 @@ class NodeLife:
         place: str,
         number: int,
         settings: NodeSettings,
-        clock: Clock,
+        clock: VirtualClock,
         network: Network,
         disk: SimulatedDisk,
         judge: MembershipJudge,
@@ -117,7 +117,7 @@ class NodeLife:
 
     def _keep_past(self) -> None:
         if self.process is not None and self.is_subscribed and self._keeps_checkpoints and self.facts.is_kept:
-            self.facts.past[TOPIC] = self.process.counted(TOPIC)
+            self.facts.past[TOPIC] = self.process.frontier_keys(TOPIC)
 
     def leave(self) -> None:
         """Go in an orderly way."""
@@ -215,7 +215,7 @@ class NodeLife:
             link.is_closed = True
             self.membership.link_lost(link)
 
-    def answered(self, pipe: Pipe, frame: object) -> None:
+    def on_reply(self, pipe: Pipe, frame: object) -> None:
         """The other end of a link has said something."""
         self.handle(lambda: self._hear_answer(pipe, frame))
 
@@ -223,7 +223,7 @@ class NodeLife:
         link = self._links.get(pipe)
         if link is None or link.is_closed:
             return
-        link.bytes_heard += 1
+        link.bytes_received += 1
         if isinstance(frame, (Refused, Expelled)):
             self.membership.link_refused(link, frame.reason, isinstance(frame, Expelled))
 
@@ -237,7 +237,7 @@ class NodeLife:
         if connection.instance:
             self.membership.connection_ended(connection)
 
-    def came(self, pipe: Pipe, frame: object) -> None:
+    def on_frame(self, pipe: Pipe, frame: object) -> None:
         """Something has come from another node."""
         self.handle(lambda: self._hear(pipe, frame))
 
@@ -260,7 +260,7 @@ class NodeLife:
                 sender = connection.sender = self.membership.identifier_of(connection.instance)
             if sender is None or self.process is None:
                 raise ProtocolError("somebody who is not in the cluster sent a message of its processes")
-            self.judge.came(self.number, sender, frame.life, frame.stamp)
+            self.judge.on_frame(self.number, sender, frame.life, frame.stamp)
             self.process.receive(sender, frame.message)
         elif isinstance(frame, Hello):
             if frame.target and frame.target != self.instance:
@@ -302,12 +302,12 @@ class NodeLife:
         self.judge.entered(self.number, identifier, self.membership.incarnation, had)
         self.facts.entered_as = identifier
         if self.is_scarce:
-            roster = self.membership.roster
-            roster.take(PlaceResponse(identifier, 0, 0, roster.appointments(), roster.founding))
+            address_book = self.membership.address_book
+            address_book.take(PlaceResponse(identifier, 0, 0, address_book.appointments(), address_book.founding))
         self.begin_topic()
 
     def new_environment(self, identifier: int) -> LifeEnvironment:
-        """What the process may do to the world."""
+        """The actions of the process on the world."""
         return LifeEnvironment(identifier, self)
 
     def begin_topic(self) -> None:
@@ -371,7 +371,7 @@ class NodeLife:
         assert self.process is not None, "it was looked at"
         self.process.publish(payload, TOPIC)
 
-    def transmit(self, destination: int, message: Message) -> None:
+    def transmit(self, destination: int, message: ProtocolMessage) -> None:
         """Send a message of the process."""
         link = self.membership.link_for(destination, message)
         if isinstance(link, SimulatedLink):
@@ -391,7 +391,7 @@ class LifeEnvironment(Environment):
     def now(self) -> int:
         return self._life.clock.now_us
 
-    def send(self, destination: int, message: Message) -> None:
+    def send(self, destination: int, message: ProtocolMessage) -> None:
         if not self.is_over:
             self._life.transmit(int(destination), message)
 
@@ -401,25 +401,25 @@ class LifeEnvironment(Environment):
         life.facts.delivered(life.process, publication)
         life.judge.delivered(life.number, publication.payload)
 
-    def read_back(self, topic: int) -> LogReader | None:
-        return self._life.facts.read_back(int(topic))
+    def log_reader(self, topic: int) -> LogReader | None:
+        return self._life.facts.log_reader(int(topic))
 
     def was_logged(self, topic: int, source: int, sequence: int) -> bool:
         return self._life.facts.was_logged(int(topic), int(source), int(sequence))
 
-    def past(self, topic: int) -> list[int] | None:
+    def restored_frontier(self, topic: int) -> list[int] | None:
         return self._life.facts.past.pop(int(topic), None)
 
-    def journal(self) -> list[Message] | None:
+    def journal(self) -> list[ProtocolMessage] | None:
         facts = self._life.facts
         if not facts.has_journal:
             return None
         return list(facts.journal_records()) if self._life.membership.is_returning else []
 
-    def write(self, record: Message) -> None:
+    def write(self, record: ProtocolMessage) -> None:
         self._life.facts.write(record)
 
-    def rewrite(self, records: list[Message]) -> None:
+    def rewrite(self, records: list[ProtocolMessage]) -> None:
         self._life.facts.rewrite(records)
 
     def sync(self) -> bool:

@@ -16,11 +16,12 @@ from antiphon.audit.membership import JOINING, MembershipJudge, MembershipRules
 from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.randomness import RandomStream
 from antiphon.membership.host import SECOND_US
-from antiphon.simulator.cluster.clock import Clock
+from antiphon.simulator.cluster.clock import VirtualClock
 from antiphon.simulator.cluster.disk import SimulatedDisk
 from antiphon.simulator.cluster.fabrics import NodeSettings, table_of
 from antiphon.simulator.cluster.network import Network
 from antiphon.simulator.cluster.node import NodeLife
+from antiphon.simulator.cluster.restarts import Restarts
 
 NETWORK_STREAM: Final = 40
 NODE_STREAM: Final = 41
@@ -32,8 +33,9 @@ SETTLE_US: Final = 40 * SECOND_US
 LAST_WORDS_US: Final = 20 * SECOND_US
 """How long last words may take."""
 
-RESTART_US: Final = SECOND_US
-"""After how long a node is started again that gave up."""
+SKIP_US: Final = 140 * SECOND_US
+"""How long last words may take in gossip if nodes have ended: a publication that only those nodes had is skipped after
+1,280 periods of 0.1 s, and what follows it waits until then."""
 
 Kind = Literal["start", "crash", "power", "wipe", "leave", "pause", "cut", "publish"]
 
@@ -80,11 +82,13 @@ class ClusterWorld:
 
     def __init__(self, schedule: ClusterSchedule) -> None:
         self.schedule = schedule
-        self.clock = Clock()
+        self.clock = VirtualClock()
         fabric = FABRICS[schedule.fabric]
         policy = fabric.membership
         self.judge = MembershipJudge(MembershipRules(policy.keeps_identity, policy.begins_apart, policy.is_full))
         self._has_founders = policy.has_founders
+        ends_nodes = any(step.kind not in ("start", "pause", "cut", "publish") for step in schedule.steps)
+        self._may_skip = not policy.is_full and ends_nodes
         random = RandomStream(schedule.seed, NETWORK_STREAM)
         silent_us = round(schedule.lost_seconds * SECOND_US)
         self.network = Network(self.clock, random, schedule.delay_us, schedule.late_us, silent_us)
@@ -96,6 +100,7 @@ class ClusterWorld:
             for number in range(schedule.nodes)
         ]
         self.nodes: list[NodeLife | None] = [None] * schedule.nodes
+        self._restarts = Restarts(self.clock, self.nodes, self._start)
         # Disks that were replaced, or are none, make the next life somebody else.
         self._lineages = list(range(schedule.nodes))
         self._last_lineage = schedule.nodes
@@ -119,8 +124,11 @@ class ClusterWorld:
                 words.append(word)
             elif node.has_entered:
                 self.judge.violation(JOINING, f"life {number} cannot publish")
+        entered = [number for number, node in up.items() if node.has_entered]
         self.clock.run_until(self.clock.now_us + LAST_WORDS_US)
-        self.judge.last_words([number for number, node in up.items() if node.has_entered], words)
+        if self._may_skip and not self.judge.have_all(entered, words):
+            self.clock.run_until(self.clock.now_us + SKIP_US)
+        self.judge.last_words(entered, words)
         return self.judge
 
     def _take(self, step: Step) -> None:
@@ -164,15 +172,7 @@ class ClusterWorld:
             self._last_lineage += 1
             self._lineages[number] = self._last_lineage
         if step.lasts_us:
-            self.clock.post(step.lasts_us, lambda: self._start_if_down(number))
-
-    def _start_if_down(self, number: int) -> None:
-        node = self.nodes[number]
-        if node is None or not node.is_up:
-            self._start(number)
-        else:
-            # It still takes its leave.
-            self.clock.post(RESTART_US, lambda: self._start_if_down(number))
+            self._restarts.after(number, step.lasts_us)
 
     def _start(self, number: int) -> None:
         schedule = self.schedule
@@ -219,4 +219,4 @@ class ClusterWorld:
             self._lineages[number] = self._last_lineage
         if self.clock.now_us > self.schedule.end_us() + node.settings.join_seconds * SECOND_US:
             self.judge.violation(JOINING, f"{node.instance} at {node.place} gave up: {reason}")
-        self.clock.post(RESTART_US, lambda: self._start_if_down(number))
+        self._restarts.after(number)

@@ -9,7 +9,7 @@ from mypy_extensions import i64
 from antiphon.fabrics.cube.topology import PartialCube
 from antiphon.kernel.message import UNSPECIFIED
 from antiphon.simulator.engine.engine import Action, Engine
-from antiphon.simulator.network.network import Cut
+from antiphon.simulator.network.network import NetworkPartition
 
 
 class NodeAction(Action):
@@ -118,8 +118,8 @@ class JumpClockAction(NodeAction):
 class PartitionAction(Action):
     """The network splits for a while."""
 
-    def __init__(self, cut: Cut) -> None:
-        self.cut: Final[Cut] = cut
+    def __init__(self, cut: NetworkPartition) -> None:
+        self.cut: Final[NetworkPartition] = cut
 
     def run(self, engine: Engine) -> None:
         engine.cut(self.cut)

@@ -11,7 +11,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from antiphon.simulator.engine.events import Flight
-from antiphon.simulator.network.network import Cut
+from antiphon.simulator.network.network import NetworkPartition
 
 
 @final
@@ -41,11 +41,11 @@ class ConnectionModel:
         self._last_arrivals[link] = arrives
         return arrives
 
-    def outlasts(self, cut: Cut) -> bool:
+    def outlasts(self, cut: NetworkPartition) -> bool:
         """Whether a partition ends before it is detected."""
         return not cut.is_standstill and cut.end - cut.start < self._detection
 
-    def held_until(self, sender: i64, receiver: i64, flight: Flight, cuts: list[Cut]) -> i64:
+    def held_until(self, sender: i64, receiver: i64, flight: Flight, cuts: list[NetworkPartition]) -> i64:
         """Until when a copy that would arrive now must wait, because of a short partition.
 
         All copies behind it wait too.

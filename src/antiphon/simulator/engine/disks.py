@@ -11,7 +11,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from antiphon.kernel.message import Message, Publication, publication_key
+from antiphon.kernel.message import ProtocolMessage, Publication, publication_key
 from antiphon.kernel.process import LogReader, Process
 from antiphon.simulator.engine.engine import Action, Engine, SimulatedApplication
 from antiphon.simulator.engine.events import Incarnation
@@ -25,12 +25,12 @@ ENTRIES_PER_PIECE: Final[i64] = 16
 class PiecesReader(LogReader):
     """Reads the present state of a log, a piece at a time."""
 
-    def __init__(self, log: list[Message], is_cut: bool) -> None:
-        self._log: Final[list[Message]] = log
+    def __init__(self, log: list[ProtocolMessage], is_cut: bool) -> None:
+        self._log: Final[list[ProtocolMessage]] = log
         self._is_cut: Final[bool] = is_cut
         self._end: i64 = len(log)
 
-    def earlier(self) -> list[Message] | None:
+    def earlier(self) -> list[ProtocolMessage] | None:
         end = self._end
         if end == 0:
             return None if self._is_cut else []
@@ -43,7 +43,7 @@ class Disks(SimulatedApplication):
 
     def __init__(self, entries_at_most: i64) -> None:
         self._entries_at_most: Final[i64] = entries_at_most
-        self._logs: Final[dict[tuple[i64, i64], deque[Message]]] = {}
+        self._logs: Final[dict[tuple[i64, i64], deque[ProtocolMessage]]] = {}
         # The logs that have lost their beginning.
         self._cut: Final[set[tuple[i64, i64]]] = set()
 
@@ -61,7 +61,7 @@ class Disks(SimulatedApplication):
         self._logs.pop((node, topic), None)
         self._cut.discard((node, topic))
 
-    def read_back(self, node: i64, topic: i64) -> LogReader | None:
+    def log_reader(self, node: i64, topic: i64) -> LogReader | None:
         return PiecesReader(list(self._logs.get((node, topic), deque())), (node, topic) in self._cut)
 
 
@@ -77,7 +77,7 @@ class GossipDisks(SimulatedApplication):
         self._entries_at_most: Final[i64] = entries_at_most
         self._keepers: Final[list[int]] = keepers
         # By node and topic; the oldest entry is the first.
-        self._logs: Final[dict[tuple[i64, i64], dict[i64, Message]]] = {}
+        self._logs: Final[dict[tuple[i64, i64], dict[i64, ProtocolMessage]]] = {}
         self._incarnations: Final[dict[i64, i64]] = {}
 
     def subscribed(self, engine: Engine, node: i64, topic: i64) -> None:
@@ -95,7 +95,7 @@ class GossipDisks(SimulatedApplication):
         if len(log) > self._entries_at_most:
             del log[next(iter(log))]
 
-    def recalled(self, node: i64, topic: i64, source: i64, sequence: i64) -> Message | None:
+    def read_logged(self, node: i64, topic: i64, source: i64, sequence: i64) -> ProtocolMessage | None:
         log = self._logs.get((node, topic))
         return None if log is None else log.get(publication_key(source, sequence))
 
@@ -111,17 +111,17 @@ class Journals:
     def __init__(self, sync_ticks: i64) -> None:
         self._sync_ticks: Final[i64] = sync_ticks
         # By node: the records on its disk, and the unsynced writes. A list replaces all records.
-        self._stored: Final[dict[i64, list[Message]]] = {}
-        self._unsynced: Final[dict[i64, list[Message | list[Message]]]] = {}
+        self._stored: Final[dict[i64, list[ProtocolMessage]]] = {}
+        self._unsynced: Final[dict[i64, list[ProtocolMessage | list[ProtocolMessage]]]] = {}
         # By node: the number of writes, and how many of them are synced.
         self._written: Final[dict[i64, i64]] = {}
         self._synced: Final[dict[i64, i64]] = {}
 
-    def of(self, node: i64) -> list[Message]:
+    def of(self, node: i64) -> list[ProtocolMessage]:
         """The records on the disk of a node."""
         return list(self._stored.get(node, []))
 
-    def write(self, node: i64, what: Message | list[Message]) -> None:
+    def write(self, node: i64, what: ProtocolMessage | list[ProtocolMessage]) -> None:
         """A node writes a record, or replaces all of them."""
         self._unsynced.setdefault(node, []).append(what)
         self._written[node] = self._written.get(node, 0) + 1
@@ -169,13 +169,13 @@ class BrokerDisks(Disks):
         self._journals: Final[Journals] = Journals(sync_ticks)
         self._members: Final[dict[i64, set[i64]]] = {}
 
-    def journal(self, node: i64) -> list[Message] | None:
+    def journal(self, node: i64) -> list[ProtocolMessage] | None:
         return self._journals.of(node)
 
-    def write(self, node: i64, record: Message) -> None:
+    def write(self, node: i64, record: ProtocolMessage) -> None:
         self._journals.write(node, record)
 
-    def rewrite(self, node: i64, records: list[Message]) -> None:
+    def rewrite(self, node: i64, records: list[ProtocolMessage]) -> None:
         self._journals.write(node, records)
 
     def sync_journal(self, engine: Engine, node: i64) -> bool:
@@ -245,10 +245,10 @@ class CubeDisks(Disks):
         self._logged: Final[dict[tuple[i64, i64], set[i64]]] = {}
         self._journals: Final[Journals] = Journals(sync_ticks)
 
-    def journal(self, node: i64) -> list[Message] | None:
+    def journal(self, node: i64) -> list[ProtocolMessage] | None:
         return self._journals.of(node)
 
-    def rewrite(self, node: i64, records: list[Message]) -> None:
+    def rewrite(self, node: i64, records: list[ProtocolMessage]) -> None:
         self._journals.write(node, records)
 
     def sync_journal(self, engine: Engine, node: i64) -> bool:
@@ -280,7 +280,7 @@ class CubeDisks(Disks):
         if node in self._unsafe:
             engine.at(engine.calendar.now, DiskSyncAction(node, False))
 
-    def past(self, node: i64, topic: i64) -> list[int] | None:
+    def restored_frontier(self, node: i64, topic: i64) -> list[int] | None:
         return self._past.pop((node, topic), None)
 
     def was_logged(self, node: i64, topic: i64, source: i64, sequence: i64) -> bool:
@@ -305,14 +305,14 @@ class CubeDisks(Disks):
             del self._unsafe[node]
             return
         unsafe.deliveries.clear()
-        unsafe.counted = {topic: process.counted(topic) for member, topic in self._members if member == node}
+        unsafe.counted = {topic: process.frontier_keys(topic) for member, topic in self._members if member == node}
 
     def crashes(self, engine: Engine, node: i64, process: Process) -> None:
         self._journals.crashes(node)
         unsafe = self._unsafe.pop(node, None)
         for member, topic in self._members:
             if member == node:
-                self._past[node, topic] = process.counted(topic) if unsafe is None else unsafe.counted[topic]
+                self._past[node, topic] = process.frontier_keys(topic) if unsafe is None else unsafe.counted[topic]
         for topic, source, sequence in [] if unsafe is None else unsafe.deliveries:
             # They are the last entries of their topic: the node's own publications have synced everything before.
             self._logs[node, topic].pop()

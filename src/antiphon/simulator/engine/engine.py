@@ -16,15 +16,15 @@ from typing import Final, final
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import UNSPECIFIED, Message, Publication
+from antiphon.kernel.message import UNSPECIFIED, ProtocolMessage, Publication
 from antiphon.kernel.process import NO_NODE, Environment, LogReader, Process
 from antiphon.simulator.engine.calendar import STRIDE
 from antiphon.simulator.engine.connections import ConnectionModel
 from antiphon.simulator.engine.events import NEVER, Flight, Incarnation, LinkChange, TimerEvent
-from antiphon.simulator.engine.node import ABSENT, DOWN, PAUSED, STATE_NAMES, UP, NodeHost, SimulatedNode, publish_at
+from antiphon.simulator.engine.node import ABSENT, DOWN, PAUSED, STATE_NAMES, UP, EngineBase, SimulatedNode, publish_at
 from antiphon.simulator.engine.reachability import Reachability
 from antiphon.simulator.engine.transmission import Transmission
-from antiphon.simulator.network.network import Cut, NetworkModel
+from antiphon.simulator.network.network import NetworkModel, NetworkPartition
 from antiphon.trace.recorder import (
     CRASH,
     DELIVER,
@@ -75,30 +75,30 @@ class SimulatedApplication:
     def unsubscribed(self, engine: Engine, node: i64, topic: i64) -> None:
         """A subscription has ended."""
 
-    def read_back(self, node: i64, topic: i64) -> LogReader | None:
-        """Read the log of a node about a topic; as ``Environment.read_back``."""
+    def log_reader(self, node: i64, topic: i64) -> LogReader | None:
+        """Read the log of a node about a topic; as ``Environment.log_reader``."""
         return None
 
     def was_logged(self, node: i64, topic: i64, source: i64, sequence: i64) -> bool:
         """Whether the log of a node has ever held a publication; as ``Environment.was_logged``."""
         return True
 
-    def recalled(self, node: i64, topic: i64, source: i64, sequence: i64) -> Message | None:
-        """A publication from the log of a node; as ``Environment.recalled``."""
+    def read_logged(self, node: i64, topic: i64, source: i64, sequence: i64) -> ProtocolMessage | None:
+        """A publication from the log of a node; as ``Environment.read_logged``."""
         return None
 
-    def past(self, node: i64, topic: i64) -> list[int] | None:
-        """The deliveries of an earlier incarnation on a topic; as ``Environment.past``."""
+    def restored_frontier(self, node: i64, topic: i64) -> list[int] | None:
+        """The deliveries of an earlier incarnation on a topic; as ``Environment.restored_frontier``."""
         return None
 
-    def journal(self, node: i64) -> list[Message] | None:
+    def journal(self, node: i64) -> list[ProtocolMessage] | None:
         """The records of earlier incarnations of a node; as ``Environment.journal``."""
         return None
 
-    def write(self, node: i64, record: Message) -> None:
+    def write(self, node: i64, record: ProtocolMessage) -> None:
         """A node writes a record; as ``Environment.write``."""
 
-    def rewrite(self, node: i64, records: list[Message]) -> None:
+    def rewrite(self, node: i64, records: list[ProtocolMessage]) -> None:
         """A node replaces all its records; as ``Environment.rewrite``."""
 
     def sync_journal(self, engine: Engine, node: i64) -> bool:
@@ -116,7 +116,7 @@ class SimulatedApplication:
         """A restarted node has a process again, which has started; operations may be called here."""
 
 
-class Engine(NodeHost):
+class Engine(EngineBase):
     """A simulated system. Create it, schedule actions, run it, read the counters."""
 
     def __init__(
@@ -279,7 +279,7 @@ class Engine(NodeHost):
         node.forget()
         self._reachability.went_down(node)
 
-    def cut(self, cut: Cut) -> None:
+    def cut(self, cut: NetworkPartition) -> None:
         """Partition the network for the duration of the cut."""
         assert self.can_fail, "an engine that may meet faults is created with can_fail=True"
         self._reachability.cut(cut)
@@ -313,7 +313,7 @@ class Engine(NodeHost):
 
     # Requests of nodes.
 
-    def transmit(self, node: SimulatedNode, destination: i64, message: Message) -> None:
+    def transmit(self, node: SimulatedNode, destination: i64, message: ProtocolMessage) -> None:
         self._transmission.transmit(node, destination, message)
 
     def watch(self, node: SimulatedNode, peer: i64) -> None:
@@ -337,26 +337,26 @@ class Engine(NodeHost):
         if self.application is not None:
             self.application.unsubscribed(self, node, topic)
 
-    def read_back(self, node: i64, topic: i64) -> LogReader | None:
-        return None if self.application is None else self.application.read_back(node, topic)
+    def log_reader(self, node: i64, topic: i64) -> LogReader | None:
+        return None if self.application is None else self.application.log_reader(node, topic)
 
     def was_logged(self, node: i64, topic: i64, source: i64, sequence: i64) -> bool:
         return self.application is None or self.application.was_logged(node, topic, source, sequence)
 
-    def recalled(self, node: i64, topic: i64, source: i64, sequence: i64) -> Message | None:
-        return None if self.application is None else self.application.recalled(node, topic, source, sequence)
+    def read_logged(self, node: i64, topic: i64, source: i64, sequence: i64) -> ProtocolMessage | None:
+        return None if self.application is None else self.application.read_logged(node, topic, source, sequence)
 
-    def past(self, node: i64, topic: i64) -> list[int] | None:
-        return None if self.application is None else self.application.past(node, topic)
+    def restored_frontier(self, node: i64, topic: i64) -> list[int] | None:
+        return None if self.application is None else self.application.restored_frontier(node, topic)
 
-    def journal(self, node: i64) -> list[Message] | None:
+    def journal(self, node: i64) -> list[ProtocolMessage] | None:
         return None if self.application is None else self.application.journal(node)
 
-    def write(self, node: i64, record: Message) -> None:
+    def write(self, node: i64, record: ProtocolMessage) -> None:
         if self.application is not None:
             self.application.write(node, record)
 
-    def rewrite(self, node: i64, records: list[Message]) -> None:
+    def rewrite(self, node: i64, records: list[ProtocolMessage]) -> None:
         if self.application is not None:
             self.application.rewrite(node, records)
 
@@ -400,7 +400,7 @@ class Engine(NodeHost):
         # The bucket grows when an event is scheduled for the same tick.
         while position < len(bucket):
             what = bucket[position + 2]
-            if simple and isinstance(what, Message):
+            if simple and isinstance(what, ProtocolMessage):
                 target = bucket[position]
                 sender = bucket[position + 1]
                 assert isinstance(target, SimulatedNode) and isinstance(sender, SimulatedNode), (
@@ -439,7 +439,7 @@ class Engine(NodeHost):
         elif isinstance(what, LinkChange):
             self._reachability.change_link(what)
         else:
-            assert isinstance(what, Message), "an event is an action, a timer, a link or a message"
+            assert isinstance(what, ProtocolMessage), "an event is an action, a timer, a link or a message"
             self._receive(target, sender, what)
 
     def _expire(self, node: SimulatedNode, timer: TimerEvent) -> None:
@@ -451,7 +451,7 @@ class Engine(NodeHost):
             self.recorder.record(self.calendar.now, EXPIRE, node.identifier, timer.name)
         process.expire(timer.name)
 
-    def _receive(self, target: SimulatedNode, sender: SimulatedNode, message: Message) -> None:
+    def _receive(self, target: SimulatedNode, sender: SimulatedNode, message: ProtocolMessage) -> None:
         process = target.process
         if process is None:
             self.dropped += 1

@@ -6,7 +6,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import ProtocolMessage
 
 NEVER: Final[i64] = 1 << 60
 
@@ -34,9 +34,15 @@ class Flight:
     """A copy in transit that may still be lost: by a partition, or because its sender died before the copy left."""
 
     def __init__(
-        self, message: Message, sent: i64, departed: i64, arrived: i64, incarnation: Incarnation, is_late: bool = False
+        self,
+        message: ProtocolMessage,
+        sent: i64,
+        departed: i64,
+        arrived: i64,
+        incarnation: Incarnation,
+        is_late: bool = False,
     ) -> None:
-        self.message: Final[Message] = message
+        self.message: Final[ProtocolMessage] = message
         self.sent: Final[i64] = sent
         self.departed: Final[i64] = departed
         self.arrived: Final[i64] = arrived

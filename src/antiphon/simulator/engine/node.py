@@ -6,7 +6,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from antiphon.kernel.message import UNSPECIFIED, Message, Publication
+from antiphon.kernel.message import UNSPECIFIED, ProtocolMessage, Publication
 from antiphon.kernel.process import Environment, LogReader, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.engine.calendar import Calendar
@@ -25,7 +25,7 @@ NODE_STREAM: Final = 2
 """The number of the random stream of nodes."""
 
 
-class NodeHost:
+class EngineBase:
     """The services of the engine to a node: the calendar, the network, the trace, the disks and counters."""
 
     def __init__(self, seed: int, network: NetworkModel, recorder: Recorder | None, can_fail: bool) -> None:
@@ -60,7 +60,7 @@ class NodeHost:
         self.latency_maximum: i64 = 0
         self.timers_set: i64 = 0
 
-    def transmit(self, node: SimulatedNode, destination: i64, message: Message) -> None:
+    def transmit(self, node: SimulatedNode, destination: i64, message: ProtocolMessage) -> None:
         """Send a copy on the general path: output server, trace, loss, delay, duplication."""
         raise NotImplementedError
 
@@ -84,31 +84,31 @@ class NodeHost:
         """A subscription has ended."""
         raise NotImplementedError
 
-    def read_back(self, node: i64, topic: i64) -> LogReader | None:
-        """Read the log of a node about a topic; as ``Environment.read_back``."""
+    def log_reader(self, node: i64, topic: i64) -> LogReader | None:
+        """Read the log of a node about a topic; as ``Environment.log_reader``."""
         raise NotImplementedError
 
     def was_logged(self, node: i64, topic: i64, source: i64, sequence: i64) -> bool:
         """Whether the log of a node has ever held a publication; as ``Environment.was_logged``."""
         raise NotImplementedError
 
-    def recalled(self, node: i64, topic: i64, source: i64, sequence: i64) -> Message | None:
-        """A publication from the log of a node; as ``Environment.recalled``."""
+    def read_logged(self, node: i64, topic: i64, source: i64, sequence: i64) -> ProtocolMessage | None:
+        """A publication from the log of a node; as ``Environment.read_logged``."""
         raise NotImplementedError
 
-    def past(self, node: i64, topic: i64) -> list[int] | None:
-        """The deliveries of an earlier incarnation on a topic; as ``Environment.past``."""
+    def restored_frontier(self, node: i64, topic: i64) -> list[int] | None:
+        """The deliveries of an earlier incarnation on a topic; as ``Environment.restored_frontier``."""
         raise NotImplementedError
 
-    def journal(self, node: i64) -> list[Message] | None:
+    def journal(self, node: i64) -> list[ProtocolMessage] | None:
         """The records of earlier incarnations of a node; as ``Environment.journal``."""
         raise NotImplementedError
 
-    def write(self, node: i64, record: Message) -> None:
+    def write(self, node: i64, record: ProtocolMessage) -> None:
         """A node writes a record; as ``Environment.write``."""
         raise NotImplementedError
 
-    def rewrite(self, node: i64, records: list[Message]) -> None:
+    def rewrite(self, node: i64, records: list[ProtocolMessage]) -> None:
         """A node replaces all its records; as ``Environment.rewrite``."""
         raise NotImplementedError
 
@@ -118,7 +118,7 @@ class NodeHost:
 
     # Rows of the trace, if there is one.
 
-    def record(self, event: i64, node: i64, peer: i64, message: Message, value: i64) -> None:
+    def record(self, event: i64, node: i64, peer: i64, message: ProtocolMessage, value: i64) -> None:
         """Write a row about a message."""
         if self.recorder is not None:
             self.recorder.record_message(self.calendar.now, event, node, peer, message, value)
@@ -143,9 +143,9 @@ class NodeHost:
 class SimulatedNode(Environment):
     """One node; it survives the processes that run on it."""
 
-    def __init__(self, engine: NodeHost, identifier: i64) -> None:
+    def __init__(self, engine: EngineBase, identifier: i64) -> None:
         super().__init__(identifier)
-        self._engine: Final[NodeHost] = engine
+        self._engine: Final[EngineBase] = engine
         self.process: Process | None = None
         self.state: i64 = ABSENT
         # The number of processes that were built here.
@@ -166,7 +166,7 @@ class SimulatedNode(Environment):
         shown = self._engine.calendar.now + self.clock_error
         return shown if shown > 0 else 0
 
-    def send(self, destination: i64, message: Message) -> None:
+    def send(self, destination: i64, message: ProtocolMessage) -> None:
         # Without this check NO_NODE would index the last node.
         assert destination >= 0, "a process sends to a node, not to NO_NODE; it must look whether there is one"
         engine = self._engine
@@ -204,31 +204,31 @@ class SimulatedNode(Environment):
         engine.lost += 1
         engine.record_publication(LOST, self.identifier, topic, source, sequence)
 
-    def read_back(self, topic: i64) -> LogReader | None:
-        return self._engine.read_back(self.identifier, topic)
+    def log_reader(self, topic: i64) -> LogReader | None:
+        return self._engine.log_reader(self.identifier, topic)
 
     def was_logged(self, topic: i64, source: i64, sequence: i64) -> bool:
         return self._engine.was_logged(self.identifier, topic, source, sequence)
 
-    def recalled(self, topic: i64, source: i64, sequence: i64) -> Message | None:
-        return self._engine.recalled(self.identifier, topic, source, sequence)
+    def read_logged(self, topic: i64, source: i64, sequence: i64) -> ProtocolMessage | None:
+        return self._engine.read_logged(self.identifier, topic, source, sequence)
 
-    def past(self, topic: i64) -> list[int] | None:
-        return self._engine.past(self.identifier, topic)
+    def restored_frontier(self, topic: i64) -> list[int] | None:
+        return self._engine.restored_frontier(self.identifier, topic)
 
-    def journal(self) -> list[Message] | None:
+    def journal(self) -> list[ProtocolMessage] | None:
         return self._engine.journal(self.identifier)
 
-    def write(self, record: Message) -> None:
+    def write(self, record: ProtocolMessage) -> None:
         self._engine.write(self.identifier, record)
 
-    def rewrite(self, records: list[Message]) -> None:
+    def rewrite(self, records: list[ProtocolMessage]) -> None:
         self._engine.rewrite(self.identifier, records)
 
     def sync(self) -> bool:
         return self._engine.sync_journal(self.identifier)
 
-    def unwanted(self, message: Message) -> None:
+    def unwanted(self, message: ProtocolMessage) -> None:
         self._engine.unwanted += 1
 
     def subscribed(self, topic: i64) -> None:

@@ -15,7 +15,7 @@ from antiphon.simulator.engine.connections import ConnectionModel
 from antiphon.simulator.engine.events import NEVER, Flight, Incarnation, LinkChange, LinkWatch
 from antiphon.simulator.engine.link_watches import LinkWatches
 from antiphon.simulator.engine.node import PAUSED, SimulatedNode
-from antiphon.simulator.network.network import Cut, NetworkModel
+from antiphon.simulator.network.network import NetworkModel, NetworkPartition
 from antiphon.trace.recorder import DROPPED_PARTITION, DROPPED_RECEIVER_DOWN, DROPPED_SENDER_DOWN
 
 
@@ -45,13 +45,13 @@ class Reachability:
         # Whether connections belong to incarnations: once a later incarnation exists, nothing arrives from an earlier
         # one.
         self._knows_incarnations: Final[bool] = knows_incarnations
-        self._cuts: list[Cut] = []
+        self._cuts: list[NetworkPartition] = []
         # Paused nodes that others count as lost.
-        self._standstills: dict[i64, Cut] = {}
+        self._standstills: dict[i64, NetworkPartition] = {}
 
     # Partitions, and paused nodes.
 
-    def cut(self, cut: Cut) -> None:
+    def cut(self, cut: NetworkPartition) -> None:
         """Partition the network for the duration of the cut."""
         self._cuts.append(cut)
         # Copies on a connection may have been lost, even if the other end is reachable again by then.
@@ -64,7 +64,7 @@ class Reachability:
         The node itself learns this when it resumes, after the events that arrived before.
         """
         now = self._calendar.now
-        standstill = Cut(now, NEVER, [[int(node.identifier)]], is_standstill=True)
+        standstill = NetworkPartition(now, NEVER, [[int(node.identifier)]], is_standstill=True)
         self._cuts.append(standstill)
         self._standstills[node.identifier] = standstill
         for watch in self._watches_with(node.identifier):
@@ -74,7 +74,9 @@ class Reachability:
         """End the isolation of a resumed node. Messages that it sends at that moment use ended connections."""
         standstill = self._standstills.pop(node.identifier, None)
         if standstill is not None:
-            over = Cut(standstill.start, self._calendar.now + 1, [[int(node.identifier)]], is_standstill=True)
+            over = NetworkPartition(
+                standstill.start, self._calendar.now + 1, [[int(node.identifier)]], is_standstill=True
+            )
             self._cuts = [over if cut is standstill else cut for cut in self._cuts]
 
     # Copies.
@@ -193,7 +195,7 @@ class Reachability:
         """The watches of a node, and those on it."""
         return [watch for watch in self._links.all() if (watch.watcher == identifier) != (watch.peer == identifier)]
 
-    def _look_around(self, watch: LinkWatch, cut: Cut, breaks: bool) -> None:
+    def _look_around(self, watch: LinkWatch, cut: NetworkPartition, breaks: bool) -> None:
         """If a partition separates the two now, check whether it lasts long enough, and again after its end."""
         now = self._calendar.now
         if self._breaks(cut) and cut.is_between(watch.watcher, watch.peer, now):
@@ -201,7 +203,7 @@ class Reachability:
             if cut.end < NEVER:
                 self._look_later(watch, False, cut.end - now)
 
-    def _breaks(self, cut: Cut) -> bool:
+    def _breaks(self, cut: NetworkPartition) -> bool:
         """Whether a partition breaks connections. Without connections every partition does."""
         return not (self._network.in_order and self._connections.outlasts(cut))
 

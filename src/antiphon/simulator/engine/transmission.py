@@ -9,11 +9,11 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import ProtocolMessage
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.engine.connections import ConnectionModel
 from antiphon.simulator.engine.events import Flight
-from antiphon.simulator.engine.node import NodeHost, SimulatedNode
+from antiphon.simulator.engine.node import EngineBase, SimulatedNode
 from antiphon.trace.recorder import DROP, DROPPED_LOSS, DUPLICATE, SEND
 
 NETWORK_STREAM: Final = 1
@@ -24,12 +24,12 @@ NETWORK_STREAM: Final = 1
 class Transmission:
     """Sends copies: decides when they leave, whether they are lost, and when they arrive."""
 
-    def __init__(self, host: NodeHost, connections: ConnectionModel) -> None:
-        self._host: Final[NodeHost] = host
+    def __init__(self, host: EngineBase, connections: ConnectionModel) -> None:
+        self._host: Final[EngineBase] = host
         self._connections: Final[ConnectionModel] = connections
         self._random: Final[RandomStream] = RandomStream(host.seed, NETWORK_STREAM)
 
-    def transmit(self, node: SimulatedNode, destination: i64, message: Message) -> None:
+    def transmit(self, node: SimulatedNode, destination: i64, message: ProtocolMessage) -> None:
         """Send a copy to a node, perhaps twice, unless it is lost."""
         host = self._host
         network = host.network
@@ -55,7 +55,7 @@ class Transmission:
             host.record(DUPLICATE, destination, node.identifier, message, 0)
             self._launch(node, destination, message, departs)
 
-    def _launch(self, node: SimulatedNode, destination: i64, message: Message, departs: i64) -> None:
+    def _launch(self, node: SimulatedNode, destination: i64, message: ProtocolMessage, departs: i64) -> None:
         network = self._host.network
         arrives = departs + network.delay.draw(node.identifier, destination, self._random)
         if network.reordering > 0.0 and self._random.chance(network.reordering):

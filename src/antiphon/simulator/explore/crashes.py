@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from antiphon.audit.findings import Findings
-from antiphon.kernel.message import Message, Publication
+from antiphon.kernel.message import ProtocolMessage, Publication
 from antiphon.kernel.process import Environment, LogReader, Process
 from antiphon.simulator.engine.disks import PiecesReader
 from antiphon.simulator.explore.explorer import (
@@ -65,7 +65,7 @@ class CrashingEnvironment(ExplorerEnvironment):
         self.incarnation = incarnation
         """How often the node has crashed before."""
 
-    def send(self, destination: int, message: Message) -> None:
+    def send(self, destination: int, message: ProtocolMessage) -> None:
         """Put a copy in transit, if there is a connection."""
         if self._failing_system.is_connected(self.identifier, destination):
             super().send(destination, message)
@@ -89,7 +89,7 @@ class CrashingEnvironment(ExplorerEnvironment):
         self._failing_system.members.pop((self.identifier, topic), None)
         super().unsubscribed(topic)
 
-    def read_back(self, topic: int) -> LogReader | None:
+    def log_reader(self, topic: int) -> LogReader | None:
         """The log of this node, from all of its incarnations."""
         return PiecesReader(list(self._failing_system.logs.get((self.identifier, topic), [])), False)
 
@@ -98,7 +98,7 @@ class CrashingEnvironment(ExplorerEnvironment):
         log = self._failing_system.logs.get((self.identifier, topic), [])
         return any(entry.source == source and entry.sequence == sequence for entry in log)
 
-    def past(self, topic: int) -> list[int] | None:
+    def restored_frontier(self, topic: int) -> list[int] | None:
         """The past of the earlier incarnation."""
         return self._failing_system.pasts.pop((self.identifier, topic), None)
 
@@ -123,7 +123,7 @@ class CrashingSystem(System):
         self, build: Callable[[Environment], Process], scripts: Sequence[Sequence[Operation]], failure: Failure
     ) -> None:
         self.failure = failure
-        self.logs: dict[tuple[int, int], list[Message]] = {}
+        self.logs: dict[tuple[int, int], list[ProtocolMessage]] = {}
         self.pasts: dict[tuple[int, int], list[int]] = {}
         self.members: dict[tuple[int, int], None] = {}
         self.timers: dict[int, dict[int, None]] = {}
@@ -215,7 +215,7 @@ class CrashingSystem(System):
         process = self.processes[failing]
         for node, topic in self.members:
             if node == failing:
-                self.pasts[node, topic] = process.counted(topic)
+                self.pasts[node, topic] = process.frontier_keys(topic)
                 if not self.failure.returns:
                     self.oracle.topic(topic).unsubscribed(node)
         self.in_flight = [copy for copy in self.in_flight if copy.target != failing]

@@ -21,7 +21,7 @@ from librt.vecs import vec
 from antiphon.audit.findings import Findings
 from antiphon.audit.oracle import Oracle
 from antiphon.audit.total_order import Name, circle_in, circle_text, pairs_of
-from antiphon.kernel.message import ORDER_NAMES, TOTAL, UNSPECIFIED, Message, Publication
+from antiphon.kernel.message import ORDER_NAMES, TOTAL, UNSPECIFIED, ProtocolMessage, Publication
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 
@@ -31,11 +31,11 @@ of its own, ``("publish", topic, order)``, perhaps about a key, ``("publish", to
 """
 
 
-FIELDS: dict[type[Message], list[str]] = {}
+FIELDS: dict[type[ProtocolMessage], list[str]] = {}
 """The fields of each class of messages, found at its first message."""
 
 
-def describe(message: Message) -> str:
+def describe(message: ProtocolMessage) -> str:
     """A message with all its fields as text. Its clock is left out: schedules have no time."""
     kind = type(message)
     if kind not in FIELDS:
@@ -44,7 +44,7 @@ def describe(message: Message) -> str:
     parts = [kind.__name__]
     for name in FIELDS[kind]:
         value = getattr(message, name)
-        if isinstance(value, Message):
+        if isinstance(value, ProtocolMessage):
             parts.append(f"{name}=({describe(value)})")
         else:
             parts.append(f"{name}={list(value) if isinstance(value, vec) else value!r}")
@@ -54,7 +54,7 @@ def describe(message: Message) -> str:
 class Copy:
     """A message in transit. Its text is made on demand, because replaying a known schedule does not need it."""
 
-    def __init__(self, sender: int, target: int, message: Message) -> None:
+    def __init__(self, sender: int, target: int, message: ProtocolMessage) -> None:
         self.sender = sender
         self.target = target
         self.message = message
@@ -76,7 +76,7 @@ class ExplorerEnvironment(Environment):
         """Always 0: no process may depend on the time of a schedule that has none."""
         return 0
 
-    def send(self, destination: int, message: Message) -> None:
+    def send(self, destination: int, message: ProtocolMessage) -> None:
         """Put a copy in transit."""
         self._system.in_flight.append(Copy(self.identifier, destination, message))
 
@@ -89,8 +89,8 @@ class ExplorerEnvironment(Environment):
             name = (publication.source, publication.sequence)
             keys: list[int | None] = [*publication.total_order_keys()]
             for key in keys or [None]:
-                lane = self._system.lanes.setdefault((publication.topic, key), {}).setdefault(self.identifier, [])
-                lane.append((name, publication.order == TOTAL))
+                channel = self._system.channels.setdefault((publication.topic, key), {}).setdefault(self.identifier, [])
+                channel.append((name, publication.order == TOTAL))
 
     def subscribed(self, topic: int) -> None:
         """Tell the oracle."""
@@ -116,7 +116,7 @@ class System:
         self.build = build
         self.oracle = Oracle(len(scripts))
         # By topic and key: the deliveries of each node, for the judge of total order, where there is one.
-        self.lanes: dict[tuple[int, int | None], dict[int, list[tuple[Name, bool]]]] = {}
+        self.channels: dict[tuple[int, int | None], dict[int, list[tuple[Name, bool]]]] = {}
         self.is_total = any(TOTAL in operation[2:3] for script in scripts for operation in script)
         self.in_flight: list[Copy] = []
         self._scripts = scripts
@@ -193,7 +193,7 @@ class System:
         """The whole state as text."""
         flying = sorted(copy.text for copy in self.in_flight)
         states = [process.state() for process in self.processes]
-        return "\n".join([*states, *flying, str(self._done), self.oracle.state(), str(sorted(self.lanes.items()))])
+        return "\n".join([*states, *flying, str(self._done), self.oracle.state(), str(sorted(self.channels.items()))])
 
     def wrong_at_the_end(self) -> str | None:
         """A violation when no step is left, beside those of the oracle."""
@@ -205,8 +205,8 @@ class System:
 
     def circle(self) -> str | None:
         """Publications that nodes have delivered in different orders though one is total, if there are any."""
-        for (topic, key), nodes in self.lanes.items():
-            found = circle_in({pair for lane in nodes.values() for pair in pairs_of(lane)})
+        for (topic, key), nodes in self.channels.items():
+            found = circle_in({pair for channel in nodes.values() for pair in pairs_of(channel)})
             if found:
                 return circle_text(topic, key, found)
         return None

@@ -66,7 +66,7 @@ class NetworkModel:
         return self.delay.constant() >= 0 and self.loss == 0.0 and self.duplication == 0.0 and self.reordering == 0.0
 
 
-class Cut:
+class NetworkPartition:
     """A partition from ``start`` to ``end``: copies between different groups are lost.
 
     Nodes that are in no group form a group of their own. A one-way cut loses only copies from the first group to

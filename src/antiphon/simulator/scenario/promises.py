@@ -223,8 +223,7 @@ def contract_of(scenario: Scenario) -> Contract:
     elif not loses(scenario):
         at_end = (COMPLETENESS, REQUESTS)
         # Where copies are duplicated, so are answers, and a wave that was opened twice is not closed twice.
-        # Publications behind one that only a failed publisher had wait for it: the publisher may be cut off.
-        at_end += (STUCK,) if scenario.network.duplication == 0 and told != TOLD_UNKEPT else ()
+        at_end += (STUCK,) if scenario.network.duplication == 0 else ()
     return Contract(
         scenario.fabric,
         scenario.protocol,
@@ -243,6 +242,7 @@ def contract_of(scenario: Scenario) -> Contract:
         weaker_pass=has_holes(scenario),
         secured=bool(scenario.protocol_options.get("quorum", False)) and not waits_for_majority(scenario),
         all_asked=waits_for_majority(scenario),
+        loose_sessions=not scenario.protocol_options.get("strict_session", True),
         returns=returns_as_itself(scenario),
     )
 

@@ -29,7 +29,7 @@ from antiphon.simulator.engine.disks import (
 from antiphon.simulator.engine.engine import Engine, SimulatedApplication
 from antiphon.simulator.engine.events import NEVER
 from antiphon.simulator.network.delays import ConstantDelay, Delay, LinkDelay, MatrixDelay, NormalDelay, QuantileDelay
-from antiphon.simulator.network.network import Cut, NetworkModel
+from antiphon.simulator.network.network import NetworkModel, NetworkPartition
 from antiphon.simulator.scenario.file import check_scenario
 from antiphon.simulator.scenario.incarnations import returns_as_itself
 from antiphon.simulator.scenario.promises import loses, promised_to, why_not_judged
@@ -362,7 +362,9 @@ def schedule_faults(engine: Engine, scenario: Scenario, cube: Cube) -> None:
     for _, fault in scenario.faults_by_time():
         if isinstance(fault, PartitionFault):
             groups = [expand_nodes(group, scenario.nodes) for group in fault.groups]
-            cut = Cut(fault.at, NEVER if fault.until is None else fault.until, groups, fault.one_way, fault.linked)
+            cut = NetworkPartition(
+                fault.at, NEVER if fault.until is None else fault.until, groups, fault.one_way, fault.linked
+            )
             engine.at(fault.at, actions.PartitionAction(cut))
             continue
         for node in fault.targets(scenario.nodes):

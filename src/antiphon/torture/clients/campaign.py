@@ -1,107 +1,49 @@
-"""Campaigns of clients: runs random schedules of clusters with clients, judges and shrinks them.
+"""Campaigns of clients: runs schedules of clusters with clients, judges, shrinks and writes them.
 
-A seed names a schedule (:mod:`antiphon.torture.clients.schedules`). Seeds are independent, so the distribution over
-processes does not change the findings.
+A seed names a schedule (:mod:`antiphon.torture.clients.schedules`). :mod:`antiphon.torture.campaign` runs and counts
+them as it does all others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
+from pathlib import Path
 
 import msgspec
 
 from antiphon.audit.clients import ERROR
+from antiphon.kernel.errors import PeerError
 from antiphon.simulator.clients.world import ClientSchedule, ClientWorld
-from antiphon.torture.campaign import tasks, tidy_collector
-from antiphon.torture.clients.schedules import draw_client_schedule
+from antiphon.torture.tally import CLIENTS, TICKS_PER_SECOND, Outcome
 
 PASSES = 6
 """How often everything is tried to be left out."""
 
 
-class ClientTally(msgspec.Struct, kw_only=True):
-    """The results of some schedules; the form in which ``antiphon torture --json`` prints them."""
-
-    seeds: int = 0
-    simulated_seconds: float = 0.0
-    fabrics: dict[str, int] = msgspec.field(default_factory=dict)
-    faults: dict[str, int] = msgspec.field(default_factory=dict)
-    messages: int = 0
-    deliveries: int = 0
-    moves: int = 0
-    gaps: int = 0
-    violations: dict[str, int] = msgspec.field(default_factory=dict)
-    failing_seeds: list[int] = msgspec.field(default_factory=list)
-    examples: list[str] = msgspec.field(default_factory=list)
-
-    def add(self, other: ClientTally) -> None:
-        """Add the results of other schedules."""
-        for name in ("seeds", "simulated_seconds", "messages", "deliveries", "moves", "gaps"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        for mine, theirs in (
-            (self.fabrics, other.fabrics),
-            (self.faults, other.faults),
-            (self.violations, other.violations),
-        ):
-            for key, count in theirs.items():
-                mine[key] = mine.get(key, 0) + count
-        self.failing_seeds += other.failing_seeds
-        self.examples += other.examples
-
-
-def run_clients(
-    first_seed: int,
-    count: int,
-    order: str | None = None,
-    watch: Callable[[ClientTally], None] | None = None,
-    share: Callable[[Callable[[range], ClientTally], list[range]], Iterable[ClientTally]] = map,
-) -> ClientTally:
-    """Run the schedules of some seeds; ``share`` maps a function over portions of them."""
-    total = ClientTally()
-    for tally in share(partial(run_portion, order=order), tasks(first_seed, count)):
-        total.add(tally)
-        if watch is not None:
-            watch(total)
-    return total
-
-
-def run_portion(seeds: range, order: str | None = None) -> ClientTally:
-    """Run the schedules of some seeds in sequence."""
-    tally = ClientTally()
-    with tidy_collector():
-        for seed in seeds:
-            schedule = draw_client_schedule(seed, order)
-            violations = run_one(schedule, tally)
-            if violations:
-                tally.failing_seeds.append(seed)
-    return tally
-
-
-def run_one(schedule: ClientSchedule, tally: ClientTally | None = None) -> dict[str, int]:
-    """Run one schedule and count it: its violations by kind. An error that something raises is one."""
+def run_client_schedule(schedule: ClientSchedule) -> Outcome:
+    """Run one schedule to its end and judge it. An error that something raises is a finding."""
     world = ClientWorld(schedule)
     try:
         judge = world.run()
     except Exception as error:
         judge = world.judge
         judge.violation(ERROR, f"{type(error).__name__}: {error}")
-    if tally is not None:
-        tally.seeds += 1
-        tally.simulated_seconds += world.clock.now_us / 1e6
-        tally.fabrics[schedule.fabric] = tally.fabrics.get(schedule.fabric, 0) + 1
-        for step in schedule.steps:
-            if step.kind == "publish":
-                tally.messages += 1
-            elif step.kind != "connect":
-                tally.faults[step.kind] = tally.faults.get(step.kind, 0) + 1
-        tally.deliveries += judge.deliveries
-        tally.moves += judge.moves
-        tally.gaps += judge.gaps
-        for kind, count in judge.violations.items():
-            tally.violations[kind] = tally.violations.get(kind, 0) + count
-        tally.examples += [f"seed {schedule.seed}, {schedule.fabric}: {text}" for text in judge.examples[:1]]
-    return judge.violations
+    return Outcome(
+        seed=schedule.seed,
+        fabric=f"{CLIENTS} {schedule.fabric}",
+        ticks=world.clock.now_us * TICKS_PER_SECOND // 1_000_000,
+        publications=judge.asked_for,
+        deliveries=judge.deliveries,
+        moves=judge.moves,
+        gaps=judge.gaps,
+        violations=judge.violations,
+        about="; ".join(judge.examples[:3]),
+    )
+
+
+def run_one(schedule: ClientSchedule) -> dict[str, int]:
+    """Run one schedule: its violations by kind."""
+    return run_client_schedule(schedule).violations
 
 
 def shrink(schedule: ClientSchedule, kind: str) -> ClientSchedule:
@@ -141,3 +83,14 @@ def simpler(schedule: ClientSchedule) -> Iterable[ClientSchedule]:
     yield replace(schedule, delay_us=(50, 500))
     yield replace(schedule, keeps=list(range(schedule.nodes)))
     yield replace(schedule, steps=[replace(step, order="causal") for step in schedule.steps])
+
+
+def write_client_failure(outcome: Outcome, schedule: ClientSchedule, directory: Path) -> Path:
+    """Write a failing schedule as a file."""
+    path = directory / f"clients-{outcome.seed}.json"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(schedule), indent=1))
+    except OSError as error:
+        raise PeerError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
+    return path

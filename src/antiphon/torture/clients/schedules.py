@@ -2,7 +2,8 @@
 
 Faults come alone or several at one moment, and publications come in bursts around them: a client hands in a batch, and
 its node crashes before, while or after others get it. Some nodes are members of the topic from the beginning; others
-become members when a client comes, and lack what was shown before.
+become members when a client comes, and lack what was shown before. In half of the schedules some nodes, or all, return
+with their logs. If all do, they may crash at once, and an exactly-once writer may write beside the clients.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from antiphon.simulator.clients.world import ClientKind, ClientSchedule, ClientS
 from antiphon.torture.schedules.operations import pick
 
 CLIENTS_STREAM: Final = 53
-"""Names the stream of random numbers."""
+DISKS_STREAM: Final = 54
+"""Name the streams of random numbers."""
 
 SPAN_US: Final = 12 * SECOND_US
 """How long something happens."""
@@ -24,10 +26,10 @@ SPAN_US: Final = 12 * SECOND_US
 
 def draw_client_schedule(seed: int, order: str | None = None) -> ClientSchedule:
     """The schedule of a seed."""
-    return Draw(seed, order).schedule()
+    return ClientScheduleDraw(seed, order).schedule()
 
 
-class Draw:
+class ClientScheduleDraw:
     """Draws one schedule."""
 
     def __init__(self, seed: int, order: str | None) -> None:
@@ -40,6 +42,13 @@ class Draw:
         self._orders = [order] if order else pick(random, (["causal"], ["fifo", "causal"], ["fifo", "causal", "total"]))
         self._moments = [int(random.below(SPAN_US)) for _ in range(int(random.between(1, 3)))]
         self._steps: list[ClientStep] = []
+        self._disks = disks = RandomStream(seed, DISKS_STREAM)
+        everyone = list(range(self._nodes))
+        some = [node for node in everyone if disks.below(2)]
+        self._with_disk: list[int] = pick(disks, ([], [], everyone, some))
+
+        self._writes: list[int] = []
+        self._writes_from_us = 0
 
     def schedule(self) -> ClientSchedule:
         """What happens."""
@@ -47,6 +56,14 @@ class Draw:
         hardships = [self._crash, self._crash, self._leave, self._pause, self._cut, self._pause_client]
         for _ in range(int(random.between(1, 4))):
             pick(random, hardships)()
+        has_disks = len(self._with_disk) == self._nodes
+        if has_disks and self._disks.below(2):
+            self._writes = [int(self._disks.between(1, 5)) for _ in range(int(self._disks.between(1, 3)))]
+            self._writes_from_us = pick(self._disks, (0, *self._moments))
+        if has_disks and self._disks.below(2) and self._may_black_out():
+            at_us = pick(self._disks, self._moments) + int(self._disks.below(100_000))
+            lasts_us = pick(self._disks, (1000, SECOND_US, 4 * SECOND_US))
+            self._steps.append(ClientStep(at_us=at_us, kind="blackout", lasts_us=lasts_us))
         self._steps = [step for step in self._steps if self._is_survivable(step)]
         for _ in range(int(random.between(2, 8))):
             self._publish()
@@ -61,22 +78,43 @@ class Draw:
             nodes=self._nodes,
             homes=[int(random.below(self._nodes)) for _ in range(self._clients)],
             keeps=keeps,
+            with_disk=self._with_disk,
             delay_us=pick(random, ((50, 500), (100, 2000), (1000, 20_000))),
             lost_seconds=self._lost_seconds,
+            writes=self._writes,
+            writes_from_us=self._writes_from_us,
+            writes_order=pick(self._disks, self._orders),
             steps=sorted(self._steps, key=lambda step: step.at_us),
         )
 
     def _is_survivable(self, step: ClientStep) -> bool:
         """Whether promises hold for it.
 
-        On cubes and trees most of the nodes stay, as those that return without a disk have no vote. On a cube a batch
-        is safe when all members within reach have it, so a node that is cut off and then crashes may take it along.
+        On cubes and trees most of the nodes stay, as those that return without a disk have no vote. On a cube and in
+        gossip a batch is safe when all members within reach have it, so a node that is cut off and then crashes may
+        take it along.
         """
-        if not FABRICS[self._fabric].membership.is_full or step.kind not in ("crash", "leave"):
+        if step.kind not in ("crash", "leave"):
             return True
+        if not FABRICS[self._fabric].membership.is_full:
+            return not any(self._may_isolate(other, step.at_us) for other in self._steps)
         ends = [other for other in self._steps if other.kind in ("crash", "leave")]
-        is_cut = any(other.kind in ("cut", "pause") for other in self._steps)
-        return ends.index(step) < (self._nodes - 1) // 2 and (FABRICS[self._fabric].has_barriers or not is_cut)
+        return ends.index(step) < (self._nodes - 1) // 2 and (
+            FABRICS[self._fabric].has_barriers or not self._has_cuts()
+        )
+
+    def _may_isolate(self, step: ClientStep, at_us: int) -> bool:
+        """Whether nodes may have no neighbour at some time because of a cut or a pause."""
+        healed_us = step.at_us + step.lasts_us + int(4 * self._lost_seconds * SECOND_US)
+        return step.kind in ("cut", "pause") and step.at_us <= at_us <= healed_us
+
+    def _has_cuts(self) -> bool:
+        return any(step.kind in ("cut", "pause") for step in self._steps)
+
+    def _may_black_out(self) -> bool:
+        """Whether all nodes may crash at once, and what they had accepted comes back with their logs and clients."""
+        fabric = FABRICS[self._fabric]
+        return fabric.membership.is_full and (fabric.has_barriers or not self._has_cuts())
 
     def _when_us(self) -> int:
         """About one of the moments at which things happen, or at any time."""

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 import antiphon
-from antiphon.api.subscription import Subscription
-from antiphon.client.client import Client
+from antiphon.api.pubsub import Subscription
+from antiphon.client.handle import Client
 from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import AntiphonError
 from antiphon.node.local_cluster import Member, Plan, ProcessCluster, any_ports, founders_file

@@ -30,8 +30,8 @@ from antiphon.torture.live.load import say
 from antiphon.torture.live.values import name_in
 
 if TYPE_CHECKING:
-    from antiphon.api.subscription import Subscription
-    from antiphon.client.client import Client
+    from antiphon.api.pubsub import Subscription
+    from antiphon.client.handle import Client
 
 FIRST_IDENTITY: Final = 1 << 20
 """Subscribers have numbers from here on; applications have smaller ones."""

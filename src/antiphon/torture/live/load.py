@@ -27,7 +27,7 @@ from antiphon.torture.live.values import Name, Sizes, name_in
 
 if TYPE_CHECKING:
     from antiphon.api.batch import Message
-    from antiphon.client.client import Client
+    from antiphon.client.handle import Client
 
 RECONNECT_SECONDS: Final = 3600.0
 """Clients look for a node for as long as a campaign may last."""

@@ -24,7 +24,7 @@ from antiphon.runtime.errors import OverloadedError
 
 if TYPE_CHECKING:
     from antiphon.api.batch import Message
-    from antiphon.client.client import Client
+    from antiphon.client.handle import Client
 
 TOPIC: Final = "flood"
 VALUE_BYTES: Final = 64 << 10

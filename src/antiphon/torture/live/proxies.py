@@ -17,7 +17,8 @@ from typing import Any, Final
 from antiphon.kernel.errors import ProtocolError
 from antiphon.membership.messages import Hello
 from antiphon.transport.codec import Codec
-from antiphon.transport.links import FIRST_FRAME_BYTES_AT_MOST, split_address
+from antiphon.transport.framing import FIRST_FRAME_BYTES_AT_MOST
+from antiphon.transport.links import split_address
 from antiphon.transport.peer_messages import PEER_CONTROLS
 from antiphon.transport.schema import LENGTH_BYTES
 

@@ -126,9 +126,8 @@ def draw_logged(seed: int, order: str | None, random: RandomStream) -> Scenario:
     order_of_nodes = shuffled(nodes, random)
     publishers = order_of_nodes[: pick(random, (1, 2, 3))]
     mixes = order == MIXED or (order is None and random.below(3) == 0)
-    # The first contact stays up; others crash and restart. Publishers crash for good, unless some of their publications
-    # have no order: nodes do not tell each other of one that came after another one was lost with its publisher.
-    mortal = [node for node in publishers if node != 0 and chosen != "none" and not mixes]
+    # The first contact stays up; others crash and restart. Publishers crash for good.
+    mortal = [node for node in publishers if node != 0]
     others = [node for node in order_of_nodes[3:] if node != 0]
     partitions = draw_partitions(nodes, options["period"], random)
     operations = list(partitions)

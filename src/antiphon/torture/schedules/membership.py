@@ -22,10 +22,10 @@ MEMBERSHIP_STREAM: Final = 42
 
 def draw_cluster_schedule(fabric: str, seed: int) -> ClusterSchedule:
     """The schedule of a seed."""
-    return Draw(fabric, seed).schedule()
+    return ClusterScheduleDraw(fabric, seed).schedule()
 
 
-class Draw:
+class ClusterScheduleDraw:
     """Draws one schedule."""
 
     def __init__(self, fabric: str, seed: int) -> None:
@@ -51,7 +51,7 @@ class Draw:
         self._moment_us = int(random.below(20 * SECOND_US)) if random.below(2) else None
 
     def schedule(self) -> ClusterSchedule:
-        """Draw one schedule."""
+        """ClusterScheduleDraw one schedule."""
         random = self._random
         is_scarce = random.below(8) == 0
         self._start_all()
@@ -68,7 +68,6 @@ class Draw:
             hardships = [self._publish, self._join_again]
         for _ in range(int(random.between(1, 8))):
             pick(random, hardships)()
-        steps = [step for step in self._steps if step.kind != "cut"] if is_scarce else self._steps
         return ClusterSchedule(
             seed=self._seed,
             fabric=self._fabric,
@@ -81,7 +80,7 @@ class Draw:
             lost_seconds=self._lost_seconds,
             founds_again=self._is_blackout or self._founds_again,
             scarce=is_scarce,
-            steps=sorted(steps, key=lambda step: step.at_us),
+            steps=sorted(self._steps, key=lambda step: step.at_us),
         )
 
     def _delay_us(self) -> tuple[int, int]:

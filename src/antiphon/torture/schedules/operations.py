@@ -48,6 +48,11 @@ MIX_STREAM = 7
 KEY_STREAM = 12
 """The streams of random numbers for orders, and for total order with its keys; the simulator uses 1 to 5."""
 
+FIRST_FRESH = 10**9
+"""Fresh seeds begin here. Kinds of schedules that were added later are drawn from here on: lower seeds, which find
+planted bugs, draw the same schedules as before.
+"""
+
 TOTAL_ORDER = "total"
 MIXED = "mixed"
 """Every publication draws its own order, instead of one order for a schedule."""

@@ -39,9 +39,6 @@ CROWDED_STREAM = 37
 CROWDED_ONE_IN = 4
 """One in this many schedules is of this kind."""
 
-FIRST_CROWDED = 10**9
-"""The first seed with these schedules. Lower seeds, which find planted bugs, draw the same schedules as before."""
-
 MOST_FOUNDERS = 6
 
 LOG_ENTRIES = 1 << 20

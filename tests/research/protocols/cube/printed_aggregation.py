@@ -6,7 +6,7 @@ The corrections that it needs to work at all are marked with the names of the de
 from __future__ import annotations
 
 from antiphon.fabrics.cube import Cube, Traffic, cluster
-from antiphon.kernel import UNSPECIFIED, Environment, Message, publication_key
+from antiphon.kernel import UNSPECIFIED, Environment, ProtocolMessage, publication_key
 from antiphon.kernel.message import Publication
 from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
 
@@ -32,7 +32,7 @@ class PrintedAggregation(PacketBroadcast):
         self.hand_on(publication, 0, self.cube.dimension)
         return publication.sequence
 
-    def receive(self, sender: int, message: Message) -> None:
+    def receive(self, sender: int, message: ProtocolMessage) -> None:
         publications = self.opened(sender, message)
         for publication in publications:  # B-4: in the order of the packet, which is that of arrival at its sender
             self.pending.append(publication)

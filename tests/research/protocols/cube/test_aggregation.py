@@ -7,7 +7,7 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube import Cube, FullCube, Packet, PacketFormat, Traffic
-from antiphon.kernel import Message, ProtocolError, UsageError, publication_key
+from antiphon.kernel import ProtocolError, ProtocolMessage, UsageError, publication_key
 from antiphon.kernel.message import Publication
 from antiphon.orders import Ordered
 from antiphon_lab.protocols.cube.causal_aggregation import AggregationOptions, CausalAggregation, causes_first
@@ -40,7 +40,7 @@ class NodeFour:
     def gets(self, *publications: Publication) -> dict[int, list[list[Name]]]:
         """What a packet makes the node send: per child, the packets."""
         before = len(self.notebook.sent)
-        packet: Message = publications[0] if len(publications) == 1 else Packet(list(publications))
+        packet: ProtocolMessage = publications[0] if len(publications) == 1 else Packet(list(publications))
         self.process.receive(self.cube.parent_in_tree(4, publications[0].source), packet)
         found: dict[int, list[list[Name]]] = {}
         for child, message in self.notebook.sent[before:]:
@@ -158,7 +158,7 @@ def test_a_publication_is_freed_child_by_child() -> None:
     assert [(child, names(message)) for child, message in notebook.sent[2:]] == [(1, [(4, 2), (2, 1)])]
 
 
-def names(message: Message) -> list[Name]:
+def names(message: ProtocolMessage) -> list[Name]:
     inside = message.publications if isinstance(message, Packet) else [message]
     return [(each.source, each.sequence) for each in inside]
 
@@ -218,7 +218,7 @@ def test_a_packet_needs_room_beside_its_header() -> None:
         PacketFormat(20)
 
 
-class Riddle(Message):
+class Riddle(ProtocolMessage):
     """A message that no broadcast knows."""
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from antiphon.audit.oracle import judge
 from antiphon.fabrics.cube import Cube, Packet, PacketFormat, Traffic, cluster, full_or_partial
 from antiphon.fabrics.cube.broadcast import TreeBroadcast
-from antiphon.kernel import Environment, Message, Process, publication_key
+from antiphon.kernel import Environment, Process, ProtocolMessage, publication_key
 from antiphon.kernel.message import Publication
 from antiphon.orders import CausalVectors
 from antiphon.simulator.engine.actions import PublishAction
@@ -202,7 +202,7 @@ class Forgetful(CausalAggregation):
 class Impatient(CausalAggregation):
     """Sends again, alone, what came in a packet; for the same test."""
 
-    def receive(self, sender: int, message: Message) -> None:
+    def receive(self, sender: int, message: ProtocolMessage) -> None:
         super().receive(sender, message)
         if isinstance(message, Packet):
             self.hand_on(message.publications[0], 0, cluster(self.me, sender) - 1)

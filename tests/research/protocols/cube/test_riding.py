@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.fabrics.cube import Cube, Traffic, cluster, full_or_partial
-from antiphon.kernel import NO_NODE, Environment, Message, UsageError
+from antiphon.kernel import NO_NODE, Environment, ProtocolMessage, UsageError
 from antiphon.simulator.explore.explorer import Operation, explore
 from antiphon_lab.protocols.cube.causal_aggregation import CausalAggregation
 from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
@@ -51,7 +51,7 @@ class Alarm(Notebook):
         return [(child, parts(message)) for child, message in self.sent[len(self.sent) - count :]]
 
 
-def parts(message: Message) -> list[tuple[int, int]]:
+def parts(message: ProtocolMessage) -> list[tuple[int, int]]:
     inside = getattr(message, "publications", [message])
     return [(one.source, one.sequence) for one in inside]
 
@@ -117,7 +117,7 @@ class NodeWide(CausalAggregation):
     def rides(self, s: int) -> bool:
         return self.holds_for(1)
 
-    def receive(self, sender: int, message: Message) -> None:
+    def receive(self, sender: int, message: ProtocolMessage) -> None:
         super().receive(sender, message)
         for s in range(1, self.cube.dimension + 1):
             assert self.riders is not None

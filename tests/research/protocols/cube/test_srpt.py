@@ -14,7 +14,7 @@ import pytest
 from antiphon.audit.oracle import judge
 from antiphon.fabrics.cube import FullCube, PartialCube, full_or_partial
 from antiphon.fabrics.cube.view import View
-from antiphon.kernel import Environment, Message, ProtocolError, UsageError
+from antiphon.kernel import Environment, ProtocolError, ProtocolMessage, UsageError
 from antiphon.simulator.engine.actions import PublishAction, SubscribeAction, UnsubscribeAction
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.explore.explorer import Operation, explore
@@ -340,5 +340,5 @@ def test_misuse_is_refused_with_a_reason() -> None:
     process.subscribe(0)
     with pytest.raises(UsageError, match="already"):
         process.subscribe(0)
-    with pytest.raises(ProtocolError, match="node 0 sent a Message, which SRPT does not know"):
-        process.receive(0, Message(0, 1))
+    with pytest.raises(ProtocolError, match="node 0 sent a ProtocolMessage, which SRPT does not know"):
+        process.receive(0, ProtocolMessage(0, 1))

@@ -10,7 +10,7 @@ from antiphon.audit.oracle import judge
 from antiphon.fabrics.cube import FullCube, full_or_partial
 from antiphon.fabrics.cube.broadcast import TreeBroadcast
 from antiphon.fabrics.cube.view import View
-from antiphon.kernel import Environment, Message, ProtocolError, UsageError
+from antiphon.kernel import Environment, ProtocolError, ProtocolMessage, UsageError
 from antiphon.simulator.engine.actions import PublishAction, SubscribeAction, UnsubscribeAction
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import ConstantDelay
@@ -22,7 +22,7 @@ from tests.fabrics.cube.hand_driven import Table, barrier_of, bringing, members_
 from tests.support import Notebook
 
 
-def message_of(table: Table, text: str) -> Message:
+def message_of(table: Table, text: str) -> ProtocolMessage:
     """A publication that has been sent."""
     return next(copy.message for copy in [*table.handed_over, *table.on_the_way] if copy.payload == text.encode())
 
@@ -240,8 +240,8 @@ def test_misuse_is_refused_with_a_reason() -> None:
     assert process.is_subscribed(3)
     with pytest.raises(UsageError, match="node 0 is subscribed to topic 3 already"):
         process.subscribe(3)
-    with pytest.raises(ProtocolError, match="node 1 sent a Message"):
-        process.receive(1, Message(1, 1))
+    with pytest.raises(ProtocolError, match="node 1 sent a ProtocolMessage"):
+        process.receive(1, ProtocolMessage(1, 1))
 
 
 def test_an_acknowledgement_that_nobody_waits_for_changes_nothing() -> None:

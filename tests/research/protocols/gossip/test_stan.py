@@ -11,7 +11,7 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.sampling.service import Connections, Neighbourhood
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import Message, Publication
+from antiphon.kernel.message import ProtocolMessage, Publication
 from antiphon.kernel.process import Environment
 from antiphon.kernel.randomness import RandomStream
 from antiphon_lab.experiments.stan.runs import StanWorld, key_of, subscriptions_of, unheard_in
@@ -39,7 +39,7 @@ class Hand(Environment):
 
     def __init__(self, identifier: int) -> None:
         super().__init__(identifier)
-        self.sent: list[tuple[int, Message]] = []
+        self.sent: list[tuple[int, ProtocolMessage]] = []
         self.delivered: list[Publication] = []
         self.watched: set[int] = set()
         self.unwanted_copies = 0
@@ -49,13 +49,13 @@ class Hand(Environment):
     def now(self) -> int:
         return 0
 
-    def send(self, destination: int, message: Message) -> None:
+    def send(self, destination: int, message: ProtocolMessage) -> None:
         self.sent.append((destination, message))
 
     def deliver(self, publication: Publication) -> None:
         self.delivered.append(publication)
 
-    def unwanted(self, message: Message) -> None:
+    def unwanted(self, message: ProtocolMessage) -> None:
         self.unwanted_copies += 1
 
     def subscribed(self, topic: int) -> None:

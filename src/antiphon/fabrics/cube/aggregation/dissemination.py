@@ -43,14 +43,14 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube.agenda import Agenda
 from antiphon.fabrics.cube.aggregation.packets import PacketFormat, Parcel, Traffic
-from antiphon.fabrics.cube.delivery import Delivery
+from antiphon.fabrics.cube.delivery import CubeDelivery
 from antiphon.fabrics.cube.dissemination import WaveDissemination
 from antiphon.fabrics.cube.membership import MembershipListener
 from antiphon.fabrics.cube.messages import Acknowledgement, Bundle, LeafCopy
 from antiphon.fabrics.cube.nodes import CubeNodes
-from antiphon.fabrics.cube.topic import MEMBER, Topic, TopicTable
+from antiphon.fabrics.cube.topic import MEMBER, CubeTopic, CubeTopicTable
 from antiphon.fabrics.cube.topology import cluster
-from antiphon.kernel.message import CAUSAL, NONE, SOURCE_MASK, TOTAL, Message, Publication, publication_key
+from antiphon.kernel.message import CAUSAL, NONE, SOURCE_MASK, TOTAL, ProtocolMessage, Publication, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.orders.causal import CausalOrder
 
@@ -70,8 +70,8 @@ class Forwarded:
     It goes to the clusters ``blocked + 1 .. above`` now and to ``1 .. blocked`` later. ``copies`` counts what has left.
     """
 
-    def __init__(self, packet: Message, sender: i64, height: i64, number: i64) -> None:
-        self.packet: Final[Message] = packet
+    def __init__(self, packet: ProtocolMessage, sender: i64, height: i64, number: i64) -> None:
+        self.packet: Final[ProtocolMessage] = packet
         self.sender: Final[i64] = sender
         self.number: Final[i64] = number
         self.above: i64 = height
@@ -114,10 +114,10 @@ class AggregatingDissemination(WaveDissemination):
     def __init__(
         self,
         environment: Environment,
-        topics: TopicTable,
+        topics: CubeTopicTable,
         nodes: CubeNodes,
         agenda: Agenda,
-        delivery: Delivery,
+        delivery: CubeDelivery,
         form: PacketFormat | None,
         traffic: Traffic | None,
         holds: bool,
@@ -130,7 +130,7 @@ class AggregatingDissemination(WaveDissemination):
         self._arrivals: i64 = 0
         self.held_total: i64 = 0
         # Acknowledgements of the message that is being received, by neighbour; empty between two messages.
-        self._answers: dict[i64, list[Message]] = {}
+        self._answers: dict[i64, list[ProtocolMessage]] = {}
 
     def held_back(self) -> i64:
         """How many packets still have to go into some cluster."""
@@ -144,13 +144,13 @@ class AggregatingDissemination(WaveDissemination):
         """The packets that are held back, as text, to compare states."""
         return str([(name, holding.state()) for name, holding in sorted(self._holdings.items())])
 
-    def receive(self, sender: i64, message: Message) -> None:
+    def receive(self, sender: i64, message: ProtocolMessage) -> None:
         if isinstance(message, Parcel):
             self._receive_parcel(sender, message)
         else:
             super().receive(sender, message)
 
-    def on_packet(self, sender: i64, packet: Message) -> None:
+    def on_packet(self, sender: i64, packet: ProtocolMessage) -> None:
         self._receive_packets(self._topics.find(packet.topic), sender, [packet])
 
     def _receive_parcel(self, sender: i64, parcel: Parcel) -> None:
@@ -162,7 +162,7 @@ class AggregatingDissemination(WaveDissemination):
         else:
             self._receive_packets(topic, sender, parcel.parts)
 
-    def _receive_packets(self, topic: Topic, sender: i64, packets: list[Message]) -> None:
+    def _receive_packets(self, topic: CubeTopic, sender: i64, packets: list[ProtocolMessage]) -> None:
         """Packets that came together, with a cluster to serve."""
         if not topic.is_active():
             for packet in packets:
@@ -179,7 +179,7 @@ class AggregatingDissemination(WaveDissemination):
         self._forward(topic, fresh)
         for packet in packets:
             if topic.state != MEMBER:
-                topic.early.append(packet)
+                topic.add_early(packet)
                 continue
             for publication in publications_of(packet):
                 self._deliver_after(topic, publication)
@@ -198,18 +198,18 @@ class AggregatingDissemination(WaveDissemination):
             # Such a copy is delivered already, with whatever it releases; it comes to newcomers only.
             self._forget_delivered(topic, holding)
 
-    def _forget_delivered(self, topic: Topic, holding: Holding) -> None:
+    def _forget_delivered(self, topic: CubeTopic, holding: Holding) -> None:
         order = topic.order
         if isinstance(order, CausalOrder):
             for key in [key for key in holding.undelivered if order.counts(key)]:
                 del holding.undelivered[key]
 
-    def note_early(self, topic: Topic, early: list[Message]) -> None:
+    def note_early(self, topic: CubeTopic, early: list[ProtocolMessage]) -> None:
         """This node has become a member, and what came early has arrived."""
         for packet in early:
             self._note(topic, self._holding(topic), packet)
 
-    def _deliver_after(self, topic: Topic, publication: Publication) -> None:
+    def _deliver_after(self, topic: CubeTopic, publication: Publication) -> None:
         """A publication has arrived: deliver all that may be."""
         undelivered = self._holding(topic).undelivered
         released = topic.order.arrived(publication)
@@ -221,14 +221,14 @@ class AggregatingDissemination(WaveDissemination):
 
     # Holding back.
 
-    def _holding(self, topic: Topic) -> Holding:
+    def _holding(self, topic: CubeTopic) -> Holding:
         holding = self._holdings.get(topic.name)
         if holding is None:
             holding = Holding()
             self._holdings[topic.name] = holding
         return holding
 
-    def _forward(self, topic: Topic, fresh: list[Forwarded]) -> None:
+    def _forward(self, topic: CubeTopic, fresh: list[Forwarded]) -> None:
         """Send on what may leave: of what has waited for what has just come, and of that itself."""
         freed: list[Forwarded] = []
         if self._holds and topic.state == MEMBER:
@@ -252,11 +252,11 @@ class AggregatingDissemination(WaveDissemination):
                 self.answer(forwarded.sender, Acknowledgement(packet.source, packet.sequence, packet.topic))
         self._account_for(topic, freed)
 
-    def _send_freed(self, topic: Topic, freed: list[Forwarded]) -> None:
+    def _send_freed(self, topic: CubeTopic, freed: list[Forwarded]) -> None:
         self._serve(topic, freed)
         self._account_for(topic, freed)
 
-    def _account_for(self, topic: Topic, freed: list[Forwarded]) -> None:
+    def _account_for(self, topic: CubeTopic, freed: list[Forwarded]) -> None:
         """Expect answers for what has left at last."""
         for forwarded in freed:
             packet = forwarded.packet
@@ -265,7 +265,7 @@ class AggregatingDissemination(WaveDissemination):
             if forwarded.blocked == 0:
                 self.close_one(topic, packet)
 
-    def _serve(self, topic: Topic, packets: list[Forwarded]) -> None:
+    def _serve(self, topic: CubeTopic, packets: list[Forwarded]) -> None:
         """Send to each cluster all that may go there now, in the order of arrival."""
         highest: i64 = 0
         for forwarded in packets:
@@ -282,7 +282,7 @@ class AggregatingDissemination(WaveDissemination):
                 self._serve_cluster(topic, s, going)
             step += 1
 
-    def _serve_cluster(self, topic: Topic, s: i64, going: list[Forwarded]) -> None:
+    def _serve_cluster(self, topic: CubeTopic, s: i64, going: list[Forwarded]) -> None:
         child = topic.view.first(self._me, s)
         form = self._form
         if child == NO_NODE or form is None or len(going) == 1:
@@ -291,7 +291,7 @@ class AggregatingDissemination(WaveDissemination):
                 forwarded.copies += copies
                 self._count_sent(forwarded.packet, copies)
             return
-        parts: list[Message] = []
+        parts: list[ProtocolMessage] = []
         size = form.header_bytes
         for forwarded in going:
             forwarded.copies += 1
@@ -306,12 +306,12 @@ class AggregatingDissemination(WaveDissemination):
             size += more
         self._send_parts(child, parts, size)
 
-    def _send_parts(self, child: i64, parts: list[Message], size_bytes: i64) -> None:
+    def _send_parts(self, child: i64, parts: list[ProtocolMessage], size_bytes: i64) -> None:
         if self._traffic is not None:
             self._traffic.sent(self._me, publication_count(parts), size_bytes)
         self._environment.send(child, parts[0] if len(parts) == 1 else Parcel(parts))
 
-    def started(self, packet: Message, copies: i64) -> None:
+    def started(self, packet: ProtocolMessage, copies: i64) -> None:
         if isinstance(packet, Publication) and packet.order == TOTAL:
             # It is taken like an arrival, with whatever it releases; others may name it before it is delivered here,
             # and it has arrived.
@@ -324,14 +324,14 @@ class AggregatingDissemination(WaveDissemination):
                 self._traffic.stamped(publication)
             self._count_sent(packet, copies)
 
-    def _count_sent(self, packet: Message, copies: i64) -> None:
+    def _count_sent(self, packet: ProtocolMessage, copies: i64) -> None:
         form = self._form
         if self._traffic is not None and form is not None:
             size = form.header_bytes + packet_bytes(form, packet)
             for _ in range(copies):
                 self._traffic.sent(self._me, publication_count([packet]), size)
 
-    def _note(self, topic: Topic, holding: Holding, packet: Message) -> None:
+    def _note(self, topic: CubeTopic, holding: Holding, packet: ProtocolMessage) -> None:
         """Write down what the publications of a packet name, unless they count as past."""
         order = topic.order
         if not isinstance(order, CausalOrder):
@@ -358,7 +358,7 @@ class AggregatingDissemination(WaveDissemination):
                 rest.extend(arrived.missing)
         return list(found)
 
-    def _block(self, topic: Topic, holding: Holding, forwarded: Forwarded) -> None:
+    def _block(self, topic: CubeTopic, holding: Holding, forwarded: Forwarded) -> None:
         """Find up to which cluster a packet has to wait now, and let it wait for one thing that makes it."""
         order = topic.order
         first = publications_of(forwarded.packet)[0]
@@ -384,7 +384,7 @@ class AggregatingDissemination(WaveDissemination):
             forwarded.blocked = highest
             holding.waiting_for.setdefault(cause, []).append(forwarded)
 
-    def _check_again(self, topic: Topic, holding: Holding, packet: Message, freed: list[Forwarded]) -> None:
+    def _check_again(self, topic: CubeTopic, holding: Holding, packet: ProtocolMessage, freed: list[Forwarded]) -> None:
         """A packet has arrived that others may have waited for; ``freed`` gets those."""
         for publication in publications_of(packet):
             queue = holding.waiting_for.pop(publication_key(publication.source, publication.sequence), None)
@@ -394,7 +394,7 @@ class AggregatingDissemination(WaveDissemination):
                     self._block(topic, holding, forwarded)
                     freed.append(forwarded)
 
-    def let_go_for_good(self, topic: Topic) -> None:
+    def let_go_for_good(self, topic: CubeTopic) -> None:
         """This node is about to leave a topic."""
         self._let_go(topic)
         self._holdings.pop(topic.name, None)
@@ -404,7 +404,7 @@ class AggregatingDissemination(WaveDissemination):
         for topic in self._topics.all():
             self._let_go(topic)
 
-    def _let_go(self, topic: Topic) -> None:
+    def _let_go(self, topic: CubeTopic) -> None:
         """Send all that is held back on a topic."""
         holding = self._holdings.get(topic.name)
         if holding is None or len(holding.waiting_for) == 0:
@@ -420,7 +420,7 @@ class AggregatingDissemination(WaveDissemination):
 
     # Answers, and what is measured.
 
-    def answer(self, parent: i64, message: Message) -> None:
+    def answer(self, parent: i64, message: ProtocolMessage) -> None:
         if self._form is None:
             self._environment.send(parent, message)
         else:
@@ -435,7 +435,7 @@ class AggregatingDissemination(WaveDissemination):
         for parent, parts in answers.items():
             self._environment.send(parent, parts[0] if len(parts) == 1 else Parcel(parts))
 
-    def _count_received(self, packets: list[Message]) -> None:
+    def _count_received(self, packets: list[ProtocolMessage]) -> None:
         traffic = self._traffic
         if traffic is not None:
             together = publication_count(packets)
@@ -451,14 +451,14 @@ class HoldingListener(MembershipListener):
     def __init__(self, dissemination: AggregatingDissemination) -> None:
         self._dissemination: Final[AggregatingDissemination] = dissemination
 
-    def on_joined(self, topic: Topic, early: list[Message]) -> None:
+    def on_joined(self, topic: CubeTopic, early: list[ProtocolMessage]) -> None:
         self._dissemination.note_early(topic, early)
 
-    def on_leaving(self, topic: Topic) -> None:
+    def on_leaving(self, topic: CubeTopic) -> None:
         self._dissemination.let_go_for_good(topic)
 
 
-def publications_of(packet: Message) -> list[Publication]:
+def publications_of(packet: ProtocolMessage) -> list[Publication]:
     """The publications in a packet that travels down a tree."""
     if isinstance(packet, Publication):
         return [packet]
@@ -466,7 +466,7 @@ def publications_of(packet: Message) -> list[Publication]:
     return packet.publications
 
 
-def publication_count(packets: list[Message]) -> i64:
+def publication_count(packets: list[ProtocolMessage]) -> i64:
     """How many publications there are in packets."""
     count: i64 = 0
     for packet in packets:
@@ -474,7 +474,7 @@ def publication_count(packets: list[Message]) -> i64:
     return count
 
 
-def packet_bytes(form: PacketFormat, packet: Message) -> i64:
+def packet_bytes(form: PacketFormat, packet: ProtocolMessage) -> i64:
     """The bytes that a packet adds to a parcel."""
     size: i64 = 0
     for publication in publications_of(packet):

@@ -14,7 +14,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from antiphon.fabrics.cube.messages import PublicationList
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import Message, Publication, publication_key
+from antiphon.kernel.message import ProtocolMessage, Publication, publication_key
 
 
 @mypyc_attr(acyclic=True)
@@ -23,17 +23,17 @@ class Packet(PublicationList):
 
 
 @mypyc_attr(acyclic=True)
-class Parcel(Message):
+class Parcel(ProtocolMessage):
     """Messages to one neighbour that leave at the same moment: publications and bundles, or acknowledgements.
 
     Each is handled as if it had come alone, except that what goes on to the same neighbour goes on together. A parcel
     is named after its first part; all parts are about the same topic.
     """
 
-    def __init__(self, parts: list[Message]) -> None:
+    def __init__(self, parts: list[ProtocolMessage]) -> None:
         first = parts[0]
         super().__init__(first.source, first.sequence, first.topic)
-        self.parts: Final[list[Message]] = parts
+        self.parts: Final[list[ProtocolMessage]] = parts
 
     def is_control(self) -> bool:
         return self.parts[0].is_control()

@@ -14,12 +14,12 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube.aggregation.dissemination import AggregatingDissemination, HoldingListener
 from antiphon.fabrics.cube.aggregation.packets import PacketFormat, Parcel, Traffic
-from antiphon.fabrics.cube.delivery import Delivery
+from antiphon.fabrics.cube.delivery import CubeDelivery
 from antiphon.fabrics.cube.messages import LeafCopy
 from antiphon.fabrics.cube.process import CubeFoundation, CubeProcess, FaultFreeParts, carries_lock
 from antiphon.fabrics.cube.topic import Options
 from antiphon.fabrics.cube.topology import Cube
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import ProtocolMessage
 from antiphon.kernel.process import Environment
 
 
@@ -41,7 +41,7 @@ class AggregatingVCubePs(CubeProcess):
         holds: bool = True,
     ) -> None:
         base = CubeFoundation(environment, cube, options)
-        delivery = Delivery(environment, base.operations)
+        delivery = CubeDelivery(environment, base.operations)
         self.dissemination: Final = AggregatingDissemination(
             environment, base.topics, base.nodes, base.operations, delivery, form, traffic, holds
         )
@@ -65,7 +65,7 @@ class AggregatingVCubePs(CubeProcess):
 
     # What arrives.
 
-    def receive(self, sender: i64, message: Message) -> None:
+    def receive(self, sender: i64, message: ProtocolMessage) -> None:
         if isinstance(message, Parcel):
             self.dissemination.receive(sender, message)
         else:

@@ -6,15 +6,18 @@ the other times are those below (:mod:`antiphon.fabrics.cube.assembly.implementa
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
-from antiphon.fabrics.cube.topic import DEFAULT_BUNDLE, DEFAULT_WINDOW
+from antiphon.fabrics.cube.topic import FaultOptions, Options
 from antiphon.fabrics.options import Flag, NodeNumber, Seconds
 
 Publications = Annotated[int, Meta(ge=1, le=1 << 31, description="a number of publications, 1 or more", examples=[64])]
+DEFAULT: Final = Options()
+THROUGH_FAULTS: Final = FaultOptions()
+
 Ticks = Annotated[int, Meta(ge=1, le=1 << 40, description="a number of ticks", examples=[1000])]
 
 
@@ -36,14 +39,16 @@ class WindowOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     window: Annotated[
         Publications, "The most own publications that a node may have in transit at a time, per topic."
-    ] = DEFAULT_WINDOW
-    bundle: Annotated[Publications, "The most queued publications that may travel together."] = DEFAULT_BUNDLE
+    ] = int(DEFAULT.window)
+    bundle: Annotated[Publications, "The most queued publications that may travel together."] = int(DEFAULT.bundle)
 
 
 class VCubePsOptions(WindowOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Options of topics over trees of subscribers."""
 
-    largest_first: Annotated[Flag, "Serve the child with the largest subtree first instead of last."] = True
+    largest_first: Annotated[Flag, "Serve the child with the largest subtree first instead of last."] = (
+        DEFAULT.largest_first
+    )
     directory: Annotated[Flag, "Newcomers ask the topic's home node for the members instead of asking all nodes."] = (
         False
     )
@@ -59,18 +64,20 @@ class LastingOptions(WindowOptions, frozen=True, kw_only=True, forbid_unknown_fi
         int,
         Meta(ge=2, le=1 << 31, description="a number of publications", examples=[256]),
         "The number of publications of each source that a member keeps in memory for other members.",
-    ] = 256
+    ] = int(THROUGH_FAULTS.keep)
     compare: Annotated[
         Ticks,
         "The time between two comparisons of received publications among members, while a fault is active.",
         Seconds(0.1),
-    ] = 1000
-    forget: Annotated[Ticks, "After this time a disconnected member is not expected back.", Seconds(600)] = 1_000_000
+    ] = int(THROUGH_FAULTS.compare_ticks)
+    forget: Annotated[Ticks, "After this time a disconnected member is not expected back.", Seconds(600)] = int(
+        THROUGH_FAULTS.forget_ticks
+    )
     exclude: Annotated[
         Ticks,
         "After this time total order continues without an unreachable node, where there is a majority.",
         Seconds(2),
-    ] = 2000
+    ] = int(THROUGH_FAULTS.exclude_ticks)
     log: Annotated[
         int,
         Meta(ge=0, le=1 << 31, description="a number of publications", examples=[1000]),

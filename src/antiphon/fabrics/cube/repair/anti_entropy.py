@@ -16,7 +16,7 @@ Trees lead around lost nodes (:mod:`antiphon.fabrics.cube.repair.tree_repair`); 
   (:mod:`antiphon.fabrics.cube.repair.missing`).
 * **Return.** A member is back in a view when the owner of the view has sent it everything that the owner has, over a
   link that keeps the order: later packets come later. Members that were cut off, and members that restart with their
-  logs, do the same. A restarted member continues at once from the end of its log (``Environment.past``).
+  logs, do the same. A restarted member continues at once from the end of its log (``Environment.restored_frontier``).
 * **Loss.** A member that lacks a publication for which others wait asks all nodes, former members too. If all have
   answered and it has not come, the member gives it up: at once if a node had it and has it no more, and no member is
   away; otherwise after ``forget_ticks``, because a member that is away may bring it. ``Environment.lost`` names it.
@@ -31,7 +31,7 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube.agenda import Agenda
 from antiphon.fabrics.cube.membership import MembershipListener
-from antiphon.fabrics.cube.messages import COUNTER_BITS, COUNTER_MASK, Unsubscribe, member_entry
+from antiphon.fabrics.cube.messages import COUNTER_BITS, COUNTER_MASK, Unsubscribe, member_entries, member_entry
 from antiphon.fabrics.cube.nodes import CubeNodes
 from antiphon.fabrics.cube.repair.delivery import RepairedDelivery, lock_unannounced
 from antiphon.fabrics.cube.repair.messages import (
@@ -44,21 +44,20 @@ from antiphon.fabrics.cube.repair.messages import (
     Unavailable,
 )
 from antiphon.fabrics.cube.repair.missing import MissingPublications
-from antiphon.fabrics.cube.repair.presence import Presence
+from antiphon.fabrics.cube.repair.presence import FormerMembers, Presence
 from antiphon.fabrics.cube.repair.retransmission import (
     GIVEN_ALL,
     GIVEN_PART,
     GIVEN_WHAT_IS_HERE,
     MOST_DOUBLINGS,
-    Retransmission,
+    CubeRetransmission,
 )
 from antiphon.fabrics.cube.repair.retransmit_buffer import Holdings
 from antiphon.fabrics.cube.repair.unsettled import Unsettled, UnsettledTopics
-from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, FaultOptions, Options, Topic, TopicTable, mixed
+from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, CubeTopic, CubeTopicTable, FaultOptions, Options, mixed
 from antiphon.fabrics.cube.total_order.repair import RepairedTotalOrder
 from antiphon.fabrics.cube.view import View
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Message, publication_key
-from antiphon.kernel.pending_replies import PendingReplies
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, ProtocolMessage, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
 
 QUIET_ROUNDS: Final[i64] = 3
@@ -66,44 +65,41 @@ QUIET_ROUNDS: Final[i64] = 3
 
 
 @final
-class AntiEntropy(MembershipListener):
+class CubeAntiEntropy(MembershipListener):
     """Compares what this node has with what others have, and gets what it lacks."""
 
     def __init__(
         self,
         environment: Environment,
-        topics: TopicTable,
+        topics: CubeTopicTable,
         nodes: CubeNodes,
         agenda: Agenda,
         presence: Presence,
         unsettled_topics: UnsettledTopics,
         delivery: RepairedDelivery,
-        retransmission: Retransmission,
+        retransmission: CubeRetransmission,
         total_order: RepairedTotalOrder,
         faults: FaultOptions,
     ) -> None:
         self._environment: Final[Environment] = environment
         self._me: Final[i64] = environment.identifier
-        self._topics: Final[TopicTable] = topics
+        self._topics: Final[CubeTopicTable] = topics
         self._options: Final[Options] = topics.options
         self._nodes: Final[CubeNodes] = nodes
         self._agenda: Final[Agenda] = agenda
         self._presence: Final[Presence] = presence
         self._unsettled: Final[UnsettledTopics] = unsettled_topics
         self._delivery: Final[RepairedDelivery] = delivery
-        self._retransmission: Final[Retransmission] = retransmission
+        self._retransmission: Final[CubeRetransmission] = retransmission
         self._total_order: Final[RepairedTotalOrder] = total_order
         self._faults: Final[FaultOptions] = faults
-        # By topic, who has left, and who is not expected back, under which counter: late hearsay brings neither back.
-        # The former have said so, and others are told; of the latter only this node thinks so.
-        self._departed: dict[i64, dict[i64, i64]] = {}
-        self._forgotten: dict[i64, dict[i64, i64]] = {}
+        self._former: Final = FormerMembers()
         # By topic, what others count as past and have not given.
         self._missing_by_topic: dict[i64, MissingPublications] = {}
 
     # When to compare.
 
-    def on_member_lost(self, topic: Topic, node: i64) -> None:
+    def on_member_lost(self, topic: CubeTopic, node: i64) -> None:
         """A node is lost, member or not."""
         self._retransmission.forget(topic, node)
         self._settle_answer(topic, node)
@@ -111,7 +107,7 @@ class AntiEntropy(MembershipListener):
             # It may have left the topic before not all had its last publications: nobody else hands those on now.
             self._unsettled.disturb(topic)
 
-    def on_member_found(self, topic: Topic, peer: i64) -> None:
+    def on_member_found(self, topic: CubeTopic, peer: i64) -> None:
         """Somebody who may be a member of a topic of which this node is one can be reached."""
         if peer in topic.away or self._delivery.meet_after_return(topic):
             self._unsettled.disturb(topic)
@@ -129,7 +125,7 @@ class AntiEntropy(MembershipListener):
         if self._options.total:
             self._agenda.advance_opened()
 
-    def _next_round(self, topic: Topic, unsettled: Unsettled) -> None:
+    def _next_round(self, topic: CubeTopic, unsettled: Unsettled) -> None:
         missing = self._missing_of(topic)
         if not missing.is_empty():
             missing.next_round(Holdings(self._delivery.have(topic)))
@@ -159,7 +155,7 @@ class AntiEntropy(MembershipListener):
         for neighbour in self._neighbours(topic):
             self._compare(topic, neighbour, REQUEST)
 
-    def _is_only_doubt(self, topic: Topic, unsettled: Unsettled, missing: MissingPublications) -> bool:
+    def _is_only_doubt(self, topic: CubeTopic, unsettled: Unsettled, missing: MissingPublications) -> bool:
         """Something waits or is lacking. Nothing is wrong unless the same was missing in the last round."""
         is_lacking = missing.is_young() or missing.is_lasting()
         if (topic.order.waiting() == 0 and not is_lacking) or topic.state != MEMBER:
@@ -172,26 +168,26 @@ class AntiEntropy(MembershipListener):
         unsettled.is_doubt = False
         return False
 
-    def _rest(self, topic: Topic) -> None:
+    def _rest(self, topic: CubeTopic) -> None:
         self._unsettled.rest(topic)
         if topic.state != MEMBER or self._missing_of(topic).is_empty():
             self._missing_by_topic.pop(topic.name, None)
 
-    def _missing_of(self, topic: Topic) -> MissingPublications:
+    def _missing_of(self, topic: CubeTopic) -> MissingPublications:
         missing = self._missing_by_topic.get(topic.name)
         if missing is None:
             missing = MissingPublications()
             self._missing_by_topic[topic.name] = missing
         return missing
 
-    def _note_missing_at(self, topic: Topic, theirs: Holdings, mine: Holdings) -> None:
+    def _note_missing_at(self, topic: CubeTopic, theirs: Holdings, mine: Holdings) -> None:
         """Another member has what this one lacks: either it is on its way, or somebody else has to give it."""
         missing = self._missing_of(topic)
         missing.note(theirs, mine)
         if missing.is_young():
             self._unsettled.doubt(topic)
 
-    def _note_missing(self, topic: Topic, unsettled: Unsettled) -> None:
+    def _note_missing(self, topic: CubeTopic, unsettled: Unsettled) -> None:
         order = mixed(topic)
         now = self._environment.now()
         before = unsettled.missing_since
@@ -200,7 +196,7 @@ class AntiEntropy(MembershipListener):
             first = publication_key(source, order.past(source) + 1)
             unsettled.missing_since[first] = before.get(first, now)
 
-    def _neighbours(self, topic: Topic) -> list[i64]:
+    def _neighbours(self, topic: CubeTopic) -> list[i64]:
         found: list[i64] = []
         s: i64 = 1
         while s <= self._nodes.cube.dimension:
@@ -211,7 +207,7 @@ class AntiEntropy(MembershipListener):
         # Those who are known, can be reached, and have not come back yet.
         return found + [member for member in topic.away if member in self._presence.present]
 
-    def _forget_absent(self, topic: Topic, unsettled: Unsettled) -> None:
+    def _forget_absent(self, topic: CubeTopic, unsettled: Unsettled) -> None:
         """Nobody waits for ever for those who are away."""
         now = self._environment.now()
         for member, counter in list(topic.away.items()):
@@ -220,14 +216,14 @@ class AntiEntropy(MembershipListener):
                 and now - self._presence.lost_at.setdefault(member, now) >= self._faults.forget_ticks
             ):
                 self.not_away(topic, member)
-                self._forgotten.setdefault(topic.name, {})[member] = counter
+                self._former.forget(topic, member, counter)
                 # What only it might have brought is asked for once more, and given up.
                 unsettled.quiet_rounds = 0
                 unsettled.pause = 0
 
     # Comparing.
 
-    def _compare(self, topic: Topic, peer: i64, asks: i64) -> None:
+    def _compare(self, topic: CubeTopic, peer: i64, asks: i64, question: i64 = 0) -> None:
         members = vec[i64]()
         # A view from the start holds its owner.
         for member in topic.view.active_members():
@@ -236,11 +232,11 @@ class AntiEntropy(MembershipListener):
             members = append(members, member_entry(member, counter, False))
         is_member = topic.state == MEMBER
         message = Digest(
-            self._me, topic.joined_counter, topic.name, members, self._delivery.have(topic), asks, is_member
+            self._me, topic.joined_counter, topic.name, members, self._delivery.have(topic), asks, is_member, question
         )
         self._environment.send(peer, message)
 
-    def receive(self, sender: i64, message: Message) -> None:
+    def receive(self, sender: i64, message: ProtocolMessage) -> None:
         """Another member says what it has, gives something, or has had it."""
         if isinstance(message, Digest):
             self._on_digest(sender, message)
@@ -253,7 +249,7 @@ class AntiEntropy(MembershipListener):
         """Another node says what it has: give it what it lacks, and ask for what is lacking here."""
         topic = self._topics.find(message.topic)
         # Who has left, or is about to join again, may still have what others lack, of itself above all.
-        theirs, mine = Holdings(message.have), Holdings(self._delivery.have(topic))
+        theirs, mine = Holdings(message.have), Holdings(self._delivery.holdings(topic))
         given = self._retransmission.give(topic, sender, message, theirs, mine) if message.is_member else GIVEN_ALL
         has_given_all = given != GIVEN_PART
         if topic.state == OUTSIDE:
@@ -279,57 +275,59 @@ class AntiEntropy(MembershipListener):
         # Who lacks what counts as past here, and is not here, has to know that it lacks it.
         self._answer(topic, sender, message, has_given_all, missing or given == GIVEN_WHAT_IS_HERE)
 
-    def _meet_when_member(self, topic: Topic, sender: i64, message: Digest) -> None:
+    def _meet_when_member(self, topic: CubeTopic, sender: i64, message: Digest) -> None:
         """A member compares while this node joins: note it if the two have to compare when this node is a member."""
         if topic.view.counter_of(sender) < message.sequence:
             # Nobody has asked it, or it has not been asked.
-            topic.away[sender] = message.sequence
-        elif not member_entries(message).get(self._me, False):
+            topic.add_away(sender, message.sequence)
+        elif not member_entries(message.members).get(self._me, False):
             # It has lost and found this node since it answered, and does not send to this node until they compare.
             self._presence.meet(topic, sender)
 
-    def _answer(self, topic: Topic, sender: i64, message: Digest, has_given_all: bool, has_news: bool) -> None:
+    def _answer(self, topic: CubeTopic, sender: i64, message: Digest, has_given_all: bool, has_news: bool) -> None:
         if message.asks == RESPONSE_TO_ALL:
-            self._settle_answer(topic, sender)
+            unsettled = self._unsettled.of(topic)
+            # An answer to an earlier question was given before the publications of this one existed. Nodes of earlier
+            # versions do not number their answers.
+            if unsettled is not None and message.question in (0, unsettled.question):
+                self._settle_answer(topic, sender)
         elif message.asks == REQUEST_TO_ALL:
             # Who has not got all asks again, and the answer comes behind the rest.
             if has_given_all:
-                self._compare(topic, sender, RESPONSE_TO_ALL)
+                self._compare(topic, sender, RESPONSE_TO_ALL, message.question)
         elif message.asks == REQUEST and (has_news or self._knows_more(topic, message)):
             self._compare(topic, sender, RESPONSE)
 
-    def _knows_more(self, topic: Topic, message: Digest) -> bool:
+    def _knows_more(self, topic: CubeTopic, message: Digest) -> bool:
         """Whether this node knows of members of whom the other did not speak, or is away for it."""
-        known = member_entries(message)
+        known = member_entries(message.members)
         return not known.get(self._me, False) or any(
             member not in known and member != message.source for member in [*topic.view.active_members(), *topic.away]
         )
 
-    def _learn_members(self, topic: Topic, speaker: i64, members: vec[i64]) -> None:
-        departed = self._departed.get(topic.name, {})
-        forgotten = self._forgotten.get(topic.name, {})
+    def _learn_members(self, topic: CubeTopic, speaker: i64, members: vec[i64]) -> None:
         for entry in members:
             node, counter = entry >> (COUNTER_BITS + 1), (entry >> 1) & COUNTER_MASK
             if node == self._me or topic.view.counter_of(node) >= counter or topic.away.get(node, -1) >= counter:
                 continue
-            if departed.get(node, -1) >= counter:
+            departed = self._former.departed(topic, node)
+            if departed >= counter:
                 if node in self._presence.present:
-                    self._environment.send(speaker, Unsubscribe(node, departed[node], topic.name))
+                    self._environment.send(speaker, Unsubscribe(node, departed, topic.name))
                 continue
-            if node not in self._presence.present and forgotten.get(node, -1) >= counter:
+            if node not in self._presence.present and self._former.forgotten(topic, node) >= counter:
                 continue
-            topic.away[node] = counter
+            topic.add_away(node, counter)
             if topic.state == MEMBER:
                 self._unsettled.disturb(topic)
                 if node in self._presence.present:
                     self._compare(topic, node, REQUEST)
 
-    def _take_back(self, topic: Topic, peer: i64, counter: i64) -> None:
+    def _take_back(self, topic: CubeTopic, peer: i64, counter: i64) -> None:
         """A member has been given all that is here: what follows goes to it as to all."""
         if peer not in self._presence.present:
             return
-        self._departed.get(topic.name, {}).pop(peer, None)
-        self._forgotten.get(topic.name, {}).pop(peer, None)
+        self._former.take_back(topic, peer)
         is_news = topic.view.counter_of(peer) < counter or peer in topic.away
         self.not_away(topic, peer)
         topic.view.add(peer, counter, True)
@@ -338,21 +336,19 @@ class AntiEntropy(MembershipListener):
             if self._options.total:
                 self._total_order.on_member_back(topic, peer)
 
-    def not_away(self, topic: Topic, member: i64) -> None:
+    def not_away(self, topic: CubeTopic, member: i64) -> None:
         """Nobody has to wait for a member to come back."""
         if topic.away.pop(member, NO_NODE) != NO_NODE:
             self._agenda.advance_later(topic)
 
-    def is_news(self, topic: Topic, word: Unsubscribe) -> bool:
+    def is_news(self, topic: CubeTopic, word: Unsubscribe) -> bool:
         # Who is no member here need not be spoken of to others.
         return topic.view.counter_of(word.source) >= 0 or topic.state != MEMBER
 
-    def on_member_left(self, topic: Topic, word: Unsubscribe) -> None:
+    def on_member_left(self, topic: CubeTopic, word: Unsubscribe) -> None:
         if topic.away.get(word.source, word.sequence + 1) <= word.sequence:
             self.not_away(topic, word.source)
-        # Late hearsay does not bring it back.
-        departed = self._departed.setdefault(topic.name, {})
-        departed[word.source] = max(word.sequence, departed.get(word.source, -1))
+        self._former.depart(topic, word.source, word.sequence)
         self._settle_answer(topic, word.source)
 
     # Getting.
@@ -373,13 +369,14 @@ class AntiEntropy(MembershipListener):
                 self._delivery.arrived(topic, publication)
         if is_new:
             self._unsettled.disturb(topic)
+        if message.is_last:
+            return
         unsettled = self._unsettled.of(topic)
-        is_asked_with_all = (
-            unsettled is not None and unsettled.unanswered is not None and unsettled.unanswered.waits_for(sender)
-        )
-        # If nothing was new somebody else gives the same, and is quicker.
-        if not message.is_last and (is_new or is_asked_with_all):
-            self._compare(topic, sender, REQUEST_TO_ALL if is_asked_with_all else REQUEST)
+        if unsettled is not None and unsettled.unanswered is not None and unsettled.unanswered.waits_for(sender):
+            self._compare(topic, sender, REQUEST_TO_ALL, unsettled.question)
+        elif is_new:
+            # If nothing was new another node gives the same, and is quicker.
+            self._compare(topic, sender, REQUEST)
 
     # Giving up.
 
@@ -396,25 +393,25 @@ class AntiEntropy(MembershipListener):
                     unsettled = self._unsettled.disturb(topic)
                 unsettled.gone[source] = max(last, unsettled.gone.get(source, 0))
 
-    def _ask_all(self, topic: Topic, unsettled: Unsettled) -> None:
+    def _ask_all(self, topic: CubeTopic, unsettled: Unsettled) -> None:
         if unsettled.unanswered is None or len(unsettled.unanswered) == 0:
             # Also those who are no members any more.
-            unsettled.unanswered = PendingReplies(self._presence.present)
-            unsettled.gone_when_asked = dict(unsettled.gone)
+            peers = list(self._presence.present)
+            self._unsettled.begin_question(unsettled, peers)
             self._missing_of(topic).ask()
-            for node in unsettled.unanswered.peers():
-                self._compare(topic, node, REQUEST_TO_ALL)
+            for node in peers:
+                self._compare(topic, node, REQUEST_TO_ALL, unsettled.question)
         # Else some take longer for their answer than a round, and the others have spoken. Nobody is asked twice: over a
         # connection the answer comes or the peer is lost, and a network that is slow would get slower with each round.
         self._give_up_missing(topic)
 
-    def _settle_answer(self, topic: Topic, peer: i64) -> None:
+    def _settle_answer(self, topic: CubeTopic, peer: i64) -> None:
         """A peer has answered the question to all, or will not."""
         unsettled = self._unsettled.of(topic)
         if unsettled is not None and unsettled.unanswered is not None and unsettled.unanswered.settle(peer):
             self._give_up_missing(topic)
 
-    def _give_up_missing(self, topic: Topic) -> None:
+    def _give_up_missing(self, topic: CubeTopic) -> None:
         """If all have answered, what is still missing is nowhere within reach."""
         unsettled = self._unsettled.of(topic)
         if unsettled is None or unsettled.unanswered is None or len(unsettled.unanswered) > 0:
@@ -439,7 +436,7 @@ class AntiEntropy(MembershipListener):
             if last > unsettled.gone_when_asked.get(source, 0) and order.past(source) < last
         }
 
-    def _give_up(self, topic: Topic, source: i64, last: i64) -> None:
+    def _give_up(self, topic: CubeTopic, source: i64, last: i64) -> None:
         order = mixed(topic)
         number = order.past(source) + 1
         until = number - 1
@@ -456,10 +453,11 @@ class AntiEntropy(MembershipListener):
 
     # Coming, and coming back.
 
-    def on_joined(self, topic: Topic, early: list[Message]) -> None:
+    def on_joined(self, topic: CubeTopic, early: list[ProtocolMessage]) -> None:
         for peer in self._presence.end_asking(topic):
             self.on_member_found(topic, peer)
-        topic.away = {node: counter for node, counter in topic.away.items() if topic.view.counter_of(node) < counter}
+        if len(topic.away) > 0:
+            topic.away = {node: since for node, since in topic.away.items() if topic.view.counter_of(node) < since}
         for node in topic.away:
             if node in self._presence.present:
                 self._compare(topic, node, REQUEST)
@@ -467,15 +465,15 @@ class AntiEntropy(MembershipListener):
         if len(topic.away) > 0 or self._total_order.has_orphans(topic):
             self._unsettled.disturb(topic)
 
-    def resume(self, topic: Topic) -> bool:
-        past = self._environment.past(topic.name)
+    def resume(self, topic: CubeTopic) -> bool:
+        past = self._delivery.take_restored(topic)
         if past is None:
             self._presence.begin_asking(topic)
             return False
-        self._resume_from(topic, vec[i64](past))
+        self._resume_from(topic, past)
         return True
 
-    def _resume_from(self, topic: Topic, past: vec[i64]) -> None:
+    def _resume_from(self, topic: CubeTopic, past: vec[i64]) -> None:
         """Go on where an earlier life of this node ended; what it has missed it gets from those it meets."""
         topic.joined_counter = self._topics.next_counter()
         topic.view = View(self._nodes.cube.dimension)
@@ -496,12 +494,5 @@ class AntiEntropy(MembershipListener):
 
     def text(self) -> str:
         """The state as text, to compare states."""
-        departed = [(name, sorted(nodes.items())) for name, nodes in sorted(self._departed.items())]
-        forgotten = [(name, sorted(nodes.items())) for name, nodes in sorted(self._forgotten.items())]
         missing = [(name, one.text()) for name, one in sorted(self._missing_by_topic.items()) if not one.is_empty()]
-        return f"{departed} {forgotten} {missing}"
-
-
-def member_entries(message: Digest) -> dict[i64, bool]:
-    """The members that a node speaks of, and whether each is active for it or away."""
-    return {entry >> (COUNTER_BITS + 1): entry & 1 == 1 for entry in message.members}
+        return f"{self._former.text()} {missing}"

@@ -1,11 +1,12 @@
-"""Delivery where nodes may fail: copies kept for others, members that return, and publications that come too late.
+"""CubeDelivery where nodes may fail: copies kept for others, members that return, and publications that come too late.
 
 * **Places.** A total publication carries the place that the lock manager gave it. No node delivers two publications
   about a key with the lower place second. A publication that comes too late, because it was on the other side of a
   partition, is reported as lost. So two nodes that deliver the same two total publications deliver them in the same
   order, whatever has failed.
 * **Returns.** A member that comes back from its log holds back weaker publications until all nodes within reach have
-  said what they have: such a publication may belong behind a total one of which this node has not heard.
+  said what they have: such a publication may belong behind a total one of which this node has not heard. Before it is
+  a member again, it gives others what its log holds: a total publication that its earlier life has begun, above all.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.agenda import Agenda
-from antiphon.fabrics.cube.delivery import Delivery
+from antiphon.fabrics.cube.delivery import CubeDelivery
 from antiphon.fabrics.cube.repair.presence import Presence
-from antiphon.fabrics.cube.repair.retransmission import Retransmission
+from antiphon.fabrics.cube.repair.retransmission import CubeRetransmission
 from antiphon.fabrics.cube.repair.retransmit_buffer import with_held
 from antiphon.fabrics.cube.repair.unsettled import UnsettledTopics
-from antiphon.fabrics.cube.topic import Topic, mixed, total
+from antiphon.fabrics.cube.topic import OUTSIDE, CubeTopic, mixed, total
 from antiphon.kernel.message import TOTAL, Publication, publication_key
 from antiphon.kernel.process import Environment, LogReader
-from antiphon.orders.order import Placed
+from antiphon.orders.order import Placed, merged_frontiers
 from antiphon.orders.total import keys_of
 
 PLACES_AT_MOST: Final = 1 << 16
@@ -98,7 +99,7 @@ class Places:
 
 
 @final
-class RepairedDelivery(Delivery):
+class RepairedDelivery(CubeDelivery):
     """Delivers what an order releases, unless it is too late, and keeps what arrives for others."""
 
     def __init__(
@@ -106,22 +107,24 @@ class RepairedDelivery(Delivery):
         environment: Environment,
         agenda: Agenda,
         presence: Presence,
-        retransmission: Retransmission,
+        retransmission: CubeRetransmission,
         unsettled_topics: UnsettledTopics,
     ) -> None:
         super().__init__(environment, agenda)
         self._presence: Final[Presence] = presence
-        self._retransmission: Final[Retransmission] = retransmission
+        self._retransmission: Final[CubeRetransmission] = retransmission
         self._unsettled: Final[UnsettledTopics] = unsettled_topics
         self._places: dict[i64, Places] = {}
         # Topics in which this node is a member again and has not heard from all what it missed; what came meanwhile.
         self._returning: dict[i64, dict[i64, Publication]] = {}
         # Topics in which this node is a member again, where no other node was within reach when it went on.
         self._returned_alone: set[i64] = set()
+        # By topic, the deliveries of an earlier life, until this node is a member again; None if there are none.
+        self._restored: dict[i64, vec[i64] | None] = {}
 
     # What arrives.
 
-    def arrived(self, topic: Topic, publication: Publication) -> None:
+    def arrived(self, topic: CubeTopic, publication: Publication) -> None:
         key = publication_key(publication.source, publication.sequence)
         if publication.order != TOTAL and self.is_returning(topic):
             # It may belong behind a total publication that has not come yet, and of which nobody has told this node.
@@ -142,27 +145,54 @@ class RepairedDelivery(Delivery):
         if topic.order.waiting() > 0:
             self._unsettled.doubt(topic)
 
-    def deliver_one(self, topic: Topic, publication: Publication) -> None:
+    def deliver_one(self, topic: CubeTopic, publication: Publication) -> None:
         if isinstance(publication, Placed) and not self._places_of(topic).take(publication):
             self._environment.lost(topic.name, publication.source, publication.sequence)
         else:
             self._environment.deliver(publication)
 
-    def _places_of(self, topic: Topic) -> Places:
+    def _places_of(self, topic: CubeTopic) -> Places:
         places = self._places.get(topic.name)
         if places is None:
             places = Places(None)
             self._places[topic.name] = places
         return places
 
-    def have(self, topic: Topic) -> vec[i64]:
+    def have(self, topic: CubeTopic) -> vec[i64]:
         """All that has arrived on a topic, or counts as past, as a set of publications."""
         order = mixed(topic)
         returning = self._returning.get(topic.name)
         held = order.held_keys() + ([] if returning is None else list(returning))
         return with_held(order.frontier(), held) if len(held) > 0 else order.frontier()
 
-    def has_arrived(self, topic: Topic, key: i64) -> bool:
+    def holdings(self, topic: CubeTopic) -> vec[i64]:
+        """All that this node can give: a node that has not subscribed again has the log of its earlier life."""
+        have = self.have(topic)
+        restored = self._restored_frontier(topic) if topic.state == OUTSIDE else None
+        return have if restored is None else merged_frontiers(have, restored)
+
+    def _restored_frontier(self, topic: CubeTopic) -> vec[i64] | None:
+        """The deliveries of an earlier life; the host is asked until it has an answer.
+
+        A live host has none before somebody there uses the topic.
+        """
+        if topic.name in self._restored:
+            return self._restored[topic.name]
+        past = self._environment.restored_frontier(topic.name)
+        if past is None:
+            return None
+        found = vec[i64](past)
+        self._restored[topic.name] = found
+        return found
+
+    def take_restored(self, topic: CubeTopic) -> vec[i64] | None:
+        """The deliveries of an earlier life, from which this node goes on as a member; None if it had left."""
+        past = self._restored_frontier(topic)
+        if past is not None:
+            self._restored[topic.name] = None
+        return past
+
+    def has_arrived(self, topic: CubeTopic, key: i64) -> bool:
         """Whether a publication counts as past, or waits."""
         order = mixed(topic)
         if order.counts(key) or order.is_held(key):
@@ -172,17 +202,17 @@ class RepairedDelivery(Delivery):
 
     # Coming back.
 
-    def begin_returning(self, topic: Topic) -> None:
+    def begin_returning(self, topic: CubeTopic) -> None:
         """This node is a member again, from its log, and not all nodes have said what it missed."""
         self._returning[topic.name] = {}
         self._returned_alone.discard(topic.name)
-        self._places[topic.name] = Places(self._environment.read_back(topic.name))
+        self._places[topic.name] = Places(self._environment.log_reader(topic.name))
 
-    def is_returning(self, topic: Topic) -> bool:
+    def is_returning(self, topic: CubeTopic) -> bool:
         """Whether this node has not heard yet what it missed."""
         return topic.name in self._returning
 
-    def meet_after_return(self, topic: Topic) -> bool:
+    def meet_after_return(self, topic: CubeTopic) -> bool:
         """Whether this is the first peer since this node returned, so that it has to hear what it missed only now.
 
         Until then it went on alone: nobody could tell it which total publications others had begun.
@@ -193,7 +223,7 @@ class RepairedDelivery(Delivery):
         self._returning[topic.name] = {}
         return True
 
-    def end_returning(self, topic: Topic) -> None:
+    def end_returning(self, topic: CubeTopic) -> None:
         """All nodes within reach have said what they have: use the publications that were held back."""
         if self.is_returning(topic):
             if len(self._presence.present) == 0:
@@ -208,10 +238,11 @@ class RepairedDelivery(Delivery):
         """The state as text, to compare states."""
         returning = [(name, sorted(held)) for name, held in sorted(self._returning.items())]
         places = [(name, each.text()) for name, each in sorted(self._places.items())]
-        return f"{places} {returning} {sorted(self._returned_alone)}"
+        restored = [(name, list(past)) for name, past in sorted(self._restored.items()) if past is not None]
+        return f"{places} {returning} {sorted(self._returned_alone)} {restored}"
 
 
-def lock_unannounced(topic: Topic, publication: Publication) -> None:
+def lock_unannounced(topic: CubeTopic, publication: Publication) -> None:
     """Lock a total publication whose lock has not come, so that later publications of other nodes wait for it."""
     order = total(topic)
     if isinstance(publication, Placed) and not order.knows_lock(publication.source, publication.sequence):

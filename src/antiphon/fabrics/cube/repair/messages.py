@@ -8,7 +8,7 @@ from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.fabrics.cube.messages import PublicationList
-from antiphon.kernel.message import Message, Publication
+from antiphon.kernel.message import ProtocolMessage, Publication
 
 RESPONSE: Final[i64] = 0
 REQUEST: Final[i64] = 1
@@ -17,23 +17,33 @@ RESPONSE_TO_ALL: Final[i64] = 3
 
 
 @mypyc_attr(acyclic=True)
-class Digest(Message):
+class Digest(ProtocolMessage):
     """The source, a member of the topic, says what it has; ``sequence`` is the counter of its subscription.
 
     ``members`` are the members that it knows (:func:`antiphon.fabrics.cube.messages.member_entry`), ``have`` is a set
     of publications. ``asks`` says which answer it expects: one if there is news (``REQUEST``), one in any case
     (``REQUEST_TO_ALL``), or none because it answers itself (``RESPONSE``, ``RESPONSE_TO_ALL``). Before a
-    ``RESPONSE_TO_ALL`` the source has sent everything that the receiver lacks.
+    ``RESPONSE_TO_ALL`` the source has sent everything that the receiver lacks. ``question`` is the number of the
+    question to all that is asked or answered, else 0: a late answer to an earlier question must not count for the next.
     """
 
     def __init__(
-        self, source: i64, sequence: i64, topic: i64, members: vec[i64], have: vec[i64], asks: i64, is_member: bool
+        self,
+        source: i64,
+        sequence: i64,
+        topic: i64,
+        members: vec[i64],
+        have: vec[i64],
+        asks: i64,
+        is_member: bool,
+        question: i64,
     ) -> None:
         super().__init__(source, sequence, topic)
         self.members: Final[vec[i64]] = members
         self.have: Final[vec[i64]] = have
         self.asks: Final[i64] = asks
         self.is_member: Final[bool] = is_member
+        self.question: Final[i64] = question
 
     def entries_carried(self) -> i64:
         return len(self.members) + len(self.have)
@@ -49,7 +59,7 @@ class RepairBatch(PublicationList):
 
 
 @mypyc_attr(acyclic=True)
-class Unavailable(Message):
+class Unavailable(ProtocolMessage):
     """The sender has delivered, and does not have any more, what the receiver lacks.
 
     ``entries`` are keys: up to this publication of its source all that the receiver lacks is gone.

@@ -1,4 +1,4 @@
-"""The nodes that one node of a cube can reach, where nodes may fail.
+"""The nodes that one node of a cube can reach, where nodes may fail, and the members that it does not wait for.
 
 The host says which nodes can be reached (``peer_found``) and which cannot any more (``peer_lost``). It may be wrong
 about crashes, but both ends of a link hear of it, and messages that have not arrived over it by then are gone.
@@ -10,7 +10,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.topic import Topic
+from antiphon.fabrics.cube.topic import CubeTopic
 from antiphon.fabrics.cube.topology import Cube
 from antiphon.kernel.process import NO_NODE, Environment
 
@@ -50,25 +50,25 @@ class Presence:
         since = self.lost_at.get(peer, NO_NODE)
         return since != NO_NODE and self._environment.now() - since + self._silent_before.get(peer, 0) >= ticks
 
-    def heard(self) -> list[i64]:
+    def heard_from(self) -> list[i64]:
         """The nodes within reach that are not silent: those that would be lost soon are not among them."""
         return [peer for peer in self.present if self._environment.silence_ticks(peer) == 0]
 
     # Newcomers to a topic.
 
-    def begin_asking(self, topic: Topic) -> None:
+    def begin_asking(self, topic: CubeTopic) -> None:
         """This node begins to ask for the members of a topic."""
         self._met.pop(topic.name, None)
 
-    def meet(self, topic: Topic, peer: i64) -> None:
+    def meet(self, topic: CubeTopic, peer: i64) -> None:
         """A node is found while this one asks for the members of a topic."""
         self._met.setdefault(topic.name, {})[peer] = True
 
-    def met(self, topic: Topic) -> list[i64]:
+    def met(self, topic: CubeTopic) -> list[i64]:
         """The reachable nodes that were found since this node began to ask for the members of a topic."""
         return [peer for peer in self._met.get(topic.name, {}) if peer in self.present]
 
-    def end_asking(self, topic: Topic) -> list[i64]:
+    def end_asking(self, topic: CubeTopic) -> list[i64]:
         """This node is a member; return the nodes that it has found meanwhile."""
         met = self.met(topic)
         self._met.pop(topic.name, None)
@@ -77,3 +77,44 @@ class Presence:
     def text(self) -> str:
         """The state as text, to compare states."""
         return f"{sorted(self.present)} {[(name, sorted(nodes)) for name, nodes in sorted(self._met.items())]}"
+
+
+@final
+class FormerMembers:
+    """By topic, the members that have left and those that are not expected back, with the counter of a subscription.
+
+    Late hearsay about such a subscription does not bring its member back; a later subscription does. A member that has
+    left has said so, and others are told. A forgotten member has said nothing: only this node does not wait for it.
+    """
+
+    def __init__(self) -> None:
+        self._departed: Final[dict[i64, dict[i64, i64]]] = {}
+        self._forgotten: Final[dict[i64, dict[i64, i64]]] = {}
+
+    def depart(self, topic: CubeTopic, node: i64, counter: i64) -> None:
+        """A member has left."""
+        nodes = self._departed.setdefault(topic.name, {})
+        nodes[node] = max(counter, nodes.get(node, -1))
+
+    def forget(self, topic: CubeTopic, node: i64, counter: i64) -> None:
+        """A member is not expected back."""
+        self._forgotten.setdefault(topic.name, {})[node] = counter
+
+    def take_back(self, topic: CubeTopic, node: i64) -> None:
+        """A node is a member again."""
+        self._departed.get(topic.name, {}).pop(node, None)
+        self._forgotten.get(topic.name, {}).pop(node, None)
+
+    def departed(self, topic: CubeTopic, node: i64) -> i64:
+        """The counter under which a node has left; -1 if it has not."""
+        return self._departed.get(topic.name, {}).get(node, -1)
+
+    def forgotten(self, topic: CubeTopic, node: i64) -> i64:
+        """The counter under which a node is not expected back; -1 if it is."""
+        return self._forgotten.get(topic.name, {}).get(node, -1)
+
+    def text(self) -> str:
+        """The state as text, to compare states."""
+        departed = [(name, sorted(nodes.items())) for name, nodes in sorted(self._departed.items())]
+        forgotten = [(name, sorted(nodes.items())) for name, nodes in sorted(self._forgotten.items())]
+        return f"{departed} {forgotten}"

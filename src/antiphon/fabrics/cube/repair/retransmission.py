@@ -1,4 +1,4 @@
-"""Retransmission: a member sends others the publications that they lack, from memory, and older ones from its log.
+"""CubeRetransmission: a member sends others the publications that they lack, from memory, and older ones from its log.
 
 Many publications go in parts. A receiver asks for the next part as soon as it has one, and one part at a time is on its
 way to each peer.
@@ -12,11 +12,11 @@ from librt.vecs import append, vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.messages import Bundle
-from antiphon.fabrics.cube.repair.log_recovery import LogRecovery, recover
+from antiphon.fabrics.cube.repair.log_recovery import LogRecovery, lacking_keys, recover
 from antiphon.fabrics.cube.repair.messages import REQUEST_TO_ALL, Digest, RepairBatch, Unavailable
 from antiphon.fabrics.cube.repair.retransmit_buffer import Holdings, RetransmitBuffer
-from antiphon.fabrics.cube.topic import FaultOptions, Topic
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, Message, Publication, publication_key
+from antiphon.fabrics.cube.topic import CubeTopic, FaultOptions
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, ProtocolMessage, Publication, publication_key
 from antiphon.kernel.process import Environment
 
 MOST_DOUBLINGS: Final[i64] = 4
@@ -44,7 +44,7 @@ class Part:
 
 
 @final
-class Retransmission:
+class CubeRetransmission:
     """Keeps publications for others, and sends them what they lack."""
 
     def __init__(self, environment: Environment, faults: FaultOptions, is_total: bool) -> None:
@@ -58,11 +58,11 @@ class Retransmission:
 
     # What is kept.
 
-    def keep(self, topic: Topic, publication: Publication) -> None:
+    def keep(self, topic: CubeTopic, publication: Publication) -> None:
         """Keep a publication for members that lack it."""
         self._kept(topic).add(publication)
 
-    def keep_copy(self, topic: Topic, publication: Publication, past: i64) -> None:
+    def keep_copy(self, topic: CubeTopic, publication: Publication, past: i64) -> None:
         """Keep a copy of a publication that counts as past, as all do up to ``past``, unless it is too old.
 
         A newcomer counts as past what it never had. If it has acknowledged a copy, its publisher relies on it, and this
@@ -71,7 +71,7 @@ class Retransmission:
         if publication.sequence + self._faults.keep > past:
             self._kept(topic).add(publication)
 
-    def keep_packet(self, topic: Topic, packet: Message) -> None:
+    def keep_packet(self, topic: CubeTopic, packet: ProtocolMessage) -> None:
         """Keep what a packet holds."""
         kept = self._kept(topic)
         if isinstance(packet, Publication):
@@ -80,21 +80,21 @@ class Retransmission:
             for publication in packet.publications:
                 kept.add(publication)
 
-    def _kept(self, topic: Topic) -> RetransmitBuffer:
+    def _kept(self, topic: CubeTopic) -> RetransmitBuffer:
         kept = topic.retransmit_buffer
         if kept is None:
             kept = RetransmitBuffer(self._faults.keep, self._faults.keep_bytes)
             topic.retransmit_buffer = kept
         return kept
 
-    def forget(self, topic: Topic, peer: i64) -> None:
+    def forget(self, topic: CubeTopic, peer: i64) -> None:
         """A peer is lost: nothing is on its way to it."""
         self._recoveries.pop((topic.name, peer), None)
         self._under_way.pop((topic.name, peer), None)
 
     # Giving.
 
-    def give(self, topic: Topic, peer: i64, message: Digest, theirs: Holdings, mine: Holdings) -> i64:
+    def give(self, topic: CubeTopic, peer: i64, message: Digest, theirs: Holdings, mine: Holdings) -> i64:
         """Send a part of what another one lacks; whether that was all."""
         counter = message.sequence
         # A question to all is asked once, and has to be answered: the part that is on its way may be lost.
@@ -114,7 +114,7 @@ class Retransmission:
             return GIVEN_PART
         return GIVEN_ALL if is_all_here else GIVEN_WHAT_IS_HERE
 
-    def _is_under_way(self, topic: Topic, peer: i64, counter: i64, theirs: Holdings) -> bool:
+    def _is_under_way(self, topic: CubeTopic, peer: i64, counter: i64, theirs: Holdings) -> bool:
         """Whether another one has asked before it got the part that was sent to it last; it asks again when it has.
 
         Members ask in every round. If each question were answered with the same part, each answer would lead to a
@@ -133,7 +133,7 @@ class Retransmission:
         del self._under_way[topic.name, peer]
         return False
 
-    def _lacking(self, topic: Topic, peer: i64, theirs: Holdings, mine: Holdings) -> tuple[list[Publication], bool]:
+    def _lacking(self, topic: CubeTopic, peer: i64, theirs: Holdings, mine: Holdings) -> tuple[list[Publication], bool]:
         """The publications that another member lacks and this node has, and whether these are all that count here."""
         found: list[Publication] = []
         is_all_here = True
@@ -156,7 +156,7 @@ class Retransmission:
 
     def _add_kept(
         self,
-        topic: Topic,
+        topic: CubeTopic,
         kept: RetransmitBuffer,
         source: i64,
         reached: i64,
@@ -187,14 +187,10 @@ class Retransmission:
         return logged, is_all_here
 
     def _recovered(
-        self, topic: Topic, kept: RetransmitBuffer, peer: i64, theirs: Holdings, older: list[tuple[i64, i64, i64]]
+        self, topic: CubeTopic, kept: RetransmitBuffer, peer: i64, theirs: Holdings, older: list[tuple[i64, i64, i64]]
     ) -> list[Publication]:
         """From the log what another member lacks and is not in memory; it is told which publications the log lost."""
-        name = (topic.name, peer)
-        known = self._recoveries.get(name)
-        if known is None or not known.covers(older):
-            known = recover(self._environment, topic.name, older, theirs)
-            self._recoveries[name] = known
+        known = self._recovery(topic, peer, theirs, older)
         gone = vec[i64]()
         for source, first, last in older:
             last_gone = known.gone_before(source, first, last)
@@ -208,6 +204,24 @@ class Retransmission:
         if len(gone) > 0:
             self._environment.send(peer, Unavailable(self._environment.identifier, topic.name, gone))
         return [each for each in known.unsent(theirs) if kept.get(publication_key(each.source, each.sequence)) is None]
+
+    def _recovery(
+        self, topic: CubeTopic, peer: i64, theirs: Holdings, older: list[tuple[i64, i64, i64]]
+    ) -> LogRecovery:
+        """The publications read from the log for another member. The log is read again when hardly any of them is left.
+
+        Meanwhile more may have left memory, or been delivered behind numbers that were looked for.
+        """
+        name = (topic.name, peer)
+        known = self._recoveries.get(name)
+        if known is not None and known.begins_before(older):
+            if known.has_more_than(FILLING_AT_MOST, theirs):
+                return known
+            if known.covers(lacking_keys(self._environment, topic.name, older, theirs)):
+                return known
+        known = recover(self._environment, topic.name, older, theirs)
+        self._recoveries[name] = known
+        return known
 
     def text(self) -> str:
         """The state as text, to compare states."""

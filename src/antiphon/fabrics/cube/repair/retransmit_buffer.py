@@ -11,13 +11,14 @@ from __future__ import annotations
 from typing import Final, final
 
 from librt.vecs import vec
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Publication, publication_key
 from antiphon.orders.order import prefixes_of, singles_of, with_singles
 
 
 @final
+@mypyc_attr(acyclic=True)
 class RetransmitBuffer:
     """The last publications of each source on one topic, delivered or not: so many, and no more than so many bytes.
 
@@ -27,40 +28,69 @@ class RetransmitBuffer:
     def __init__(self, keep: i64, keep_bytes: i64) -> None:
         self._keep: Final[i64] = keep
         self._keep_bytes: Final[i64] = keep_bytes
-        self._kept: Final[dict[i64, Publication]] = {}
-        # By source, the bytes of its publications here.
-        self._bytes: Final[dict[i64, i64]] = {}
+        # A topic at rest mostly keeps one publication, which needs no table.
+        self._only: Publication | None = None
+        self._kept: dict[i64, Publication] | None = None
+        # The bytes of all of them, and by source, as soon as these may be too many.
+        self._size: i64 = 0
+        self._bytes: dict[i64, i64] | None = None
 
     def add(self, publication: Publication) -> None:
         """Keep a publication, and drop the one that is so much older, or as many as are too large."""
         source, sequence = publication.source, publication.sequence
+        kept = self._kept
+        if kept is None:
+            only = self._only
+            if only is None:
+                self._only = publication
+                self._size = len(publication.payload)
+                return
+            kept = self._kept = {publication_key(only.source, only.sequence): only}
+            self._only = None
         key = publication_key(source, sequence)
-        size = self._bytes.get(source, 0) + len(publication.payload) - self._size_of(key)
-        self._kept[key] = publication
+        self._drop(kept, key)
+        kept[key] = publication
+        self._count(source, len(publication.payload))
         if sequence > self._keep:
-            size -= self._drop(publication_key(source, sequence - self._keep))
-        number: i64 = max(1, sequence - self._keep + 1)
-        while size > self._keep_bytes and number < sequence:
-            size -= self._drop(publication_key(source, number))
+            self._drop(kept, publication_key(source, sequence - self._keep))
+        if self._size > self._keep_bytes:
+            self._drop_largest(kept, source, sequence)
+
+    def _drop_largest(self, kept: dict[i64, Publication], source: i64, last: i64) -> None:
+        """Drop the oldest of a source, if they are too large together, but not the last."""
+        sizes = self._bytes
+        if sizes is None:
+            sizes = self._bytes = {}
+            for publication in kept.values():
+                sizes[publication.source] = sizes.get(publication.source, 0) + len(publication.payload)
+        number: i64 = max(1, last - self._keep + 1)
+        while sizes[source] > self._keep_bytes and number < last:
+            self._drop(kept, publication_key(source, number))
             number += 1
-        self._bytes[source] = size
 
-    def _size_of(self, key: i64) -> i64:
-        kept = self._kept.get(key)
-        return 0 if kept is None else len(kept.payload)
+    def _count(self, source: i64, size: i64) -> None:
+        """There are so many bytes more of a source, or fewer."""
+        self._size += size
+        if self._bytes is not None:
+            self._bytes[source] = self._bytes.get(source, 0) + size
 
-    def _drop(self, key: i64) -> i64:
-        """Drop a publication; gives its bytes."""
-        dropped = self._kept.pop(key, None)
-        return 0 if dropped is None else len(dropped.payload)
+    def _drop(self, kept: dict[i64, Publication], key: i64) -> None:
+        dropped = kept.pop(key, None)
+        if dropped is not None:
+            self._count(dropped.source, -len(dropped.payload))
 
     def get(self, key: i64) -> Publication | None:
         """A publication, if it is kept."""
-        return self._kept.get(key)
+        kept = self._kept
+        if kept is not None:
+            return kept.get(key)
+        only = self._only
+        return only if only is not None and publication_key(only.source, only.sequence) == key else None
 
     def state(self) -> str:
         """The names of what is kept, to compare states."""
-        return str(sorted(self._kept))
+        only = self._only
+        return str(sorted(self._kept or {}) if only is None else [publication_key(only.source, only.sequence)])
 
 
 @final

@@ -15,8 +15,8 @@ from antiphon.fabrics.cube.messages import SurveyRequest, SurveyResponse, Synchr
 from antiphon.fabrics.cube.nodes import CubeNodes
 from antiphon.fabrics.cube.repair.presence import Presence
 from antiphon.fabrics.cube.surveys import Survey, Surveys, survey_key
-from antiphon.fabrics.cube.topic import TopicTable
-from antiphon.fabrics.cube.total_order.ordering import TotalOrder
+from antiphon.fabrics.cube.topic import CubeTopicTable
+from antiphon.fabrics.cube.total_order.ordering import CubeTotalOrder
 from antiphon.kernel.process import NO_NODE, Environment
 
 
@@ -27,9 +27,9 @@ class DirectSurveys(Surveys):
     def __init__(
         self,
         environment: Environment,
-        topics: TopicTable,
+        topics: CubeTopicTable,
         nodes: CubeNodes,
-        total_order: TotalOrder,
+        total_order: CubeTotalOrder,
         presence: Presence,
     ) -> None:
         super().__init__(environment, topics, nodes, total_order)

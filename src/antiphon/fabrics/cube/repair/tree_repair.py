@@ -15,37 +15,37 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.agenda import Agenda
-from antiphon.fabrics.cube.delivery import Delivery
-from antiphon.fabrics.cube.dissemination import Dissemination
+from antiphon.fabrics.cube.delivery import CubeDelivery
+from antiphon.fabrics.cube.dissemination import CubeDissemination
 from antiphon.fabrics.cube.messages import Acknowledgement, LeafCopy, Refusal
 from antiphon.fabrics.cube.nodes import CubeNodes
-from antiphon.fabrics.cube.repair.retransmission import Retransmission
+from antiphon.fabrics.cube.repair.retransmission import CubeRetransmission
 from antiphon.fabrics.cube.route import Route
-from antiphon.fabrics.cube.topic import Topic, TopicTable
+from antiphon.fabrics.cube.topic import CubeTopic, CubeTopicTable
 from antiphon.fabrics.cube.topology import cluster
-from antiphon.kernel.message import Message, publication_key
+from antiphon.kernel.message import ProtocolMessage, publication_key
 from antiphon.kernel.process import NO_NODE, UNBOUNDED, Environment
 
 
 @final
-class RepairedDissemination(Dissemination):
+class RepairedDissemination(CubeDissemination):
     """Sends down trees whose nodes may be lost."""
 
     def __init__(
         self,
         environment: Environment,
-        topics: TopicTable,
+        topics: CubeTopicTable,
         nodes: CubeNodes,
         agenda: Agenda,
-        delivery: Delivery,
-        retransmission: Retransmission,
+        delivery: CubeDelivery,
+        retransmission: CubeRetransmission,
     ) -> None:
         super().__init__(environment, topics, nodes, agenda, delivery)
-        self._retransmission: Final[Retransmission] = retransmission
+        self._retransmission: Final[CubeRetransmission] = retransmission
 
     # What arrives.
 
-    def on_packet(self, sender: i64, packet: Message) -> None:
+    def on_packet(self, sender: i64, packet: ProtocolMessage) -> None:
         topic = self._topics.find(packet.topic)
         if not topic.is_active():
             self._environment.unwanted(packet)
@@ -56,7 +56,7 @@ class RepairedDissemination(Dissemination):
         route = topic.routes.get(key)
         if route is None:
             route = Route(packet)
-            topic.routes[key] = route
+            topic.open_route(key, route)
         # It may have come before, from somebody who is lost by now.
         route.parents[sender] = height
         self.serve(topic, route, height)
@@ -67,7 +67,7 @@ class RepairedDissemination(Dissemination):
         topic = self._topics.find(message.topic)
         key = publication_key(message.source, message.sequence)
         route = topic.routes.get(key)
-        if route is not None and route.answered(sender):
+        if route is not None and route.on_ack(sender):
             self._settle(topic, key, route)
 
     def on_refusal(self, sender: i64, refusal: Refusal) -> None:
@@ -75,25 +75,25 @@ class RepairedDissemination(Dissemination):
         key = publication_key(refusal.source, refusal.sequence)
         route = topic.routes.get(key)
         topic.view.remove(sender, refusal.counter)
-        if route is None or not route.answered(sender):
+        if route is None or not route.on_ack(sender):
             return
         if not refusal.was_leaf:
             self.hand_on(topic, route, cluster(self._me, sender))
         self._settle(topic, key, route)
 
-    def on_member_lost(self, topic: Topic, peer: i64) -> None:
+    def on_member_lost(self, topic: CubeTopic, peer: i64) -> None:
         """A node is lost, member or not: its clusters are served by others, and nobody waits for its answer."""
         counter = topic.view.counter_of(peer)
         if counter >= 0:
             topic.view.forget(peer)
-            topic.away[peer] = counter
+            topic.add_away(peer, counter)
         for key, route in list(topic.routes.items()):
             if self.lead_around(topic, route, peer):
                 self._settle(topic, key, route)
 
     # Routes.
 
-    def serve(self, topic: Topic, route: Route, height: i64) -> None:
+    def serve(self, topic: CubeTopic, route: Route, height: i64) -> None:
         """Hand on to all clusters up to ``height`` that have not been served."""
         s = height
         while s > route.height:
@@ -101,7 +101,7 @@ class RepairedDissemination(Dissemination):
             s -= 1
         route.height = max(route.height, height)
 
-    def hand_on(self, topic: Topic, route: Route, s: i64) -> None:
+    def hand_on(self, topic: CubeTopic, route: Route, s: i64) -> None:
         """Send to those who serve a cluster, and expect their answers."""
         view = topic.view
         child = view.first(self._me, s)
@@ -114,7 +114,7 @@ class RepairedDissemination(Dissemination):
                 route.sent(newcomer, False)
                 self._environment.send(newcomer, LeafCopy(route.packet))
 
-    def lead_around(self, topic: Topic, route: Route, peer: i64) -> bool:
+    def lead_around(self, topic: CubeTopic, route: Route, peer: i64) -> bool:
         """Let somebody else serve the cluster of one who is lost; whether its answer was awaited."""
         route.parents.pop(peer, None)
         if peer not in route.awaited:
@@ -123,7 +123,7 @@ class RepairedDissemination(Dissemination):
             self.hand_on(topic, route, cluster(self._me, peer))
         return True
 
-    def _settle(self, topic: Topic, key: i64, route: Route) -> None:
+    def _settle(self, topic: CubeTopic, key: i64, route: Route) -> None:
         """Tell the parents whose part is served."""
         packet = route.packet
         is_own_served = False
@@ -133,28 +133,28 @@ class RepairedDissemination(Dissemination):
             else:
                 self._environment.send(parent, Acknowledgement(packet.source, packet.sequence, packet.topic))
         if len(route.awaited) == 0:
-            topic.routes.pop(key, None)
+            topic.close_route(key)
         if is_own_served:
-            topic.own_open.pop(packet.sequence, None)
+            topic.close_own(packet.sequence)
             self._count_in_flight(topic)
             self._agenda.advance(topic)
         self._agenda.close_if_outside(topic)
 
     # Own publications.
 
-    def send_own(self, topic: Topic, packet: Message) -> i64:
+    def send_own(self, topic: CubeTopic, packet: ProtocolMessage) -> i64:
         self._retransmission.keep_packet(topic, packet)
         route = Route(packet)
         route.parents[NO_NODE] = self._nodes.cube.dimension
         self.serve(topic, route, self._nodes.cube.dimension)
         count = len(route.awaited)
         if count > 0:
-            topic.routes[publication_key(self._me, packet.sequence)] = route
-            topic.own_open[packet.sequence] = True
+            topic.open_route(publication_key(self._me, packet.sequence), route)
+            topic.open_own(packet.sequence)
             self._count_in_flight(topic)
         return count
 
-    def _count_in_flight(self, topic: Topic) -> None:
+    def _count_in_flight(self, topic: CubeTopic) -> None:
         """How many own publications have begun since the first that is not acknowledged, that one included."""
         topic.in_flight = 0
         for first in topic.own_open:

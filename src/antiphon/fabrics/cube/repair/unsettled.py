@@ -6,7 +6,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.topic import Topic
+from antiphon.fabrics.cube.topic import CubeTopic
 from antiphon.kernel.pending_replies import PendingReplies
 from antiphon.kernel.process import Environment
 
@@ -29,6 +29,7 @@ class Unsettled:
         # gone when the question was asked is given up when all have answered. Of what is said to be gone later, others
         # may have spoken before it was published.
         self.unanswered: PendingReplies | None = None
+        self.question: i64 = 0
         self.gone: dict[i64, i64] = {}
         self.gone_when_asked: dict[i64, i64] = {}
 
@@ -42,12 +43,13 @@ class UnsettledTopics:
         self._compare_ticks: Final[i64] = compare_ticks
         self._unsettled: dict[i64, Unsettled] = {}
         self._is_timer_set: bool = False
+        self._questions: i64 = 0
 
-    def of(self, topic: Topic) -> Unsettled | None:
+    def of(self, topic: CubeTopic) -> Unsettled | None:
         """The state of a topic that is unsettled; None if it is settled."""
         return self._unsettled.get(topic.name)
 
-    def disturb(self, topic: Topic) -> Unsettled:
+    def disturb(self, topic: CubeTopic) -> Unsettled:
         """Something has changed that others may not know."""
         unsettled = self._unsettled.get(topic.name)
         if unsettled is None:
@@ -57,16 +59,23 @@ class UnsettledTopics:
         unsettled.is_doubt = False
         return unsettled
 
-    def doubt(self, topic: Topic) -> None:
+    def begin_question(self, unsettled: Unsettled, peers: list[i64]) -> None:
+        """All peers are asked; answers to earlier questions do not count."""
+        self._questions += 1
+        unsettled.question = self._questions
+        unsettled.unanswered = PendingReplies(peers)
+        unsettled.gone_when_asked = dict(unsettled.gone)
+
+    def doubt(self, topic: CubeTopic) -> None:
         """Something waits or is lacking, which may be on its way."""
         if topic.name not in self._unsettled:
             self._begin(topic).is_doubt = True
 
-    def rest(self, topic: Topic) -> None:
+    def rest(self, topic: CubeTopic) -> None:
         """Nothing is wrong any more."""
         del self._unsettled[topic.name]
 
-    def _begin(self, topic: Topic) -> Unsettled:
+    def _begin(self, topic: CubeTopic) -> Unsettled:
         unsettled = Unsettled()
         self._unsettled[topic.name] = unsettled
         if not self._is_timer_set:

@@ -19,7 +19,7 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube.messages import append_all
 from antiphon.fabrics.cube.nodes import CubeNodes
-from antiphon.fabrics.cube.topic import TopicTable
+from antiphon.fabrics.cube.topic import CubeTopicTable
 from antiphon.fabrics.cube.total_order.messages import (
     GrantRequest,
     GrantResponse,
@@ -28,7 +28,7 @@ from antiphon.fabrics.cube.total_order.messages import (
     OpenClaims,
 )
 from antiphon.kernel.errors import ProtocolError
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import ProtocolMessage
 from antiphon.kernel.pending_replies import PendingReplies
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.orders.claims import Claims
@@ -68,10 +68,10 @@ class LockManager:
     # It is made after this, because it claims from it: see ``connect``.
     claimant: Claimant
 
-    def __init__(self, environment: Environment, topics: TopicTable, nodes: CubeNodes) -> None:
+    def __init__(self, environment: Environment, topics: CubeTopicTable, nodes: CubeNodes) -> None:
         self.environment: Final[Environment] = environment
         self.me: Final[i64] = environment.identifier
-        self.topics: Final[TopicTable] = topics
+        self.topics: Final[CubeTopicTable] = topics
         self.nodes: Final[CubeNodes] = nodes
         self.claims: dict[i64, Claims] = {}
         # Where nodes come and go the first one is alone at first, and later ones are told.
@@ -93,13 +93,13 @@ class LockManager:
 
     def notice(self) -> LockManagerNotice:
         """The notice that says which node is the lock manager."""
-        return LockManagerNotice(self.me, self.epoch, self.manager, 0, vec[i64]())
+        return LockManagerNotice(self.me, self.epoch, self.manager, 0, vec[i64](), 0, vec[i64]())
 
     def attempt_of(self, claimant: i64) -> i64:
         """The attempt in which a claimant has spoken last, where nodes may fail."""
         return 0
 
-    def receive(self, sender: i64, message: Message) -> None:
+    def receive(self, sender: i64, message: ProtocolMessage) -> None:
         """A request to the lock manager, a notice of one, or the open claims of a node."""
         if isinstance(message, LockManagerMessage):
             self.on_request(message)

@@ -10,11 +10,11 @@ from typing import Any, Final
 from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import ProtocolMessage
 
 
 @mypyc_attr(acyclic=True)
-class LockManagerMessage(Message):
+class LockManagerMessage(ProtocolMessage):
     """A request of a publisher to the lock manager of an ``epoch``; any other lock manager ignores it."""
 
     def __init__(self, source: i64, sequence: i64, topic: i64, epoch: i64) -> None:
@@ -40,7 +40,7 @@ class GrantRelease(LockManagerMessage):
 
 
 @mypyc_attr(acyclic=True)
-class GrantResponse(Message):
+class GrantResponse(ProtocolMessage):
     """From the lock manager of an epoch: nobody else is about to; grants are counted by ``place``.
 
     It answers what the claimant has said in its ``attempt``, and does not count in a later one.
@@ -54,7 +54,7 @@ class GrantResponse(Message):
 
 
 @mypyc_attr(acyclic=True)
-class KeyLockRequest(Message):
+class KeyLockRequest(ProtocolMessage):
     """Down the tree of the source: begin nothing more about these keys until the publication was delivered.
 
     ``attempt`` counts how often the source has taken back its locks.
@@ -71,7 +71,7 @@ class KeyLockRequest(Message):
 
 
 @mypyc_attr(acyclic=True)
-class KeyLockResponse(Message):
+class KeyLockResponse(ProtocolMessage):
     """Back up: the whole subtree of the sender is closed; ``entries`` are the last publications of its members.
 
     ``place`` is that of the lock, which may have been given anew.
@@ -87,7 +87,7 @@ class KeyLockResponse(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Unlock(Message):
+class Unlock(ProtocolMessage):
     """From the source of locks: it has none for this topic of an attempt before ``sequence``, or only what follows.
 
     Up to ``number`` its publications have begun. Their locks stay until they come, which may be later than this.
@@ -99,27 +99,39 @@ class Unlock(Message):
 
 
 @mypyc_attr(acyclic=True)
-class LockManagerNotice(Message):
+class LockManagerNotice(ProtocolMessage):
     """The lock manager of the epoch ``sequence`` is ``origin``. Its predecessor tells it, and it tells everybody.
 
     ``voters`` are those of whom a majority is needed, where nodes may fail; ``version`` counts how often they changed.
+    ``proposed`` are those that are to follow them as version ``proposal``, which is 0 if none are.
     """
 
-    def __init__(self, source: i64, sequence: i64, origin: i64, version: i64, voters: vec[i64]) -> None:
+    def __init__(
+        self,
+        source: i64,
+        sequence: i64,
+        origin: i64,
+        version: i64,
+        voters: vec[i64],
+        proposal: i64,
+        proposed: vec[i64],
+    ) -> None:
         super().__init__(source, sequence)
         self.origin: Final[i64] = origin
         self.version: Final[i64] = version
         self.voters: Final[vec[i64]] = voters
+        self.proposal: Final[i64] = proposal
+        self.proposed: Final[vec[i64]] = proposed
 
     def entries_carried(self) -> i64:
-        return len(self.voters)
+        return len(self.voters) + len(self.proposed)
 
 
 @mypyc_attr(acyclic=True)
-class VoterChange(Message):
-    """From the lock manager of the epoch ``sequence``: these count from now on, and those do not any more.
+class VoterChange(ProtocolMessage):
+    """From the lock manager of the epoch ``sequence``: a proposal that these become voters, and those do not count.
 
-    It changes the version ``before``, and is of no use to whoever has another one.
+    It changes the version ``before``, and is of no use to a node that has another one.
     """
 
     def __init__(
@@ -136,7 +148,25 @@ class VoterChange(Message):
 
 
 @mypyc_attr(acyclic=True)
-class VoterNotice(Message):
+class VoterChangeResponse(ProtocolMessage):
+    """To the lock manager of the epoch ``sequence``: its proposal ``version`` is on the disk of the source."""
+
+    def __init__(self, source: i64, sequence: i64, version: i64) -> None:
+        super().__init__(source, sequence)
+        self.version: Final[i64] = version
+
+
+@mypyc_attr(acyclic=True)
+class VoterAgreement(ProtocolMessage):
+    """From the lock manager of the epoch ``sequence``: majorities agreed on its proposal ``version``."""
+
+    def __init__(self, source: i64, sequence: i64, version: i64) -> None:
+        super().__init__(source, sequence)
+        self.version: Final[i64] = version
+
+
+@mypyc_attr(acyclic=True)
+class VoterNotice(ProtocolMessage):
     """The source is the voter ``origin``, in its incarnation ``sequence``; also what it writes down for its next life.
 
     A voter has the identifier of its first life; whatever was said by an earlier life does not count any more.
@@ -148,7 +178,7 @@ class VoterNotice(Message):
 
 
 @mypyc_attr(acyclic=True)
-class OpenClaims(Message):
+class OpenClaims(ProtocolMessage):
     """To the lock manager of the epoch ``sequence``: all that the source has claimed and not released.
 
     ``entries`` holds for each the topic, number, place or 0, count of keys and keys. ``attempt`` counts how often the
@@ -175,5 +205,7 @@ NUMBERED: Final[dict[int, type[Any]]] = {
     76: Unlock,
     77: VoterChange,
     85: VoterNotice,
+    86: VoterChangeResponse,
+    87: VoterAgreement,
 }
 """The messages by their numbers on the wire (:class:`antiphon.fabrics.fabric.Implementation`)."""

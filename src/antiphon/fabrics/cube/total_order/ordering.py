@@ -33,11 +33,21 @@ from librt.vecs import append, vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.agenda import Agenda
-from antiphon.fabrics.cube.delivery import Delivery
-from antiphon.fabrics.cube.dissemination import Dissemination
+from antiphon.fabrics.cube.delivery import CubeDelivery
+from antiphon.fabrics.cube.dissemination import CubeDissemination
 from antiphon.fabrics.cube.messages import LeafCopy, Refusal, append_all
 from antiphon.fabrics.cube.nodes import CubeNodes
-from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, Options, OwnTotal, Pending, Topic, TopicTable, is_closed, total
+from antiphon.fabrics.cube.topic import (
+    MEMBER,
+    OUTSIDE,
+    CubeTopic,
+    CubeTopicTable,
+    Options,
+    OwnTotal,
+    PendingRequest,
+    is_closed,
+    total,
+)
 from antiphon.fabrics.cube.topology import cluster
 from antiphon.fabrics.cube.total_order.lock_manager import Claimant, LockManager, records_of
 from antiphon.fabrics.cube.total_order.messages import (
@@ -48,14 +58,14 @@ from antiphon.fabrics.cube.total_order.messages import (
     KeyLockResponse,
 )
 from antiphon.kernel.errors import ProtocolError
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, Message, Publication, publication_key
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, ProtocolMessage, Publication, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.orders.order import KeyedOrdered, merged_frontiers
 from antiphon.orders.total import ALL_SHARE
 from antiphon.orders.total import TotalOrder as OrderOfTopic
 
 
-class TotalOrder(Claimant):
+class CubeTotalOrder(Claimant):
     """Claims, locks and starts total publications. How locks travel is for subclasses to say.
 
     It sleeps unless the options say that there is total order.
@@ -64,27 +74,27 @@ class TotalOrder(Claimant):
     def __init__(
         self,
         environment: Environment,
-        topics: TopicTable,
+        topics: CubeTopicTable,
         nodes: CubeNodes,
         agenda: Agenda,
-        dissemination: Dissemination,
-        delivery: Delivery,
+        dissemination: CubeDissemination,
+        delivery: CubeDelivery,
         lock_manager: LockManager,
     ) -> None:
         super().__init__()
         self.environment: Final[Environment] = environment
         self.me: Final[i64] = environment.identifier
-        self.topics: Final[TopicTable] = topics
+        self.topics: Final[CubeTopicTable] = topics
         self.options: Final[Options] = topics.options
         self.nodes: Final[CubeNodes] = nodes
         self.agenda: Final[Agenda] = agenda
-        self.dissemination: Final[Dissemination] = dissemination
-        self.delivery: Final[Delivery] = delivery
+        self.dissemination: Final[CubeDissemination] = dissemination
+        self.delivery: Final[CubeDelivery] = delivery
         self.lock_manager: Final[LockManager] = lock_manager
 
     # What subclasses do.
 
-    def pass_lock_on(self, topic: Topic, lock: KeyLockRequest, parent: i64, height: i64) -> None:
+    def pass_lock_on(self, topic: CubeTopic, lock: KeyLockRequest, parent: i64, height: i64) -> None:
         """Close all in the clusters up to ``height``, and tell the parent."""
         raise NotImplementedError
 
@@ -96,19 +106,21 @@ class TotalOrder(Claimant):
         """All below a child are closed."""
         raise NotImplementedError
 
-    def what_has_begun(self, topic: Topic) -> vec[i64]:
+    def what_has_begun(self, topic: CubeTopic) -> vec[i64]:
         """The entries that a total publication must name because this node closes for it."""
         raise NotImplementedError
 
-    def new_total(self, topic: Topic, pending: Pending, payload: bytes, names: vec[i64], place: i64) -> Publication:
+    def new_total(
+        self, topic: CubeTopic, pending: PendingRequest, payload: bytes, names: vec[i64], place: i64
+    ) -> Publication:
         """A total publication that starts now."""
         raise NotImplementedError
 
-    def announced(self, topic: Topic) -> vec[i64]:
+    def announced(self, topic: CubeTopic) -> vec[i64]:
         """Total publications that a newcomer must know of though they have not started."""
         raise NotImplementedError
 
-    def adopt(self, topic: Topic, announced: vec[i64]) -> None:
+    def adopt(self, topic: CubeTopic, announced: vec[i64]) -> None:
         """This newcomer has heard of total publications that have not started."""
         raise NotImplementedError
 
@@ -116,7 +128,7 @@ class TotalOrder(Claimant):
         """The state as text, to compare states."""
         raise NotImplementedError
 
-    def receive(self, sender: i64, message: Message) -> None:
+    def receive(self, sender: i64, message: ProtocolMessage) -> None:
         """A grant has come from the lock manager, or a lock down a tree, or an answer to one up."""
         if isinstance(message, KeyLockRequest):
             self.on_lock(sender, message)
@@ -131,7 +143,7 @@ class TotalOrder(Claimant):
 
     # The line of own publications.
 
-    def may_begin_weak(self, topic: Topic, pending: Pending) -> bool:
+    def may_begin_weak(self, topic: CubeTopic, pending: PendingRequest) -> bool:
         """Whether total order lets something weaker begin, or a change of membership."""
         if topic.undelivered_totals > 0:
             return False
@@ -140,7 +152,7 @@ class TotalOrder(Claimant):
             return topic.state == OUTSIDE or topic.in_flight == 0
         return not is_closed(topic, pending.keys)
 
-    def claim_next(self, topic: Topic) -> None:
+    def claim_next(self, topic: CubeTopic) -> None:
         """Claim the next total publication of the line, if those before it have been granted."""
         count = len(topic.own_totals)
         if topic.state != MEMBER or count >= len(topic.queue) or topic.in_flight + count >= self.options.window:
@@ -151,23 +163,23 @@ class TotalOrder(Claimant):
         if count > 0 and not topic.own_totals[count - 1].is_granted:
             return
         keys = pending.keys if len(pending.keys) > 0 else ALL_SHARE
-        topic.own_totals.append(OwnTotal(pending.sequence, keys))
+        topic.add_own_total(OwnTotal(pending.sequence, keys))
         self.lock_manager.send_to_manager(
             GrantRequest(self.me, pending.sequence, topic.name, self.lock_manager.epoch, keys)
         )
 
-    def may_start(self, topic: Topic) -> bool:
+    def may_start(self, topic: CubeTopic) -> bool:
         """Whether the total publication at the head of the line is prepared: everybody is closed for it."""
         return len(topic.own_totals) > 0 and topic.own_totals[0].is_closed
 
-    def start(self, topic: Topic) -> None:
+    def start(self, topic: CubeTopic) -> None:
         """Start the total publication at the head of the line, for which everybody is closed."""
         pending = topic.queue[0]
         own = topic.own_totals[0]
         payload = pending.payload
         order = topic.order
         assert own.is_closed and payload is not None and isinstance(order, OrderOfTopic), "it is ready to start"
-        del topic.queue[0]
+        topic.dequeue(1)
         del topic.own_totals[0]
         names = order.everything_before(own.entries)
         publication = self.new_total(topic, pending, payload, names, own.place)
@@ -180,7 +192,7 @@ class TotalOrder(Claimant):
 
     # Locks.
 
-    def lock_out(self, topic: Topic, own: OwnTotal, place: i64) -> None:
+    def lock_out(self, topic: CubeTopic, own: OwnTotal, place: i64) -> None:
         """Let all members close for a publication that was granted."""
         own.is_granted = True
         own.place = place
@@ -189,11 +201,11 @@ class TotalOrder(Claimant):
         self.pass_lock_on(topic, lock, NO_NODE, self.nodes.cube.dimension)
         self.agenda.advance(topic)
 
-    def lock_of(self, topic: Topic, own: OwnTotal) -> KeyLockRequest:
+    def lock_of(self, topic: CubeTopic, own: OwnTotal) -> KeyLockRequest:
         """The lock for a publication that was granted."""
         return KeyLockRequest(self.me, own.sequence, topic.name, own.keys, own.place, self.attempt)
 
-    def close(self, topic: Topic, lock: KeyLockRequest) -> None:
+    def close(self, topic: CubeTopic, lock: KeyLockRequest) -> None:
         """Begin nothing about the keys of a lock any more."""
         total(topic).lock(lock.source, lock.sequence, lock.keys, lock.place, lock.attempt)
 
@@ -230,24 +242,26 @@ class Closing:
 
 
 @final
-class WaveTotalOrder(TotalOrder):
+class WaveTotalOrder(CubeTotalOrder):
     """Counts the answers to each lock, where nobody fails."""
 
     def __init__(
         self,
         environment: Environment,
-        topics: TopicTable,
+        topics: CubeTopicTable,
         nodes: CubeNodes,
         agenda: Agenda,
-        dissemination: Dissemination,
-        delivery: Delivery,
+        dissemination: CubeDissemination,
+        delivery: CubeDelivery,
         lock_manager: LockManager,
     ) -> None:
         super().__init__(environment, topics, nodes, agenda, dissemination, delivery, lock_manager)
         # By topic and publication.
         self._closings: dict[i64, dict[i64, Closing]] = {}
 
-    def new_total(self, topic: Topic, pending: Pending, payload: bytes, names: vec[i64], place: i64) -> Publication:
+    def new_total(
+        self, topic: CubeTopic, pending: PendingRequest, payload: bytes, names: vec[i64], place: i64
+    ) -> Publication:
         return KeyedOrdered(
             self.me, pending.sequence, pending.timestamp, payload, names, topic.name, TOTAL, pending.keys
         )
@@ -262,11 +276,11 @@ class WaveTotalOrder(TotalOrder):
             raise ProtocolError(f"node {self.me} was granted publication {message.sequence}, which it did not claim")
         self.lock_out(topic, topic.own_totals[position], message.place)
 
-    def what_has_begun(self, topic: Topic) -> vec[i64]:
+    def what_has_begun(self, topic: CubeTopic) -> vec[i64]:
         entries = vec[i64]()
         return append(entries, publication_key(self.me, topic.begun)) if topic.begun > 0 else entries
 
-    def pass_lock_on(self, topic: Topic, lock: KeyLockRequest, parent: i64, height: i64) -> None:
+    def pass_lock_on(self, topic: CubeTopic, lock: KeyLockRequest, parent: i64, height: i64) -> None:
         missing = self.dissemination.send_down(topic, lock, height)
         closing = Closing(lock.place, parent, missing, self.what_has_begun(topic))
         if closing.missing == 0:
@@ -290,14 +304,14 @@ class WaveTotalOrder(TotalOrder):
         closing.entries = merged_frontiers(closing.entries, message.entries)
         self._one_closed(topic, message, closing)
 
-    def _closing(self, topic: Topic, message: Message) -> Closing:
+    def _closing(self, topic: CubeTopic, message: ProtocolMessage) -> Closing:
         closings = self._closings.get(topic.name)
         closing = None if closings is None else closings.get(publication_key(message.source, message.sequence))
         if closing is None:
             raise ProtocolError(f"an answer to a lock came to node {self.me}, which sent none on: {message}")
         return closing
 
-    def _one_closed(self, topic: Topic, about: Message, closing: Closing) -> None:
+    def _one_closed(self, topic: CubeTopic, about: ProtocolMessage, closing: Closing) -> None:
         closing.missing -= 1
         if closing.missing > 0:
             return
@@ -306,7 +320,7 @@ class WaveTotalOrder(TotalOrder):
         self._all_closed(topic, about, closing)
         self.agenda.close_if_outside(topic)
 
-    def _all_closed(self, topic: Topic, about: Message, closing: Closing) -> None:
+    def _all_closed(self, topic: CubeTopic, about: ProtocolMessage, closing: Closing) -> None:
         if closing.parent != NO_NODE:
             closed = KeyLockResponse(about.source, about.sequence, about.topic, closing.place, closing.entries)
             self.environment.send(closing.parent, closed)
@@ -317,7 +331,7 @@ class WaveTotalOrder(TotalOrder):
                 own.entries = closing.entries
         self.agenda.advance(topic)
 
-    def announced(self, topic: Topic) -> vec[i64]:
+    def announced(self, topic: CubeTopic) -> vec[i64]:
         entries = vec[i64]()
         for own in topic.own_totals:
             if own.is_granted:
@@ -326,7 +340,7 @@ class WaveTotalOrder(TotalOrder):
                 entries = append_all(entries, own.keys)
         return entries
 
-    def adopt(self, topic: Topic, announced: vec[i64]) -> None:
+    def adopt(self, topic: CubeTopic, announced: vec[i64]) -> None:
         order = topic.order
         for (name, place), keys in records_of(self.me, announced, 2):
             if not isinstance(order, OrderOfTopic):

@@ -29,14 +29,14 @@ from antiphon.fabrics.cube.repair.presence import Presence
 from antiphon.fabrics.cube.repair.tree_repair import RepairedDissemination
 from antiphon.fabrics.cube.repair.unsettled import UnsettledTopics
 from antiphon.fabrics.cube.route import Route
-from antiphon.fabrics.cube.topic import MEMBER, Pending, Topic, TopicTable, total
+from antiphon.fabrics.cube.topic import MEMBER, CubeTopic, CubeTopicTable, PendingRequest, total
 from antiphon.fabrics.cube.topology import cluster
 from antiphon.fabrics.cube.total_order.electorate import Electorate
 from antiphon.fabrics.cube.total_order.lock_manager import records_of
 from antiphon.fabrics.cube.total_order.messages import GrantResponse, KeyLockRequest, KeyLockResponse, Unlock
-from antiphon.fabrics.cube.total_order.ordering import TotalOrder
+from antiphon.fabrics.cube.total_order.ordering import CubeTotalOrder
 from antiphon.fabrics.cube.total_order.quorum import QuorumLockManager
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, Message, Publication, publication_key
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, ProtocolMessage, Publication, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.orders.order import Placed, merged_frontiers
 from antiphon.orders.total import Lock
@@ -53,13 +53,13 @@ class LockRoute:
 
 
 @final
-class RepairedTotalOrder(TotalOrder):
+class RepairedTotalOrder(CubeTotalOrder):
     """Agrees on total order with others who fail, come back and lose each other."""
 
     def __init__(
         self,
         environment: Environment,
-        topics: TopicTable,
+        topics: CubeTopicTable,
         nodes: CubeNodes,
         agenda: Agenda,
         dissemination: RepairedDissemination,
@@ -116,10 +116,10 @@ class RepairedTotalOrder(TotalOrder):
             for node in self._presence.present:
                 self.environment.send(node, self._unlock_message(topic))
 
-    def _unlock_message(self, topic: Topic) -> Unlock:
+    def _unlock_message(self, topic: CubeTopic) -> Unlock:
         return Unlock(self.me, self.attempt, topic.name, topic.begun)
 
-    def _unlock(self, topic: Topic, owner: i64, attempt: i64, begun: i64) -> None:
+    def _unlock(self, topic: CubeTopic, owner: i64, attempt: i64, begun: i64) -> None:
         """Open the locks of an owner from earlier attempts whose publications have not begun."""
         routes = self._lock_routes.get(topic.name, {})
         for key, one in list(routes.items()):
@@ -135,7 +135,7 @@ class RepairedTotalOrder(TotalOrder):
 
     # Locks.
 
-    def what_has_begun(self, topic: Topic) -> vec[i64]:
+    def what_has_begun(self, topic: CubeTopic) -> vec[i64]:
         entries = vec[i64]([publication_key(self.me, topic.begun)]) if topic.begun > 0 else vec[i64]()
         return merged_frontiers(total(topic).everything_before(vec[i64]()), entries)
 
@@ -155,7 +155,7 @@ class RepairedTotalOrder(TotalOrder):
             self._taken_back[name] = lock.attempt
         return lock.attempt < latest
 
-    def pass_lock_on(self, topic: Topic, lock: KeyLockRequest, parent: i64, height: i64) -> None:
+    def pass_lock_on(self, topic: CubeTopic, lock: KeyLockRequest, parent: i64, height: i64) -> None:
         key = publication_key(lock.source, lock.sequence)
         routes = self._lock_routes.setdefault(topic.name, {})
         one = routes.get(key)
@@ -168,7 +168,7 @@ class RepairedTotalOrder(TotalOrder):
         self._lock_met(topic, one, height)
         self._settle_lock(topic, key, one)
 
-    def _lock_met(self, topic: Topic, one: LockRoute, height: i64) -> None:
+    def _lock_met(self, topic: CubeTopic, one: LockRoute, height: i64) -> None:
         """Lock those too of whom this newcomer does not know whether they are members, found since it began to ask.
 
         The owner of the lock relies on it for its clusters. A node that is not a member refuses.
@@ -182,7 +182,7 @@ class RepairedTotalOrder(TotalOrder):
         topic = self.topics.find(message.topic)
         key = publication_key(message.source, message.sequence)
         one = self._lock_routes.get(topic.name, {}).get(key)
-        if one is None or one.lock.place != message.place or not one.route.answered(sender):
+        if one is None or one.lock.place != message.place or not one.route.on_ack(sender):
             return
         one.entries = merged_frontiers(one.entries, message.entries)
         self._settle_lock(topic, key, one)
@@ -192,13 +192,13 @@ class RepairedTotalOrder(TotalOrder):
         topic.view.remove(sender, refusal.counter)
         key = publication_key(refusal.source, refusal.sequence)
         one = self._lock_routes.get(topic.name, {}).get(key)
-        if one is None or not one.route.answered(sender):
+        if one is None or not one.route.on_ack(sender):
             return
         if not refusal.was_leaf:
             self._trees.hand_on(topic, one.route, cluster(self.me, sender))
         self._settle_lock(topic, key, one)
 
-    def _settle_lock(self, topic: Topic, key: i64, one: LockRoute) -> None:
+    def _settle_lock(self, topic: CubeTopic, key: i64, one: LockRoute) -> None:
         lock = one.lock
         for parent in one.route.served(self.me):
             if parent != NO_NODE:
@@ -217,13 +217,13 @@ class RepairedTotalOrder(TotalOrder):
             topic.closing_count -= 1
             self.agenda.close_if_outside(topic)
 
-    def on_member_lost(self, topic: Topic, node: i64) -> None:
+    def on_member_lost(self, topic: CubeTopic, node: i64) -> None:
         """A node is lost, member or not: locks are led around it."""
         for key, one in list(self._lock_routes.get(topic.name, {}).items()):
             if self._trees.lead_around(topic, one.route, node):
                 self._settle_lock(topic, key, one)
 
-    def on_member_back(self, topic: Topic, peer: i64) -> None:
+    def on_member_back(self, topic: CubeTopic, peer: i64) -> None:
         """A member has been given all that is here: it has to know the locks of this node, and no others of it."""
         self.environment.send(peer, self._unlock_message(topic))
         routes = self._lock_routes.setdefault(topic.name, {})
@@ -243,7 +243,7 @@ class RepairedTotalOrder(TotalOrder):
             self.environment.send(peer, LeafCopy(one.lock))
         self.agenda.advance_later(topic)
 
-    def may_start(self, topic: Topic) -> bool:
+    def may_start(self, topic: CubeTopic) -> bool:
         if not super().may_start(topic) or not self._electorate.has_majority:
             return False
         own = topic.own_totals[0]
@@ -254,14 +254,14 @@ class RepairedTotalOrder(TotalOrder):
         # Whoever is within reach comes back soon, unless it waits for this publication itself.
         if not any(member in self._presence.present for member in topic.away):
             return True
-        return self._quorum.is_calm_since(own.closed_at)
+        return self._quorum.calm.is_calm_since(own.closed_at)
 
-    def may_begin_weak(self, topic: Topic, pending: Pending) -> bool:
+    def may_begin_weak(self, topic: CubeTopic, pending: PendingRequest) -> bool:
         if self._returns.is_returning(topic) and pending.payload is not None:
             return False
         return super().may_begin_weak(topic, pending)
 
-    def receive(self, sender: i64, message: Message) -> None:
+    def receive(self, sender: i64, message: ProtocolMessage) -> None:
         if isinstance(message, Unlock):
             self._on_unlock(message)
         else:
@@ -275,44 +275,44 @@ class RepairedTotalOrder(TotalOrder):
         self._unlock(topic, message.source, message.sequence, message.number)
         self.agenda.advance_opened()
 
-    def new_total(self, topic: Topic, pending: Pending, payload: bytes, names: vec[i64], place: i64) -> Publication:
+    def new_total(
+        self, topic: CubeTopic, pending: PendingRequest, payload: bytes, names: vec[i64], place: i64
+    ) -> Publication:
         return Placed(
             self.me, pending.sequence, pending.timestamp, payload, names, topic.name, TOTAL, pending.keys, place
         )
 
     # Orphans.
 
-    def _orphans(self, topic: Topic) -> list[Lock]:
+    def _orphans(self, topic: CubeTopic) -> list[Lock]:
         if not self.options.total or topic.state != MEMBER:
             return []
         locks = total(topic).locks()
         return [
             lock
             for lock in locks
-            if lock.publication is None
-            and lock.source != self.me
-            and not self._electorate.counts_for_total(lock.source)
+            if lock.publication is None and lock.source != self.me and not self._electorate.may_bring(lock.source)
         ]
 
-    def has_orphans(self, topic: Topic) -> bool:
+    def has_orphans(self, topic: CubeTopic) -> bool:
         """Whether somebody has announced something that is not here, and does not count any more."""
         return len(self._orphans(topic)) > 0
 
-    def give_up_orphans(self, topic: Topic) -> None:
+    def give_up_orphans(self, topic: CubeTopic) -> None:
         """Nobody within reach has what those who do not count any more have announced."""
         orphans = self._orphans(topic)
         if len(orphans) > 0:
             self.delivery.deliver_all(topic, total(topic).withdraw(orphans))
             self.agenda.advance_later(topic)
 
-    def break_circle(self, topic: Topic) -> None:
+    def break_circle(self, topic: CubeTopic) -> None:
         """Parts that did not know of each other may have published so that nothing can be first."""
         self.delivery.deliver_all(topic, total(topic).break_circle())
         self.agenda.advance_later(topic)
 
     # Newcomers, and those who return.
 
-    def announced(self, topic: Topic) -> vec[i64]:
+    def announced(self, topic: CubeTopic) -> vec[i64]:
         entries = vec[i64]()
         for lock in total(topic).locks():
             # A negative place is hearsay: it counts if the owner cannot be asked.
@@ -322,7 +322,7 @@ class RepairedTotalOrder(TotalOrder):
             entries = append_all(entries, lock.keys)
         return entries
 
-    def adopt(self, topic: Topic, announced: vec[i64]) -> None:
+    def adopt(self, topic: CubeTopic, announced: vec[i64]) -> None:
         for (name, place, attempt), keys in records_of(self.me, announced, 3):
             owner = name & SOURCE_MASK
             lock = KeyLockRequest(owner, name >> SOURCE_BITS, topic.name, keys, max(place, -place), attempt)
@@ -331,7 +331,7 @@ class RepairedTotalOrder(TotalOrder):
         if self.has_orphans(topic):
             self._unsettled.disturb(topic)
 
-    def send_unlocked(self, topic: Topic) -> None:
+    def send_unlocked(self, topic: CubeTopic) -> None:
         """This node is a member again, and has no locks of an earlier life."""
         for peer in self._presence.present:
             self.environment.send(peer, self._unlock_message(topic))

@@ -10,7 +10,7 @@ import msgspec
 from antiphon.fabrics.gossip.assembly.scenario import CLOCK_STREAM, total_options
 from antiphon.fabrics.gossip.assembly.settings import BrisaTableOptions, Probability, Share
 from antiphon.fabrics.gossip.epto.options import LEAST_AGREEMENT, EptoOptions, check_period
-from antiphon.fabrics.gossip.epto.order import Clock, HostClock, LogicalClock
+from antiphon.fabrics.gossip.epto.order import EptoClock, HostClock, LogicalClock
 from antiphon.fabrics.gossip.epto.process import Epto
 from antiphon.fabrics.gossip.sampling.cyclon import Cyclon, CyclonOptions
 from antiphon.fabrics.gossip.sampling.known_nodes import Everybody, KnownNodes
@@ -134,7 +134,7 @@ def epto_builder(chosen: EptoTableOptions, nodes: int, loss: float, seed: int) -
     return build
 
 
-def clock_of(chosen: EptoTableOptions, environment: Environment, seed: int) -> Clock:
+def clock_of(chosen: EptoTableOptions, environment: Environment, seed: int) -> EptoClock:
     """The clock of one node; its error is the same after a restart."""
     if chosen.clock == "logical":
         return LogicalClock()

@@ -82,7 +82,7 @@ class BrisaTableOptions(FloodingOptions, frozen=True, kw_only=True, forbid_unkno
         Literal["first-come", "delay", "age", "load", "bandwidth"],
         "Which neighbours are preferred as parents: `first-come`, `delay` (the shortest round trip), `age`, `load`, "
         "`bandwidth`.",
-        Live(default="delay"),
+        Live(),
     ] = "first-come"
     trees: Annotated[Positive, "How many trees a publisher uses in turn.", Live()] = int(DEFAULT.trees)
     reuse_depth: Annotated[

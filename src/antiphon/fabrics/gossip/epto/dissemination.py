@@ -33,10 +33,10 @@ UNBORN: Final[i64] = 1 << 60
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Listener:
+class EptoListener:
     """Listens for events before they are delivered; this one ignores them."""
 
-    def heard(self, publication: Stamped) -> None:
+    def on_publication(self, publication: Stamped) -> None:
         """An event has come; it may take long until it is delivered.
 
         An event that has been forgotten since its delivery may come again.
@@ -44,7 +44,7 @@ class Listener:
 
 
 @final
-class Dissemination:
+class EptoDissemination:
     """The balls of one node, and the ordering component that they feed. ``fanout`` and ``ttl`` may change."""
 
     def __init__(
@@ -53,13 +53,13 @@ class Dissemination:
         topic: i64,
         options: EptoOptions,
         is_founder: bool,
-        listener: Listener,
+        listener: EptoListener,
         payloads: PayloadStore,
     ) -> None:
         self._environment: Final[Environment] = environment
         self._me: Final[i64] = environment.identifier
         self._topic: Final[i64] = topic
-        self._listener: Final[Listener] = listener
+        self._listener: Final[EptoListener] = listener
         self._persists: Final[bool] = options.persists
         self._digests: Final[bool] = options.digests
         self._carried: Final[bool] = options.carried
@@ -174,7 +174,7 @@ class Dissemination:
         self._slot_of.put(name, slot)
         if publication is not None:
             self.payloads.has(publication)
-            self._listener.heard(publication)
+            self._listener.on_publication(publication)
         else:
             self.payloads.lacks(name)
         if stamp > self.ordering.last_stamp:
@@ -294,7 +294,10 @@ class Dissemination:
     # Payloads that do not travel with balls.
 
     def arrived(self, publication: Stamped) -> None:
-        """A publication has come another way; it is relayed when a ball brings it too, and ages from now on."""
+        """A publication has come another way: it ages from now on, and is relayed as if it began here.
+
+        Its publisher may have failed before its first ball, and then only those that it came to so can spread its name.
+        """
         name = publication_key(publication.source, publication.sequence)
         slot = self._slot_of.get(name, -1)
         if slot >= 0:
@@ -310,6 +313,8 @@ class Dissemination:
         self._offer(slot, self.round + 1)
         if self._is_done[slot] != 0:
             self._forget(slot)
+        else:
+            self._put_in_ball(slot, 0)
 
     def fill(self, publication: Stamped) -> None:
         """A payload has come."""
@@ -324,7 +329,7 @@ class Dissemination:
             event.publication = publication
             self._publications[slot] = publication
             self.payloads.has(publication)
-            self._listener.heard(publication)
+            self._listener.on_publication(publication)
 
     def answer(self, sender: i64, message: Wanted) -> None:
         """Somebody lacks payloads: what is here goes back, and what is on its way here will follow."""

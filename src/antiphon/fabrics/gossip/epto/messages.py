@@ -7,7 +7,7 @@ from typing import Any, Final, final
 from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.kernel.message import TOTAL, Message, Publication
+from antiphon.kernel.message import TOTAL, ProtocolMessage, Publication
 
 NAME_BYTES: Final[i64] = 6
 STAMP_BYTES: Final[i64] = 8
@@ -40,7 +40,7 @@ class Stamped(Publication):
 
 
 @mypyc_attr(acyclic=True)
-class Carrier(Message):
+class Carrier(ProtocolMessage):
     """A message that carries publications."""
 
     def __init__(self, source: i64, topic: i64, publications: list[Stamped]) -> None:
@@ -90,7 +90,7 @@ class Ball(Carrier):
 
 @final
 @mypyc_attr(acyclic=True)
-class Wanted(Message):
+class Wanted(ProtocolMessage):
     """The sender knows of publications whose payload it lacks: their names."""
 
     def __init__(self, source: i64, topic: i64, names: vec[i64]) -> None:
@@ -109,13 +109,13 @@ class Payloads(Carrier):
 
 @final
 @mypyc_attr(acyclic=True)
-class Newcomer(Message):
+class Newcomer(ProtocolMessage):
     """The sender has just come and asks what the time is."""
 
 
 @final
 @mypyc_attr(acyclic=True)
-class Greeting(Message):
+class Greeting(ProtocolMessage):
     """The largest stamp that the sender has seen, for a newcomer."""
 
     def __init__(self, source: i64, topic: i64, stamp: i64) -> None:
@@ -125,7 +125,7 @@ class Greeting(Message):
 
 @final
 @mypyc_attr(acyclic=True)
-class Probe(Message):
+class Probe(ProtocolMessage):
     """Measures delay and size: the sender's time, which comes back, and what it knows of the size in an epoch."""
 
     def __init__(self, source: i64, topic: i64, sent_at: i64, epoch: i64, minima: vec[i64], is_answer: bool) -> None:

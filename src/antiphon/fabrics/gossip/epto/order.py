@@ -66,14 +66,14 @@ class KnownEvent:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Clock:
+class EptoClock:
     """Where stamps come from (thesis, Figure 5.5)."""
 
     def stamp(self, last: i64) -> i64:
         """The stamp of an event that begins now; ``last`` is the stamp of the last one that was delivered here."""
         raise NotImplementedError
 
-    def saw(self, stamp: i64) -> None:
+    def on_stamp(self, stamp: i64) -> None:
         """An event with this stamp has been heard of."""
 
     def reading(self) -> i64:
@@ -82,11 +82,11 @@ class Clock:
 
     def begin_after(self, stamp: i64) -> None:
         """Somebody else has read this; no stamp of this clock is to be below it."""
-        self.saw(stamp)
+        self.on_stamp(stamp)
 
 
 @final
-class HostClock(Clock):
+class HostClock(EptoClock):
     """The clock of the host that all share as far as they can; it need not be exact.
 
     ``offset`` ticks and ``parts_per_million`` are by how much it is wrong, where a simulation says so; it shows
@@ -115,7 +115,7 @@ class HostClock(Clock):
 
 
 @final
-class LogicalClock(Clock):
+class LogicalClock(EptoClock):
     """Lamport's clock: a count that is ahead of everything that has been heard of."""
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class LogicalClock(Clock):
         self._count += 1
         return self._count
 
-    def saw(self, stamp: i64) -> None:
+    def on_stamp(self, stamp: i64) -> None:
         if stamp > self._count:
             self._count = stamp
 

@@ -35,14 +35,14 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.gossip.epto.dissemination import Dissemination, Listener
+from antiphon.fabrics.gossip.epto.dissemination import EptoDissemination, EptoListener
 from antiphon.fabrics.gossip.epto.messages import Ball, Greeting, Newcomer, Payloads, Probe, Stamped, Wanted
 from antiphon.fabrics.gossip.epto.options import EptoOptions
-from antiphon.fabrics.gossip.epto.order import Clock
+from antiphon.fabrics.gossip.epto.order import EptoClock
 from antiphon.fabrics.gossip.epto.payloads import PayloadStore
 from antiphon.fabrics.gossip.epto.rounds import Rounds, Tentative
 from antiphon.fabrics.gossip.sampling.service import PeerSampling, SamplingMessage
-from antiphon.kernel.message import TOTAL, UNSPECIFIED, Message
+from antiphon.kernel.message import TOTAL, UNSPECIFIED, ProtocolMessage
 from antiphon.kernel.process import Environment, Process
 from antiphon.orders.fifo import NO_DEPENDENCIES
 
@@ -58,23 +58,23 @@ class Epto(Process):
         self,
         environment: Environment,
         options: EptoOptions,
-        clock: Clock,
+        clock: EptoClock,
         is_founder: bool = True,
         topic: i64 = 0,
-        listener: Listener | None = None,
+        listener: EptoListener | None = None,
     ) -> None:
         super().__init__(environment)
         self._options: Final[EptoOptions] = options
-        self._clock: Final[Clock] = clock
+        self._clock: Final[EptoClock] = clock
         self._topic: Final[i64] = topic
         self._sampling: PeerSampling | None = None
         self._bootstrap: list[i64] = []
-        self.balls: Final[Dissemination] = Dissemination(
+        self.balls: Final[EptoDissemination] = EptoDissemination(
             environment,
             topic,
             options,
             is_founder,
-            Listener() if listener is None else listener,
+            EptoListener() if listener is None else listener,
             PayloadStore(environment, topic, options),
         )
         self.rounds: Final[Rounds] = Rounds(environment, topic, options, ROUND, self.balls)
@@ -122,9 +122,9 @@ class Epto(Process):
 
     # Calls of the host.
 
-    def receive(self, sender: i64, message: Message) -> None:
+    def receive(self, sender: i64, message: ProtocolMessage) -> None:
         if isinstance(message, Ball):
-            self._clock.saw(message.latest)
+            self._clock.on_stamp(message.latest)
             self._know_the_time()
             self.balls.take(sender, message)
             self.wake()
@@ -141,7 +141,7 @@ class Epto(Process):
             self.environment.send(sender, Greeting(self.me, self._topic, self._clock.reading()))
         else:
             assert isinstance(message, Greeting), "EpTO has no other message"
-            self._clock.saw(message.stamp)
+            self._clock.on_stamp(message.stamp)
             self._know_the_time()
 
     def expire(self, name: i64) -> None:

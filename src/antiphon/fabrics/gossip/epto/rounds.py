@@ -4,6 +4,11 @@ A node without events for a while stops its rounds until there is one. Period, f
 or follow from measured delays and an estimated size (:mod:`antiphon.fabrics.gossip.epto.adaptation`). The measurements
 also show how far a waiting event has spread, and how likely it is that no other event comes before it
 (:mod:`antiphon.fabrics.gossip.epto.analysis`).
+
+**Standing still.** A process that gets no processor for a while finds its timers and its messages at the same time, and
+may handle the timers first. A stamp that it gives then, by counting, is too low: others have delivered what it has not
+read yet, and pass its publication over. So a node gives no stamp before it has listened: from when its rounds begin, or
+from a round that came late, until the next round. Between two rounds a host hands over what has arrived.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.epto.adaptation import DelayEstimate, SizeEstimate
 from antiphon.fabrics.gossip.epto.analysis import published_fanout
-from antiphon.fabrics.gossip.epto.dissemination import Dissemination
+from antiphon.fabrics.gossip.epto.dissemination import EptoDissemination
 from antiphon.fabrics.gossip.epto.messages import Probe, Stamped
 from antiphon.fabrics.gossip.epto.options import EptoOptions
 from antiphon.fabrics.gossip.sampling.service import PeerSampling
@@ -41,14 +46,14 @@ class Rounds:
     """The rounds of one node in one group; ``timer`` is the name of their timer."""
 
     def __init__(
-        self, environment: Environment, topic: i64, options: EptoOptions, timer: i64, balls: Dissemination
+        self, environment: Environment, topic: i64, options: EptoOptions, timer: i64, balls: EptoDissemination
     ) -> None:
         self._environment: Final[Environment] = environment
         self._me: Final[i64] = environment.identifier
         self._topic: Final[i64] = topic
         self._options: Final[EptoOptions] = options
         self._timer: Final[i64] = timer
-        self._balls: Final[Dissemination] = balls
+        self._balls: Final[EptoDissemination] = balls
         self.delay: Final[DelayEstimate] = DelayEstimate(options.period)
         self.size: Final[SizeEstimate | None] = (
             SizeEstimate(environment.random(), options.nodes) if options.adapts else None
@@ -56,6 +61,10 @@ class Rounds:
         self.period: i64 = options.period
         self.heard_per_round: float = 0.0
         self.is_awake: bool = False
+        # Whether what had arrived before the last round has been handed over; for how many rounds it has not.
+        self._has_listened: bool = False
+        self._late_rounds: i64 = 0
+        self._due: i64 = 0
         self._idle_rounds: i64 = 0
         self._adapted_epoch: i64 = 0
 
@@ -64,7 +73,28 @@ class Rounds:
         self._idle_rounds = 0
         if not self.is_awake:
             self.is_awake = True
-            self._environment.set_timer(self._environment.random().below(self.period), self._timer)
+            self._has_listened = False
+            self._set_timer(self._environment.random().below(self.period))
+
+    def _set_timer(self, delay: i64) -> None:
+        self._due = self._environment.now() + delay
+        self._environment.set_timer(delay, self._timer)
+
+    def has_listened(self) -> bool:
+        """Whether this node is not behind what has arrived, so that it may give a stamp; if it sleeps it wakes."""
+        self.wake()
+        return self._has_listened and not self._is_late()
+
+    def _is_late(self) -> bool:
+        """Whether a round is later than names may be that reach everybody in time."""
+        return self._environment.now() - self._due > self.period * max(1, self._balls.ttl // 2)
+
+    def begin_round(self) -> None:
+        """The timer has run out. A node whose rounds are always late gives stamps in some of them."""
+        self._late_rounds = self._late_rounds + 1 if self._is_late() else 0
+        self._has_listened = self._late_rounds == 0 or self._late_rounds > self._balls.ttl
+        if self._has_listened:
+            self._late_rounds = 0
 
     def schedule_next(self, is_idle: bool) -> None:
         """A round is over: the next follows, unless nothing has happened for long."""
@@ -76,7 +106,7 @@ class Rounds:
         delay = self.period
         if spread > 0:
             delay += self._environment.random().between(-spread, spread)
-        self._environment.set_timer(max(0, delay), self._timer)
+        self._set_timer(max(0, delay))
 
     def probed(self, sender: i64, probe: Probe) -> None:
         """Somebody measures, or answers."""

@@ -33,16 +33,16 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.epto.dissemination import Dissemination, Listener
+from antiphon.fabrics.gossip.epto.dissemination import EptoDissemination, EptoListener
 from antiphon.fabrics.gossip.epto.messages import Ball, Probe, Stamped
 from antiphon.fabrics.gossip.epto.options import EptoOptions
-from antiphon.fabrics.gossip.epto.order import Clock, HostClock, KeyOrdering, KnownEvent, LogicalClock
+from antiphon.fabrics.gossip.epto.order import EptoClock, HostClock, KeyOrdering, KnownEvent, LogicalClock
 from antiphon.fabrics.gossip.epto.payloads import Missing, PayloadStore
 from antiphon.fabrics.gossip.epto.rounds import Rounds, Tentative
 from antiphon.fabrics.gossip.messages import FetchRequest
 from antiphon.fabrics.gossip.sampling.service import PeerSampling, draw_some
-from antiphon.fabrics.gossip.stream import Asked, Stream
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Message, Publication, publication_key
+from antiphon.fabrics.gossip.stream import QueuedRequest, Stream
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, ProtocolMessage, Publication, publication_key
 from antiphon.kernel.process import Environment
 from antiphon.kernel.randomness import RandomStream
 
@@ -73,7 +73,7 @@ class TotalOptions:
         self._skews: Final[list[i64]] = skews
         self._granularity: Final[i64] = granularity
 
-    def new_clock(self, environment: Environment) -> Clock:
+    def new_clock(self, environment: Environment) -> EptoClock:
         """The clock of one node for one topic."""
         if self.epto.is_logical:
             return LogicalClock()
@@ -85,8 +85,8 @@ class TotalOptions:
 class Memory:
     """The memory of a node that leaves a topic: the clock, and its last delivery in total order."""
 
-    def __init__(self, clock: Clock, last: KnownEvent | None) -> None:
-        self.clock: Final[Clock] = clock
+    def __init__(self, clock: EptoClock, last: KnownEvent | None) -> None:
+        self.clock: Final[EptoClock] = clock
         self.last: Final[KnownEvent | None] = last
 
 
@@ -108,7 +108,7 @@ class Relayed(Environment):
     def shared_time(self) -> i64:
         return self._environment.shared_time()
 
-    def send(self, destination: i64, message: Message) -> None:
+    def send(self, destination: i64, message: ProtocolMessage) -> None:
         self._environment.send(destination, message)
 
     def set_timer(self, delay: i64, name: i64) -> i64:
@@ -194,9 +194,10 @@ class TopicTotals:
         self._topic: Final[i64] = topic
         self._peers: Final = KnownPeers(overlay)
         self._relayed: Final = Relayed(environment)
-        self._clock: Final[Clock] = options.new_clock(environment) if memory is None else memory.clock
+        self._clock: Final[EptoClock] = options.new_clock(environment) if memory is None else memory.clock
+        self._counts: Final[bool] = options.epto.is_logical
         payloads = CarriedPayloads(environment, topic, options.epto, streams)
-        self.balls: Final = Dissemination(self._relayed, topic, options.epto, False, Listener(), payloads)
+        self.balls: Final = EptoDissemination(self._relayed, topic, options.epto, False, EptoListener(), payloads)
         self.rounds: Final = Rounds(environment, topic, options.epto, rounds_timer(topic), self.balls)
         ordering = self.balls.ordering
         assert isinstance(ordering, KeyOrdering), "topics are ordered by whole keys"
@@ -220,7 +221,11 @@ class TopicTotals:
 
     # Publications and messages that come in.
 
-    def publish(self, asked: Asked, payload: bytes, dependencies: vec[i64]) -> Stamped:
+    def may_publish(self) -> bool:
+        """Whether an own publication may begin now; by counting, only a node that has listened gives a stamp."""
+        return not self._counts or self.rounds.has_listened()
+
+    def publish(self, asked: QueuedRequest, payload: bytes, dependencies: vec[i64]) -> Stamped:
         """An own publication begins: it gets its stamp, and is in the next ball."""
         stamp = self._clock.stamp(self._ordering.last_stamp)
         event = Stamped(self._me, asked.sequence, asked.timestamp, payload, self._topic, stamp, dependencies)
@@ -231,13 +236,13 @@ class TopicTotals:
 
     def arrived(self, publication: Stamped) -> None:
         """A structure has brought a publication."""
-        self._clock.saw(publication.stamp)
+        self._clock.on_stamp(publication.stamp)
         self.balls.arrived(publication)
         self.rounds.wake()
 
     def on_ball(self, sender: i64, ball: Ball) -> None:
         """A ball has come."""
-        self._clock.saw(ball.latest)
+        self._clock.on_stamp(ball.latest)
         self.balls.take(sender, ball)
         self.rounds.wake()
 
@@ -247,6 +252,7 @@ class TopicTotals:
 
     def round_passed(self) -> None:
         """The timer of rounds has run out."""
+        self.rounds.begin_round()
         self.balls.run_round(self._peers)
         self.rounds.adapt(self._peers)
         self.rounds.schedule_next(self.is_idle())

@@ -229,7 +229,7 @@ class HyParView(PeerSampling):
         else:
             self.environment.send(sender, Disconnect(self.me, self.topic))
 
-    def wanted(self, peer: i64) -> None:
+    def on_wanted(self, peer: i64) -> None:
         if peer not in self._active:
             self.environment.send(peer, NeighbourRequest(self.me, self.topic, True))
 

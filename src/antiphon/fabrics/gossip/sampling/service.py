@@ -17,13 +17,13 @@ from typing import Final
 from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import ProtocolMessage
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.kernel.randomness import RandomStream
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
-class SamplingMessage(Message):
+class SamplingMessage(ProtocolMessage):
     """A message by which a peer sampling service keeps its views; ``source`` is the node that it is about."""
 
     def __init__(self, source: i64, topic: i64) -> None:
@@ -137,7 +137,7 @@ class PeerSampling:
     def heard_from(self, sender: i64) -> None:
         """A node has sent something that only neighbours send; if it is none here, the two disagree."""
 
-    def wanted(self, peer: i64) -> None:
+    def on_wanted(self, peer: i64) -> None:
         """The protocol above wants a node for a neighbour, for example because it knows more than all others."""
 
 

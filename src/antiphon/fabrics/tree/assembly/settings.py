@@ -42,9 +42,11 @@ class TreeTableOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     max_hops: Annotated[TwoOrMore, "How far a broker looks for a new parent before it asks any broker.", Live()] = int(
         DEFAULT.max_hops
     )
-    ancestors_first: Annotated[Flag, "Ask brokers nearer to the root before siblings.", Live()] = False
+    ancestors_first: Annotated[Flag, "Ask brokers nearer to the root before siblings.", Live()] = (
+        DEFAULT.ancestors_first
+    )
     nearest_first: Annotated[Flag, "Ask brokers with the shortest measured round trip first.", Live(default=True)] = (
-        False
+        DEFAULT.nearest_first
     )
     patience: Annotated[
         Positive,
@@ -58,13 +60,16 @@ class TreeTableOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         Seconds(0.02),
     ] = int(DEFAULT.collect_ticks)
     strict_session: Annotated[
-        Flag, "Ordered messages of a publisher wait for its own total messages before them.", Live()
-    ] = True
+        Flag,
+        "Ordered messages of a publisher wait for its own total messages before them, and for those that wait for a "
+        "key.",
+        Live(),
+    ] = DEFAULT.strict_session
     quorum: Annotated[
         Flag,
         "Brokers may be cut off and come back, and others may join; total order then needs a majority of the council.",
         Live(default=True),
-    ] = False
+    ] = DEFAULT.quorum
     council: Annotated[
         Ticks,
         "How long after a change of the tree newcomers become members of the council; 0: never.",
@@ -76,7 +81,7 @@ class TreeTableOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     quorum_delivery: Annotated[
         Flag,
         "Publications of every order wait for a majority, so that each total one follows the same past at all brokers.",
-    ] = False
+    ] = DEFAULT.quorum_delivery
     log: Annotated[
         int,
         Meta(ge=0, le=1 << 31, description="a number of publications", examples=[1000]),

@@ -26,7 +26,7 @@ from antiphon.torture.live.rounds.round import (
 )
 
 if TYPE_CHECKING:
-    from antiphon.client.client import Client
+    from antiphon.client.handle import Client
 
 ORDERS = ("none", "fifo", "causal", "causal", "total", "total")
 REPLACED = 0.75
@@ -65,7 +65,7 @@ class GossipRound(Round):
         is_first = True
         while left > 0:
             await asyncio.sleep(chance.uniform(*KILL_SECONDS))
-            mortal = [member for member in self.standing() if member.about and member not in self.stable]
+            mortal = [member for member in self.alive_members() if member.about and member not in self.stable]
             count = min(len(mortal), left, 2 if chance.random() < TOGETHER else 1)
             victims = chance.sample(mortal, count)
             if is_first and members[0] in mortal:

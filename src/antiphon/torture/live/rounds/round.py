@@ -29,8 +29,8 @@ from antiphon.torture.live.rounds.listeners import CLIENT_CHECKS, ClientRecord, 
 from antiphon.trace.store import read_trace
 
 if TYPE_CHECKING:
-    from antiphon.api.subscription import Subscription
-    from antiphon.client.client import Client
+    from antiphon.api.pubsub import Subscription
+    from antiphon.client.handle import Client
 
 CHECKS = ("completeness", "duplicates", "fifo", "causal", "total", "validity", "membership")
 TOPICS = ("bank", "news")
@@ -199,7 +199,7 @@ class Round:
         figures.rounds += 1
         return [f"node-{member.index}" for member in self.stable]
 
-    def standing(self) -> list[Member]:
+    def alive_members(self) -> list[Member]:
         """Nodes that were not killed; a killed process takes a moment to end."""
         return [member for member in self.cluster.alive if not member.is_expected_to_end]
 

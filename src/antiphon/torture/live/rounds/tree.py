@@ -22,7 +22,7 @@ from antiphon.torture.live.rounds.round import (
 )
 
 if TYPE_CHECKING:
-    from antiphon.client.client import Client
+    from antiphon.client.handle import Client
 
 KEYS = ("anna", "ben", "clara", "dora", "emil")
 ORDERS = ("none", "fifo", "causal", "total", "total")
@@ -51,7 +51,7 @@ class TreeRound(Round):
             await self._kill_and_replace(founders)
         else:
             await self._kill_most()
-        self.stable = [member for member in self.standing() if member in founders]
+        self.stable = [member for member in self.alive_members() if member in founders]
 
     async def _kill_and_replace(self, founders: list[Member]) -> None:
         chance = self.chance
@@ -59,21 +59,21 @@ class TreeRound(Round):
         coming: list[asyncio.Future[Member]] = []
         for _ in founders:
             await asyncio.sleep(chance.uniform(*KILL_SECONDS))
-            standing = [member for member in self.standing() if member.about]
-            mortal = [member for member in standing if member not in spared]
+            alive_members = [member for member in self.alive_members() if member.about]
+            mortal = [member for member in alive_members if member not in spared]
             if mortal:
                 # The first founder as often as any other: it is the root, or succeeds it.
                 self.kill(mortal[0] if chance.random() < TOGETHER else chance.choice(mortal))
-            if len(standing) <= len(founders):
+            if len(alive_members) <= len(founders):
                 coming.append(asyncio.ensure_future(self.cluster.add(chance.choice(spared).address)))
         self.figures.newcomers += len(await asyncio.gather(*coming))
 
     async def _kill_most(self) -> None:
         chance = self.chance
         is_first = True
-        while len(self.standing()) > self._survivors:
+        while len(self.alive_members()) > self._survivors:
             await asyncio.sleep(chance.uniform(*KILL_SECONDS))
-            alive = self.standing()
+            alive = self.alive_members()
             count = 2 if chance.random() < TOGETHER and len(alive) > self._survivors + 1 else 1
             victims = chance.sample(alive, count)
             if is_first and self.figures.rounds % 4 < 2:

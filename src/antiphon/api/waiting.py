@@ -1,0 +1,139 @@
+"""The queue of a subscription: what waits for the application, and how much memory that takes.
+
+A batch costs its payload and the objects around it, so an empty message costs memory, too. A subscription of a client
+also counts towards the memory of the client's identity (:class:`Meter`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, Protocol, final
+
+from antiphon.api.batch import Batch
+from antiphon.api.topic_state import LiveTopic
+from antiphon.kernel.errors import AntiphonError
+from antiphon.sessions.dedup import Ranges
+
+QUEUE_BYTES_AT_MOST: int = 64 << 20
+"""How many bytes may wait in one subscription, however many messages they are."""
+
+ENTRY_BYTES: Final = 512
+"""The objects of a batch that waits, beside its payload."""
+
+NUMBER_BYTES: Final = 64
+"""The memory of one number in a mark."""
+
+
+class Mark:
+    """Stands between the batches of a subscription.
+
+    Either messages of the topic may be missing here, or from here on comes whatever is not among ``seen``: what its
+    node had shown before. ``past`` are the publications of that, and those that had come before its node was a member.
+    """
+
+    def __init__(self, seen: dict[int, Ranges] | None = None, past: dict[int, Ranges] | None = None) -> None:
+        self.seen, self.past = seen, past or {}
+
+    @property
+    def is_gap(self) -> bool:
+        """Whether messages may be missing here."""
+        return self.seen is None
+
+    @property
+    def size_bytes(self) -> int:
+        """How much memory it takes."""
+        numbers = sum(1 + len(ranges) for of in (self.seen or {}, self.past) for ranges in of.values())
+        return ENTRY_BYTES + NUMBER_BYTES * numbers
+
+
+class Meter(Protocol):
+    """Counts the memory that waits in all subscriptions of an identity."""
+
+    def add(self, size_bytes: int) -> None:
+        """So much more waits, or less."""
+
+    def has_room_for(self, size_bytes: int) -> bool:
+        """Whether so much more may wait."""
+
+    def memory_used_up(self, what: str) -> AntiphonError:
+        """The error for something for which there is no room."""
+
+
+@final
+class WaitingBatches:
+    """The batches and marks that wait in one subscription, which holds ``limit`` messages."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._queue: deque[tuple[LiveTopic, Batch | Mark]] = deque()
+        self.messages = 0
+        self.bytes = 0
+        self.meter: Meter | None = None
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def add(self, topic: LiveTopic, batch: Batch) -> None:
+        """One more batch waits."""
+        self._queue.append((topic, batch))
+        self.messages += batch.count
+        self._count(ENTRY_BYTES + len(batch.payload))
+
+    def add_mark(self, topic: LiveTopic, mark: Mark) -> None:
+        """A mark stands behind what waits."""
+        self._queue.append((topic, mark))
+        self._count(mark.size_bytes)
+
+    def put_back(self, marks: list[tuple[LiveTopic, Mark]]) -> None:
+        """Marks stand in front of what waits."""
+        for topic, mark in reversed(marks):
+            self._queue.appendleft((topic, mark))
+            self._count(mark.size_bytes)
+
+    def take(self) -> tuple[LiveTopic, Batch | Mark]:
+        """The first of what waits."""
+        topic, first = self._queue.popleft()
+        if isinstance(first, Batch):
+            self.messages -= first.count
+            self._count(-ENTRY_BYTES - len(first.payload))
+        else:
+            self._count(-first.size_bytes)
+        return topic, first
+
+    def clear(self) -> None:
+        """Nothing waits any more."""
+        self._count(-self.bytes)
+        self._queue.clear()
+        self.messages = 0
+
+    def _count(self, size_bytes: int) -> None:
+        self.bytes += size_bytes
+        if self.meter is not None:
+            self.meter.add(size_bytes)
+
+    def has_room_for(self, batch: Batch) -> bool:
+        """Whether one more batch may wait. One always may, unless the identity has no memory left."""
+        size = ENTRY_BYTES + len(batch.payload)
+        if self._queue and (self.bytes + size > QUEUE_BYTES_AT_MOST or self.messages + batch.count > self._limit):
+            return False
+        return self.meter is None or self.meter.has_room_for(size)
+
+    def refuses(self, batch: Batch) -> bool:
+        """Whether the identity has no memory left for one more batch."""
+        return self.meter is not None and not self.meter.has_room_for(ENTRY_BYTES + len(batch.payload))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as much waits as may."""
+        return self.messages >= self._limit or self.bytes >= QUEUE_BYTES_AT_MOST
+
+    @property
+    def is_half_empty(self) -> bool:
+        """Whether there is room again."""
+        return self.messages * 2 <= self._limit and self.bytes * 2 <= QUEUE_BYTES_AT_MOST
+
+    def may_read(self, size_bytes: int) -> bool:
+        """Whether so much of a log may be read. It may if nothing waits, because then nobody would say that it may."""
+        if not self._queue:
+            return True
+        return self.is_half_empty and (self.meter is None or self.meter.has_room_for(size_bytes))

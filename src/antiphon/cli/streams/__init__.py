@@ -1,0 +1,1 @@
+"""Commands about topics with a history, and their consumers."""

@@ -1,0 +1,247 @@
+"""Quotas: how much of a node one identity may use, so that no tenant can starve another.
+
+An operator writes quotas into the file of rights, for all clients and for single ones::
+
+    [quotas]
+    connections = 20
+
+    [clients.shop.quotas]
+    messages_per_second = 5000
+    policies = ["drop_oldest", "disconnect"]
+
+All connections of one identity share its quotas at a node. A count that is used up is refused with
+:class:`~antiphon.QuotaError`, which names the quota. A rate that is used up slows: batches wait until they fit. The
+account of an identity outlives its connections, so connecting again gains nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from antiphon.api.subscription import POLICIES
+from antiphon.kernel.errors import UsageError
+from antiphon.runtime.errors import QuotaError
+
+REQUEST_BYTES_PER_SECOND: Final = float(32 << 20)
+"""How many bytes of long requests, beside batches, a node reads for one identity: they take a sixth of a processor."""
+
+BURST_SECONDS: Final = 1.0
+"""An identity that was quiet may use the rate of so many seconds at once."""
+
+
+class Quotas(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The quotas of one identity at one node; None is no bound."""
+
+    connections: int | None = None
+    """Connections at a time."""
+    subscriptions: int | None = None
+    """Subscriptions at a time, over all connections."""
+    topics: int | None = None
+    """Different topics that the identity has published on or subscribed to since the node was started."""
+    messages_per_second: float | None = None
+    bytes_per_second: float | None = None
+    """Rates of publishing; bytes are those of whole batches."""
+    memory: int | None = None
+    """Bytes that wait in its subscriptions, with the objects that hold them, and in the lists of those that resume."""
+    series: int | None = None
+    """Series of exactly-once writers that the node remembers for it: one for each lane and topic."""
+    policies: list[str] | None = None
+    """The policies that its subscriptions may ask for, of those in ``POLICIES``."""
+    block_seconds: float | None = None
+    """How long a subscription with policy ``block`` may wait for its client before it is ended."""
+
+    def check(self, where: str) -> None:
+        """Raise what is wrong with them."""
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if isinstance(value, (int, float)) and value <= 0:
+                raise UsageError(
+                    f"{where}: {name} is {value}; a quota is more than 0, and one that is left out is none"
+                )
+        unknown = [policy for policy in self.policies or () if policy not in POLICIES]
+        if unknown:
+            raise UsageError(f"{where}: there is no policy {unknown[0]!r}; choose from {', '.join(POLICIES)}")
+
+    def over(self, defaults: Quotas) -> Quotas:
+        """These quotas, and the defaults where these say nothing."""
+        own = {name: getattr(self, name) for name in self.__struct_fields__}
+        return msgspec.structs.replace(defaults, **{name: value for name, value in own.items() if value is not None})
+
+
+class Rate:
+    """A token bucket. It may go below zero; then nothing more fits until it has filled again."""
+
+    def __init__(self, per_second: float, now: float) -> None:
+        self._per_second = per_second
+        self._level = per_second * BURST_SECONDS
+        self._at = now
+
+    def charge(self, amount: float, now: float) -> None:
+        """So much was used."""
+        self._fill(now)
+        self._level -= amount
+
+    def debt_seconds(self, now: float) -> float:
+        """How long until something fits again; 0 if it does now."""
+        self._fill(now)
+        return max(0.0, -self._level / self._per_second)
+
+    def _fill(self, now: float) -> None:
+        full = self._per_second * BURST_SECONDS
+        self._level = min(full, self._level + (now - self._at) * self._per_second)
+        self._at = now
+
+
+class Account:
+    """The use that one identity makes of a node. It also meters what waits in the identity's subscriptions."""
+
+    def __init__(self, name: str, quotas: Quotas, clock: Callable[[], float]) -> None:
+        self._name = name
+        self._clock = clock
+        self.connections = 0
+        self.subscriptions = 0
+        self.topics: set[str] = set()
+        self.memory_bytes = 0
+        # Lanes that have begun here; the node may not have delivered anything of them yet.
+        self._series: set[tuple[str, int]] = set()
+        # How often each quota was at its end.
+        self.hits: Counter[str] = Counter()
+        self._messages: Rate | None = None
+        self._bytes: Rate | None = None
+        self._requests = Rate(REQUEST_BYTES_PER_SECOND, clock())
+        self.quotas = Quotas()
+        self.renew(quotas)
+
+    def renew(self, quotas: Quotas) -> None:
+        """The file of rights says something else now; what is used stays used."""
+        before, self.quotas = self.quotas, quotas
+        now = self._clock()
+        if quotas.messages_per_second != before.messages_per_second:
+            self._messages = None if quotas.messages_per_second is None else Rate(quotas.messages_per_second, now)
+        if quotas.bytes_per_second != before.bytes_per_second:
+            self._bytes = None if quotas.bytes_per_second is None else Rate(quotas.bytes_per_second, now)
+
+    # Counts.
+
+    def connect(self) -> None:
+        """One more connection."""
+        self._check("connections", self.connections, self.quotas.connections, "close one, or use one for all")
+        self.connections += 1
+
+    def subscribe(self, policy: str) -> None:
+        """One more subscription."""
+        quotas = self.quotas
+        if quotas.policies is not None and policy not in quotas.policies:
+            self.hits["policies"] += 1
+            allowed = " or ".join(map(repr, quotas.policies)) or "none"
+            raise QuotaError(f"{self._who} may not ask for the policy {policy!r} (quota policies); choose {allowed}")
+        self._check("subscriptions", self.subscriptions, quotas.subscriptions, "close one, or use a pattern")
+        self.subscriptions += 1
+
+    def use_topic(self, topic: str) -> None:
+        """A topic, perhaps one more."""
+        if self.quotas.topics is not None and topic not in self.topics:
+            self._check("topics", len(self.topics), self.quotas.topics, "use topics that you have used before")
+            self.topics.add(topic)
+
+    def use_series(self, topic: str, lane: int, remembered: int) -> None:
+        """A lane of a writer that the node does not know yet, beside so many that it remembers for the identity."""
+        if self.quotas.series is not None and (topic, lane) not in self._series:
+            used = max(remembered, len(self._series))
+            self._check("series", used, self.quotas.series, "use writers and lanes that have written before")
+            self._series.add((topic, lane))
+
+    def _check(self, quota: str, used: int, most: int | None, advice: str) -> None:
+        if most is not None and used >= most:
+            self.hits[quota] += 1
+            raise QuotaError(f"{self._who} uses {used} {quota} of this node, all that it may (quota {quota}); {advice}")
+
+    @property
+    def _who(self) -> str:
+        return f"client {self._name!r}" if self._name else "a client"
+
+    # Memory.
+
+    def add(self, size_bytes: int) -> None:
+        """So much more waits for the identity, or less."""
+        self.memory_bytes += size_bytes
+
+    def has_room_for(self, size_bytes: int) -> bool:
+        """Whether so much more may wait."""
+        most = self.quotas.memory
+        return most is None or self.memory_bytes + size_bytes <= most
+
+    def memory_used_up(self, what: str) -> QuotaError:
+        """The error for something for which there is no room."""
+        self.hits["memory"] += 1
+        return QuotaError(
+            f"{what}: {self.memory_bytes} bytes wait for {self._who} at this node, nearly all that may (quota memory); "
+            "take messages faster, or have fewer subscriptions"
+        )
+
+    # Rates.
+
+    def charge_request(self, size: int) -> float:
+        """A request that is no batch has come; how long to read nothing more."""
+        now = self._clock()
+        self._requests.charge(size, now)
+        return self._requests.debt_seconds(now)
+
+    @property
+    def has_rates(self) -> bool:
+        """Whether publishing is counted."""
+        return self._messages is not None or self._bytes is not None
+
+    def charge(self, messages: int, size: int) -> None:
+        """A batch was published."""
+        now = self._clock()
+        if self._messages is not None:
+            self._messages.charge(messages, now)
+        if self._bytes is not None:
+            self._bytes.charge(size, now)
+
+    def wait_seconds(self) -> float:
+        """How long the next batch has to wait."""
+        now = self._clock()
+        seconds = 0.0
+        for quota, rate in (("messages_per_second", self._messages), ("bytes_per_second", self._bytes)):
+            debt = 0.0 if rate is None else rate.debt_seconds(now)
+            if debt > 0:
+                self.hits[quota] += 1
+            seconds = max(seconds, debt)
+        return seconds
+
+
+class Ledger:
+    """The accounts of all identities at one node. There are as many as the file of rights has, and one for the rest."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._accounts: dict[str, Account] = {}
+
+    def account(self, name: str, quotas: Quotas) -> Account:
+        """The account of an identity."""
+        found = self._accounts.get(name)
+        if found is None:
+            found = self._accounts[name] = Account(name, quotas, self._clock)
+        elif found.quotas != quotas:
+            found.renew(quotas)
+        return found
+
+    def figures(self) -> dict[str, dict[str, object]]:
+        """The use of identities with quotas, and how often each quota was at its end."""
+        return {
+            name: {
+                "connections": account.connections,
+                "subscriptions": account.subscriptions,
+                "topics": len(account.topics),
+                "memory": account.memory_bytes,
+                "hits": dict(account.hits),
+            }
+            for name, account in self._accounts.items()
+            if account.quotas != Quotas()
+        }

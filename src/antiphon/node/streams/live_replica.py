@@ -1,0 +1,315 @@
+"""One replica of a stream on a live node: the disk, the timers and the subscription behind :mod:`antiphon.streams`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final, Protocol
+
+import msgspec
+
+from antiphon.api.batch import Batch
+from antiphon.api.subscription import LiveSubscription
+from antiphon.api.waiting import Mark
+from antiphon.storage.stream_store import StreamContent, StreamStore
+from antiphon.streams.coordinator import Coordinator
+from antiphon.streams.directory import DIRECTORY, StreamDirectory
+from antiphon.streams.entries import DATA, OPENING, IndexEntry, ReplicaSet
+from antiphon.streams.host import NOBODY
+from antiphon.streams.messages import StreamMessage
+from antiphon.streams.replica import Replica
+from antiphon.streams.requests import StreamInfo
+
+BATCHES_CACHED: Final = 256
+"""The messages of so many publications are held in memory for consumers."""
+
+
+class StreamNode(Protocol):
+    """The node on which a replica lives."""
+
+    store: StreamStore
+    directory: StreamDirectory
+
+    def send(self, replica: int, stream: int, message: StreamMessage) -> None:
+        """Send a message to another replica when the node settles."""
+
+    def is_connected(self, replica: int) -> bool:
+        """Whether another replica can be reached."""
+
+    def after(self, delay_us: int, call: Callable[[], object]) -> None:
+        """Call something after a while, and let the node settle."""
+
+    def draw(self, below: int) -> int:
+        """A random number below another one."""
+
+    def now_us(self) -> int:
+        """The clock."""
+
+    def settled(self, replica: LiveReplica, number: int, entry: IndexEntry) -> None:
+        """An entry of a stream is settled."""
+
+    def hand(self, replica: LiveReplica, consumer: str, member: int, position: int, delivery: int) -> None:
+        """Give a message to a member."""
+
+    def bury(
+        self, replica: LiveReplica, consumer: str, position: int, deliveries: int, then: Callable[[], object]
+    ) -> None:
+        """Publish a message as a dead letter."""
+
+    def leader_changed(self, replica: LiveReplica) -> None:
+        """A replica leads, follows another one, or has no leader."""
+
+
+class LiveReplica:
+    """The host of one replica and of its consumers."""
+
+    def __init__(self, node: StreamNode, stream: int, topic: str, founders: ReplicaSet) -> None:
+        self.stream = stream
+        self.topic = topic
+        self.info: StreamInfo | None = None
+        # Whether this replica leads, and knows everything that former leaders have settled.
+        self.is_open = False
+        self._awaited: dict[int, Callable[[], object]] = {}
+        self._node = node
+        self._store = node.store
+        self.subscription: LiveSubscription | None = None
+        self.is_over = False
+        # Where publications without a settled place are in the log of this node.
+        self._offsets: dict[tuple[int, int], int] = {}
+        # Messages that are written and may not be on disk, and the last that were read.
+        self._unsafe: dict[tuple[int, int], int] = {}
+        self._cache: dict[tuple[int, int], Batch] = {}
+        self.now_us, self.draw = node.now_us, node.draw
+        self.is_connected = node.is_connected
+        # Entries with messages that are settled, by their last position: the tail that consumers look at.
+        self._tail: dict[int, IndexEntry] = {}
+        self.coordinator = Coordinator(self)
+        saved = self._store.saved(stream)
+        self.next_offset = int(self._store.fact(f"offset {stream}") or 0)
+        self.replica = Replica(stream, self._store.identity, self, saved, founders)
+        for source, sequence, offset in self._store.deliveries(stream, self.next_offset):
+            content = self._store.content(stream, source, sequence)
+            assert content is not None, "it was listed"
+            count = int(self._batch(content).count)
+            self._offsets[source, sequence] = offset
+            self.replica.delivered(source, sequence, count)
+            self.next_offset = max(self.next_offset, offset + count)
+
+    def start(self) -> None:
+        """The node is in its cluster."""
+        self.replica.start()
+
+    def close(self) -> None:
+        """Do nothing any more."""
+        self.is_over = True
+        if self.subscription is not None:
+            self.subscription.end()
+
+    # What the fabric delivers.
+
+    def follow_topic(self, subscription: LiveSubscription) -> None:
+        """Take what is delivered on the topic from now on."""
+        self.subscription = subscription
+        subscription.reads_messages = False
+        asyncio.get_running_loop().create_task(self._take(subscription))
+
+    async def _take(self, subscription: LiveSubscription) -> None:
+        while not self.is_over:
+            arrival = subscription.arrival() if subscription.is_empty else None
+            if arrival is not None:
+                await arrival
+            if subscription.is_closed:
+                return
+            while not subscription.is_empty:
+                _, batch, _ = subscription.take_raw()
+                if not isinstance(batch, Mark):
+                    self._deliver(batch)
+
+    def _deliver(self, batch: Batch) -> None:
+        name = (batch.author, batch.number)
+        content = StreamContent(int(batch.publisher), int(batch.sequence), batch.order, batch.payload)
+        self._write_content(name, content, batch.first_offset)
+        self._offsets[name] = batch.first_offset
+        self.next_offset = batch.end_offset
+        self._remember(name, batch)
+
+        def safe() -> None:
+            if not self.is_over:
+                self._unsafe.pop(name, None)
+                self.replica.delivered(*name, int(batch.count))
+                self.turn_ends()
+
+        self._store.then(safe)
+
+    def _write_content(self, name: tuple[int, int], content: StreamContent, offset: int) -> None:
+        self._store.write(
+            "insert or replace into content values (?, ?, ?, ?, ?)",
+            self.stream,
+            *name,
+            offset,
+            msgspec.msgpack.encode(content),
+        )
+        self._unsafe[name] = 1
+
+    def _batch(self, content: StreamContent) -> Batch:
+        return Batch(self.topic, content.publisher, content.order, 0, content.payload, sequence=content.sequence)
+
+    def _remember(self, name: tuple[int, int], batch: Batch) -> None:
+        self._cache[name] = batch
+        if len(self._cache) > BATCHES_CACHED:
+            del self._cache[next(iter(self._cache))]
+
+    def batch_of(self, entry: IndexEntry) -> Batch | None:
+        """The messages of an entry, if they are here."""
+        name = (entry.source, entry.sequence)
+        found = self._cache.get(name)
+        if found is None:
+            content = self._store.content(self.stream, *name)
+            if content is None:
+                return None
+            found = self._batch(content)
+            self._remember(name, found)
+        return found
+
+    def entry_at(self, position: int) -> IndexEntry:
+        """The settled entry that holds a position."""
+        found = self._tail.get(position)
+        if found is None:
+            (found, *_) = self._store.entries_at(self.stream, position, 16)
+        return found
+
+    # What the replica asks for.
+
+    def send(self, replica: int, message: StreamMessage) -> None:
+        self._node.send(replica, self.stream, message)
+
+    def after(self, delay_us: int, call: Callable[[], object]) -> None:
+        self._node.after(delay_us, partial(self._call, call))
+
+    def _call(self, call: Callable[[], object]) -> None:
+        if not self.is_over:
+            call()
+            self.turn_ends()
+
+    def turn_ends(self) -> None:
+        """Settle acknowledgements, and send what is new."""
+        self.coordinator.flush()
+        self.replica.flush()
+
+    def write_vote(self, term: int, voted_for: int) -> None:
+        self._store.put(f"vote {self.stream}", msgspec.msgpack.encode((term, voted_for)))
+
+    def write_entries(self, first: int, entries: Sequence[IndexEntry]) -> None:
+        self._store.write("delete from entry where stream = ? and number >= ?", self.stream, first)
+        for number, entry in enumerate(entries, first):
+            self._store.write(
+                "insert into entry values (?, ?, ?, ?)",
+                self.stream,
+                number,
+                entry.position,
+                msgspec.msgpack.encode(entry),
+            )
+
+    def read_entries(self, first: int, most: int) -> list[IndexEntry]:
+        return self._store.entries(self.stream, first, most)
+
+    def write_snapshot(self, base: int, base_term: int, position: int, state: bytes, replaces: bool) -> None:
+        # Publications before this offset need not be looked at when the node starts.
+        offset = min(self._offsets.values(), default=self.next_offset)
+        self._store.put(f"offset {self.stream}", str(offset).encode())
+        self._store.put(f"snapshot {self.stream}", msgspec.msgpack.encode((base, base_term, position, state)))
+        if replaces:
+            self._store.put(f"floor {self.stream}", str(base).encode())
+            self._store.write("delete from entry where stream = ?", self.stream)
+
+    def when_on_disk(self, call: Callable[[], object]) -> None:
+        self._store.then(partial(self._call, call))
+
+    def progressed(self) -> None:
+        self.replica.progressed()
+
+    def holds(self, source: int, sequence: int) -> bool:
+        return (source, sequence) not in self._unsafe and self._store.holds(self.stream, source, sequence)
+
+    def read_contents(self, publications: Sequence[tuple[int, int]]) -> list[tuple[int, int, bytes]]:
+        found = [(*name, self._store.content(self.stream, *name)) for name in publications]
+        return [
+            (source, sequence, msgspec.msgpack.encode(each)) for source, sequence, each in found if each is not None
+        ]
+
+    def write_content(self, source: int, sequence: int, content: bytes) -> None:
+        self._write_content((source, sequence), msgspec.msgpack.decode(content, type=StreamContent), -1)
+        self._store.then(partial(self._unsafe.pop, (source, sequence), None))
+
+    def settled(self, number: int, entry: IndexEntry) -> None:
+        if entry.kind == DATA:
+            self._offsets.pop((entry.source, entry.sequence), None)
+            for position in range(entry.position, entry.end):
+                self._tail[position] = entry
+            while len(self._tail) > 8192:
+                del self._tail[next(iter(self._tail))]
+        if self.topic:
+            self.coordinator.settled(number, entry)
+        self._node.settled(self, number, entry)
+        is_mine = entry.kind == OPENING and self.replica.leading is not None and entry.term == self.replica.log.term
+        if is_mine:
+            self.is_open = True
+            self.coordinator.opened()
+            self._node.leader_changed(self)
+        call = self._awaited.pop(number, None)
+        if call is not None:
+            call()
+
+    def snapshot(self) -> bytes:
+        if self.stream == DIRECTORY:
+            return self._node.directory.snapshot()
+        return msgspec.msgpack.encode((self.coordinator.settled_end, self.coordinator.table.snapshot()))
+
+    def restore(self, state: bytes) -> None:
+        if self.stream == DIRECTORY:
+            self._node.directory.restore(state)
+            return
+        self.coordinator.settled_end, consumers = msgspec.msgpack.decode(state, type=tuple[int, bytes])
+        self.coordinator.table.restore(consumers)
+
+    def leads(self, term: int) -> None:
+        pass
+
+    def followed(self, leader: int) -> None:
+        self.is_open = False
+        self._awaited.clear()
+        self.coordinator.resigned()
+        self._node.leader_changed(self)
+
+    def replicas_changed(self, replicas: ReplicaSet) -> None:
+        pass
+
+    def when_settled(self, number: int, call: Callable[[], object]) -> None:
+        """Call something when an entry is settled, if this replica still leads then."""
+        self._awaited[number] = call
+
+    # What consumers ask for.
+
+    def propose(self, payload: bytes) -> int | None:
+        return self.replica.propose(payload)
+
+    def key_of(self, position: int) -> bytes:
+        entry = self.entry_at(position)
+        batch = self.batch_of(entry)
+        keys = None if batch is None else batch.columns.keys
+        return (None if keys is None else keys[position - entry.position]) or b""
+
+    def follows(self, position: int) -> Iterable[int]:
+        return ()
+
+    def hand(self, consumer: str, member: int, position: int, delivery: int) -> None:
+        self._node.hand(self, consumer, member, position, delivery)
+
+    def bury(self, consumer: str, position: int, deliveries: int, then: Callable[[], object]) -> None:
+        self._node.bury(self, consumer, position, deliveries, then)
+
+    @property
+    def leader(self) -> int:
+        """The replica that leads, or :data:`NOBODY`."""
+        return self.replica.leader if not self.is_over else NOBODY

@@ -1,0 +1,364 @@
+"""The streams of one node: which it keeps, how their replicas reach those of other nodes, and the directory.
+
+A node with a data directory keeps streams. The first node of a cluster founds the directory; its leader lets others
+vote until three or five do, and asks nodes to keep the streams that are made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from antiphon.kernel.errors import ProtocolError
+from antiphon.membership.membership import Membership
+from antiphon.node.loop import NodeLoop
+from antiphon.node.streams.live_replica import LiveReplica
+from antiphon.node.streams.service_messages import (
+    ForgetStreams,
+    KeepStream,
+    ServiceMessage,
+    StreamGreeting,
+    decode_service_message,
+)
+from antiphon.node.subscriptions import Subscriptions
+from antiphon.runtime.clocks import monotonic_us
+from antiphon.storage.stream_store import StreamStore
+from antiphon.streams.directory import DIRECTORY, AddStream, DropStream, StreamDirectory, replicas_for
+from antiphon.streams.entries import COMMAND, IndexEntry, ReplicaSet
+from antiphon.streams.host import NOBODY
+from antiphon.streams.messages import StreamMessage, decode_message, encode_message
+from antiphon.streams.requests import Policy, StreamInfo
+from antiphon.transport.peer_messages import StreamFrame
+
+GROW_SECONDS: Final = 0.5
+"""How often the leader of the directory looks whether more nodes can vote on it, as long as some can."""
+
+DIRECTORY_VOTERS: Final = 5
+
+
+class StreamMembers(Protocol):
+    """Those to whom a node hands messages of consumers: sessions of clients."""
+
+    def hand(self, replica: LiveReplica, consumer: str, member: int, position: int, delivery: int) -> None:
+        """Give a message to a member."""
+
+    def settled(self, replica: LiveReplica, entry: IndexEntry) -> None:
+        """An entry of a stream is settled here."""
+
+    def leader_changed(self, replica: LiveReplica) -> None:
+        """A replica leads, follows another one, or has no leader."""
+
+    def bury(
+        self, replica: LiveReplica, consumer: str, position: int, deliveries: int, then: Callable[[], object]
+    ) -> None:
+        """Publish a message as a dead letter."""
+
+
+class StreamService:
+    """The streams of one node with a data directory. ``members`` is set by the gateway of clients."""
+
+    members: StreamMembers
+
+    def __init__(self, directory: Path, loop: NodeLoop, cluster: Membership, subscriptions: Subscriptions) -> None:
+        self.store = StreamStore(directory)
+        self.identity = self.store.identity
+        self.directory = StreamDirectory()
+        self.now_us = monotonic_us
+        self._loop = loop
+        self._cluster = cluster
+        self._subscriptions = subscriptions
+        self._event_loop = asyncio.get_running_loop()
+        self._is_over = False
+        # By the identifier of a node: its number as a replica. And the other way round.
+        self._identities: dict[int, int] = {}
+        self._identifiers: dict[int, int] = {}
+        self._with_directory: set[int] = set()
+        self.replicas: dict[int, LiveReplica] = {}
+        self.by_topic: dict[str, LiveReplica] = {}
+        self._is_growing = False
+
+    # The life of the node.
+
+    def start(self, is_first: bool) -> None:
+        """The node is in its cluster; ``is_first`` if it began it."""
+        if self.store.fact("directory") is not None:
+            self._keep_directory(ReplicaSet(()))
+        elif is_first and self.store.fact("streams") is None:
+            self._keep_directory(ReplicaSet((self.identity,)))
+        kept = msgspec.msgpack.decode(self.store.fact("streams") or b"\x90", type=list[StreamInfo])
+        for info in kept:
+            self._keep(info)
+        self._write_kept()
+        for identifier in self._cluster.identifiers():
+            self.peer_found(identifier)
+        self._loop.settle()
+
+    async def close(self) -> None:
+        """End."""
+        self._is_over = True
+        for replica in self.replicas.values():
+            replica.close()
+        await self.store.close()
+
+    def _keep_directory(self, founders: ReplicaSet) -> None:
+        if DIRECTORY in self.replicas:
+            return
+        saved = self.store.fact("directory")
+        if saved is None:
+            self.store.put("directory", msgspec.msgpack.encode(founders))
+        else:
+            founders = msgspec.msgpack.decode(saved, type=ReplicaSet)
+        replica = self.replicas[DIRECTORY] = LiveReplica(self, DIRECTORY, "", founders)
+        replica.start()
+
+    def _keep(self, info: StreamInfo) -> None:
+        if info.number in self.replicas or self._is_over:
+            return
+        if self.store.fact(f"offset {info.number}") is None:
+            # The history begins now, and not with what the log of this node has of the topic.
+            self.store.put(f"offset {info.number}", b"%d" % self._loop.topics.topic(info.name).end_offset)
+        replica = LiveReplica(self, info.number, info.name, ReplicaSet(tuple(info.voters)))
+        replica.info = info
+        self.replicas[info.number] = self.by_topic[info.name] = replica
+        replica.follow_topic(self._subscriptions.add(info.name, replica.next_offset))
+        replica.start()
+
+    def _write_kept(self) -> None:
+        kept = [replica.info for replica in self.replicas.values() if replica.info is not None]
+        self.store.put("streams", msgspec.msgpack.encode(kept))
+        self.store.then(bool)
+
+    def _forget(self, number: int) -> None:
+        replica = self.replicas.pop(number, None)
+        if replica is not None:
+            replica.close()
+            if self.by_topic.get(replica.topic) is replica:
+                del self.by_topic[replica.topic]
+            self.store.forget(number)
+            self._write_kept()
+
+    # Other nodes.
+
+    def peer_found(self, identifier: int) -> None:
+        """Another node can be reached."""
+        self._tell(identifier, StreamGreeting(self.identity, DIRECTORY in self.replicas, sorted(self.replicas)))
+
+    def peer_lost(self, identifier: int) -> None:
+        """Another node cannot be reached any more."""
+        identity = self._identities.pop(identifier, None)
+        if identity is not None and self._identifiers.get(identity) == identifier:
+            del self._identifiers[identity]
+            for replica in tuple(self.replicas.values()):
+                replica.replica.disconnected(identity)
+                replica.turn_ends()
+
+    def on_frame(self, sender: int, frame: StreamFrame) -> None:
+        """Another node has said something about streams."""
+        try:
+            if frame.is_replica:
+                self._on_replica_message(sender, decode_message(frame.payload))
+            else:
+                self._on_service_message(sender, decode_service_message(frame.payload))
+        except msgspec.DecodeError as error:
+            raise ProtocolError(f"node {sender} sent a message about streams that cannot be read: {error}") from error
+        self._loop.settle()
+
+    def _on_replica_message(self, sender: int, message: StreamMessage) -> None:
+        identity = self._identities.get(sender)
+        if message.stream == DIRECTORY and DIRECTORY not in self.replicas:
+            self._keep_directory(ReplicaSet(()))
+        replica = self.replicas.get(message.stream)
+        if replica is not None and identity is not None:
+            replica.replica.receive(identity, message)
+            replica.turn_ends()
+
+    def _on_service_message(self, sender: int, message: ServiceMessage) -> None:
+        if isinstance(message, StreamGreeting):
+            self._greeted(sender, message)
+        elif isinstance(message, KeepStream):
+            self._keep(message.info)
+            self._write_kept()
+        else:
+            for number in message.numbers:
+                self._forget(number)
+
+    def _greeted(self, sender: int, greeting: StreamGreeting) -> None:
+        if greeting.has_directory:
+            self._with_directory.add(greeting.identity)
+        if not greeting.identity or greeting.identity == self.identity:
+            return
+        is_new = self._identities.get(sender) != greeting.identity
+        self._identities[sender] = greeting.identity
+        self._identifiers[greeting.identity] = sender
+        if is_new:
+            # First the greeting: messages of a replica that nobody has greeted are dropped.
+            self.peer_found(sender)
+            for replica in tuple(self.replicas.values()):
+                replica.replica.connected(greeting.identity)
+                replica.turn_ends()
+        self._help(greeting.identity, set(greeting.kept))
+
+    def _help(self, identity: int, kept: set[int]) -> None:
+        """As the leader of the directory: tell a node which streams it keeps, and which are no more."""
+        if not self.leads_directory:
+            return
+        for info in self.directory.by_number.values():
+            if identity in info.voters and info.number not in kept:
+                self._tell_identity(identity, KeepStream(info))
+        gone = [each for each in kept if each and each <= self.directory.last and each not in self.directory.by_number]
+        if gone:
+            self._tell_identity(identity, ForgetStreams(gone))
+        self._grow()
+
+    def _tell(self, identifier: int, message: ServiceMessage) -> None:
+        self._cluster.send_control(identifier, StreamFrame(False, msgspec.msgpack.encode(message)))
+
+    def _tell_identity(self, identity: int, message: ServiceMessage) -> None:
+        if identity == self.identity:
+            self._on_service_message(-1, message)
+        elif identity in self._identifiers:
+            self._tell(self._identifiers[identity], message)
+
+    # The directory.
+
+    @property
+    def leads_directory(self) -> bool:
+        """Whether this node leads the directory, and knows all of it."""
+        found = self.replicas.get(DIRECTORY)
+        return found is not None and found.is_open
+
+    def _grow(self) -> None:
+        """Let more nodes vote on the directory, always an odd number."""
+        if self._is_growing or self._is_over or not self.leads_directory:
+            return
+        replica = self.replicas[DIRECTORY].replica
+        voters = replica.replicas.voters
+        others = [each for each in sorted(self._identifiers) if each not in voters]
+        wanted = min(DIRECTORY_VOTERS, (len(voters) + len(others) - 1) // 2 * 2 + 1)
+        if len(voters) < wanted and others:
+            self._is_growing = True
+            replica.change_replicas(ReplicaSet((*voters, others[0])))
+            self.after(int(GROW_SECONDS * 1_000_000), self._grow_again)
+
+    def _grow_again(self) -> None:
+        self._is_growing = False
+        self._grow()
+
+    def candidates(self) -> list[int]:
+        """The nodes that can keep streams now."""
+        return [self.identity, *self._identifiers]
+
+    def create(self, name: str, policy: Policy, done: Callable[[StreamInfo], None]) -> None:
+        """As the leader of the directory: keep the history of a topic from now on."""
+        found = self.directory.by_name.get(name)
+        if found is not None:
+            done(found)
+            return
+        directory = self.replicas[DIRECTORY]
+        number = directory.replica.log.index.last + 1
+        voters = replicas_for(number, self.candidates(), policy.replicas)
+        proposed = directory.propose(msgspec.msgpack.encode(AddStream(name, policy, voters)))
+        assert proposed is not None, "the leader proposes"
+        directory.when_settled(proposed, lambda: done(self.directory.by_name[name]))
+        directory.turn_ends()
+
+    def remove(self, info: StreamInfo, done: Callable[[], None]) -> None:
+        """As the leader of the directory: forget the history of a topic."""
+        directory = self.replicas[DIRECTORY]
+        proposed = directory.propose(msgspec.msgpack.encode(DropStream(info.number)))
+        assert proposed is not None, "the leader proposes"
+        directory.when_settled(proposed, done)
+        directory.turn_ends()
+
+    # What replicas ask for.
+
+    def send(self, replica: int, stream: int, message: StreamMessage) -> None:
+        """Send a message to another replica."""
+        identifier = self._identifiers.get(replica)
+        if identifier is not None:
+            self._cluster.send_control(identifier, StreamFrame(True, encode_message(message)))
+
+    def is_connected(self, replica: int) -> bool:
+        """Whether another replica can be reached."""
+        return replica in self._identifiers
+
+    def after(self, delay_us: int, call: Callable[[], object]) -> None:
+        """Call something after a while."""
+        self._event_loop.call_later(max(0, delay_us) / 1_000_000, partial(self._call, call))
+
+    def _call(self, call: Callable[[], object]) -> None:
+        if not self._is_over:
+            call()
+            self._loop.settle()
+
+    def draw(self, below: int) -> int:
+        """A random number below another one."""
+        return secrets.randbelow(below)
+
+    def settled(self, replica: LiveReplica, number: int, entry: IndexEntry) -> None:
+        """An entry is settled."""
+        if replica.stream == DIRECTORY:
+            if entry.kind == COMMAND:
+                before = dict(self.directory.by_number)
+                self.directory.apply(number, entry.payload)
+                self._changed(before)
+            if self.leads_directory:
+                self._grow()
+        else:
+            self.members.settled(replica, entry)
+        self._loop.settle()
+
+    def _changed(self, before: dict[int, StreamInfo]) -> None:
+        """As the leader of the directory: tell the nodes that keep a stream, or kept one."""
+        if not self.leads_directory:
+            return
+        now = self.directory.by_number
+        for info in (info for number, info in now.items() if number not in before):
+            for identity in info.voters:
+                self._tell_identity(identity, KeepStream(info))
+        for info in (info for number, info in before.items() if number not in now):
+            for identity in info.voters:
+                self._tell_identity(identity, ForgetStreams([info.number]))
+
+    def hand(self, replica: LiveReplica, consumer: str, member: int, position: int, delivery: int) -> None:
+        """Give a message to a member."""
+        self.members.hand(replica, consumer, member, position, delivery)
+
+    def bury(
+        self, replica: LiveReplica, consumer: str, position: int, deliveries: int, then: Callable[[], object]
+    ) -> None:
+        """Publish a message as a dead letter."""
+        self.members.bury(replica, consumer, position, deliveries, then)
+
+    def leader_changed(self, replica: LiveReplica) -> None:
+        """A replica leads, follows another one, or has no leader."""
+        if replica.stream == DIRECTORY and self.leads_directory:
+            for identity in (self.identity, *self._identifiers):
+                self._help(identity, set())
+        self.members.leader_changed(replica)
+
+    # Where to ask.
+
+    def address_of(self, identity: int) -> str | None:
+        """Where a replica is."""
+        identifier = self._identifiers.get(identity)
+        return next((peer.address for peer in self._cluster.peers() if peer.identifier == identifier), None)
+
+    def whom_to_ask(self, stream: int | None) -> list[str]:
+        """Nodes that know more about a stream, or about the directory: the leader, or replicas."""
+        replica = self.replicas.get(DIRECTORY if stream is None else stream)
+        if replica is not None and replica.leader not in (NOBODY, self.identity):
+            identities = [replica.leader]
+        elif stream is None:
+            identities = sorted(self._with_directory)
+        else:
+            info = self.directory.by_number.get(stream)
+            identities = [] if info is None else info.voters
+        found: list[Any] = [self.address_of(each) for each in identities]
+        return [each for each in found if each is not None]

@@ -1,0 +1,416 @@
+"""Answers requests of clients about streams at one node: topics, history, positions, and members of consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, Protocol
+
+import msgspec
+
+from antiphon.api.topic_names import checked_name
+from antiphon.kernel.errors import AntiphonError, ProtocolError, UsageError
+from antiphon.node.acl import Holder
+from antiphon.node.streams.live_replica import LiveReplica
+from antiphon.node.streams.recent_positions import PlacedBatch, RecentPositions
+from antiphon.node.streams.service import StreamService
+from antiphon.runtime.errors import DeniedError, kind_of
+from antiphon.streams.commands import CreateConsumer, RemoveConsumer
+from antiphon.streams.directory import DIRECTORY
+from antiphon.streams.entries import DATA, IndexEntry
+from antiphon.streams.requests import (
+    LATEST,
+    AckMessages,
+    AttachConsumer,
+    AwaitPosition,
+    BatchContent,
+    ConsumerInfo,
+    CreateTopic,
+    DescribeTopic,
+    DetachConsumer,
+    Done,
+    ExtendLease,
+    Handed,
+    HistoryPiece,
+    ListTopics,
+    PositionFound,
+    ReadHistory,
+    Redirect,
+    RemoveConsumerRequest,
+    RemoveTopic,
+    Request,
+    Response,
+    ReturnMessage,
+    SetWindow,
+    StreamFailure,
+    StreamInfo,
+    TopicInfo,
+    TopicList,
+    decode_request,
+    encode,
+)
+
+ENTRIES_READ: Final = 256
+"""How many publications one piece of history has at most."""
+
+
+class StreamClient(Protocol):
+    """The session of a client that asks."""
+
+    holder: Holder
+
+    def answer(self, number: int, payload: bytes) -> None:
+        """Send an answer when the node settles."""
+
+
+@dataclass
+class MemberAttachment:
+    """A member that is connected here."""
+
+    client: StreamClient
+    number: int
+    # Messages of this turn, by the batch that they are in.
+    batches: dict[int, tuple[BatchContent, list[tuple[int, int]]]] = field(default_factory=dict)
+
+
+class StreamAccess:
+    """The way to the streams of a node: there are some when the node has its place, and a data directory."""
+
+    def __init__(self) -> None:
+        self.gateway: StreamGateway | None = None
+
+
+class StreamGateway:
+    """The requests of all clients of one node about streams."""
+
+    def __init__(
+        self, service: StreamService, publish: Callable[[str, bytes, dict[str, bytes], Callable[[], object]], None]
+    ) -> None:
+        self._service = service
+        self._publish = publish
+        service.members = self
+        self._attached: dict[tuple[int, str, int], MemberAttachment] = {}
+        # By stream: readers that wait for messages, and the positions of the last publications.
+        self._readers: dict[int, list[Callable[[], None]]] = {}
+        self._positions: dict[int, RecentPositions] = {}
+
+    def on_request(self, client: StreamClient, number: int, payload: bytes) -> None:
+        """A client asks for something."""
+        try:
+            request = decode_request(payload)
+        except msgspec.DecodeError as error:
+            raise ProtocolError(f"a client sent a request about streams that cannot be read: {error}") from error
+        respond = partial(self._respond, client, number)
+        try:
+            self._handle(client, number, request, respond)
+        except AntiphonError as error:
+            respond(StreamFailure(str(error), isinstance(error, DeniedError), kind_of(error)))
+
+    def _respond(self, client: StreamClient, number: int, response: Response) -> None:
+        client.answer(number, encode(response))
+
+    def _handle(self, client: StreamClient, number: int, request: Request, respond: Callable[[Response], None]) -> None:
+        if isinstance(request, (CreateTopic, RemoveTopic, ListTopics)):
+            self._manage(client, request, respond)
+            return
+        self._check(client, request.topic)
+        replica = self._leader_of(request.topic, respond)
+        if replica is None:
+            return
+        if isinstance(request, DescribeTopic):
+            respond(TopicList([self._describe(replica)]))
+        elif isinstance(request, ReadHistory):
+            self._read(replica, request, respond)
+        elif isinstance(request, AwaitPosition):
+            self._await_position(replica, request, respond)
+        else:
+            self._consume(client, number, replica, request, respond)
+        replica.turn_ends()
+
+    def _check(self, client: StreamClient, topic: str) -> None:
+        if not client.holder.rights.may_subscribe(checked_name(topic)):
+            raise DeniedError(f"client {client.holder.name!r} may not read {topic!r}; have it added to its rights")
+
+    # Topics.
+
+    def _manage(
+        self, client: StreamClient, request: CreateTopic | RemoveTopic | ListTopics, respond: Callable[[Response], None]
+    ) -> None:
+        service = self._service
+        if not isinstance(request, ListTopics) and not client.holder.rights.admin:
+            raise DeniedError(
+                f"client {client.holder.name!r} may not manage topics; have admin = true added to its rights"
+            )
+        if not service.leads_directory:
+            where = service.whom_to_ask(None)
+            why = "no node of this cluster keeps streams: its first node needs a data directory (--data)"
+            respond(Redirect(where, why if not where else "another node leads the directory of topics"))
+            return
+        directory = service.directory
+        if isinstance(request, ListTopics):
+            topics = [
+                info for name, info in sorted(directory.by_name.items()) if client.holder.rights.may_subscribe(name)
+            ]
+            respond(TopicList([TopicInfo(info.name, info.policy.replicas, info.number) for info in topics]))
+        elif isinstance(request, CreateTopic):
+            checked_name(request.name)
+            service.create(request.name, request.policy, partial(self._created, respond))
+        else:
+            found = directory.by_name.get(request.name)
+            if found is None:
+                raise UsageError(f"the topic {request.name!r} has no history to remove")
+            service.remove(found, lambda: respond(Done()))
+
+    def _created(self, respond: Callable[[Response], None], info: StreamInfo) -> None:
+        respond(TopicList([TopicInfo(info.name, info.policy.replicas, info.number, -1, len(info.voters))]))
+
+    def _leader_of(self, topic: str, respond: Callable[[Response], None]) -> LiveReplica | None:
+        """The replica here that leads the history of a topic; otherwise the client is told whom to ask."""
+        service = self._service
+        found = service.by_topic.get(topic)
+        if found is not None and found.is_open:
+            return found
+        if found is not None:
+            respond(
+                Redirect(service.whom_to_ask(found.stream), f"the history of {topic!r} has another leader, or none yet")
+            )
+            return None
+        info = service.directory.by_name.get(topic)
+        if info is not None:
+            respond(Redirect(service.whom_to_ask(info.number), f"the history of {topic!r} is kept at other nodes"))
+        elif service.leads_directory:
+            respond(StreamFailure(f"the topic {topic!r} has no history; make it with: antiphon topics create {topic}"))
+        else:
+            respond(
+                Redirect(service.whom_to_ask(None), f"this node does not know where the history of {topic!r} is kept")
+            )
+        return None
+
+    def _describe(self, replica: LiveReplica) -> TopicInfo:
+        info, leading, coordinator = replica.info, replica.replica.leading, replica.coordinator
+        assert info is not None and leading is not None
+        consumers = []
+        for name, consumer in sorted(coordinator.table.by_name.items()):
+            handing = coordinator.handing(name)
+            handed_out = 0 if handing is None else len(handing.holders())
+            lag = coordinator.settled_end - consumer.done_below
+            consumers.append(
+                ConsumerInfo(name, consumer.settings.mode, consumer.done_below, lag, handed_out, len(consumer.members))
+            )
+        connected = sum(
+            each == self._service.identity or self._service.is_connected(each)
+            for each in replica.replica.replicas.voters
+        )
+        return TopicInfo(
+            info.name, len(replica.replica.replicas.voters), info.number, coordinator.settled_end, connected, consumers
+        )
+
+    # History.
+
+    def _read(self, replica: LiveReplica, request: ReadHistory, respond: Callable[[Response], None]) -> None:
+        end = replica.coordinator.settled_end
+        position = end if request.position == LATEST else request.position
+        if position < end:
+            respond(self._history(replica, position, request.most_bytes))
+        elif request.wait_us == 0:
+            respond(HistoryPiece([], position))
+        else:
+            self._wait_for_news(replica, position, request, respond)
+
+    def _wait_for_news(
+        self, replica: LiveReplica, position: int, request: ReadHistory, respond: Callable[[Response], None]
+    ) -> None:
+        is_answered = False
+
+        def answer() -> None:
+            nonlocal is_answered
+            if not is_answered:
+                is_answered = True
+                respond(self._history(replica, position, request.most_bytes))
+
+        self._readers.setdefault(replica.stream, []).append(answer)
+        self._service.after(request.wait_us, answer)
+
+    def _history(self, replica: LiveReplica, position: int, most_bytes: int) -> HistoryPiece:
+        end, size = replica.coordinator.settled_end, 0
+        batches: list[BatchContent] = []
+        for entry in self._service.store.entries_at(replica.stream, position, ENTRIES_READ):
+            if entry.end > end or (batches and size > most_bytes):
+                break
+            content = self._content(replica, entry)
+            if content is None:
+                break
+            batches.append(content)
+            size += len(content.payload)
+            position = entry.end
+        return HistoryPiece(batches, position)
+
+    def _content(self, replica: LiveReplica, entry: IndexEntry) -> BatchContent | None:
+        batch = replica.batch_of(entry)
+        if batch is None:
+            return None
+        return BatchContent(entry.position, int(batch.publisher), int(batch.sequence), batch.order, batch.payload)
+
+    # Positions.
+
+    def _await_position(
+        self, replica: LiveReplica, request: AwaitPosition, respond: Callable[[Response], None]
+    ) -> None:
+        def found(position: int, entry: int) -> None:
+            leading = replica.replica.leading
+            respond(PositionFound(replica.stream, position, 0 if leading is None else leading.disks(entry)))
+
+        self._positions_of(replica.stream).find(request.author, request.sequence, found)
+
+    def _positions_of(self, stream: int) -> RecentPositions:
+        return self._positions.setdefault(stream, RecentPositions())
+
+    def settled(self, replica: LiveReplica, entry: IndexEntry) -> None:
+        """An entry of a stream is settled here."""
+        if entry.kind != DATA or replica.replica.leading is None:
+            return
+        readers = self._readers.pop(replica.stream, ())
+        for answer in readers:
+            answer()
+        batch = replica.batch_of(entry)
+        if batch is None:
+            return
+        columns = batch.columns
+        first = columns.first_sequence if columns.author_sequence is None else columns.author_sequence
+        placed = PlacedBatch(first, int(batch.count), entry.position, replica.replica.log.settled)
+        self._positions_of(replica.stream).add(batch.author, placed)
+
+    # Consumers.
+
+    def _consume(
+        self,
+        client: StreamClient,
+        number: int,
+        replica: LiveReplica,
+        request: Request,
+        respond: Callable[[Response], None],
+    ) -> None:
+        coordinator = replica.coordinator
+        if isinstance(request, AttachConsumer):
+            self._attach(client, number, replica, request, respond)
+            return
+        if isinstance(request, RemoveConsumerRequest):
+            if not client.holder.rights.admin:
+                raise DeniedError(
+                    f"client {client.holder.name!r} may not remove consumers; have admin = true added to its rights"
+                )
+            coordinator.settle(RemoveConsumer(request.consumer), lambda: respond(Done()))
+            return
+        assert isinstance(request, (AckMessages, ReturnMessage, ExtendLease, SetWindow, DetachConsumer))
+        handing = coordinator.handing(request.consumer)
+        attachment = self._attached.get((replica.stream, request.consumer, request.member))
+        if handing is None or attachment is None or attachment.client is not client:
+            respond(Redirect([], f"this client is no member of the consumer {request.consumer!r} here"))
+        elif isinstance(request, AckMessages):
+            handing.acknowledge(request.member, request.positions, lambda counts: respond(Done(counts)))
+        elif isinstance(request, ReturnMessage):
+            handing.give_back(request.member, request.position, request.delay_us)
+            respond(Done())
+        elif isinstance(request, ExtendLease):
+            handing.extend(request.member, request.position)
+            respond(Done())
+        elif isinstance(request, SetWindow):
+            handing.widen(request.member, request.window)
+            respond(Done())
+        else:
+            self._detach(replica, request.consumer, request.member)
+            respond(Done())
+
+    def _attach(
+        self,
+        client: StreamClient,
+        number: int,
+        replica: LiveReplica,
+        request: AttachConsumer,
+        respond: Callable[[Response], None],
+    ) -> None:
+        coordinator = replica.coordinator
+        known = coordinator.table.by_name.get(request.consumer)
+        if known is not None and known.settings != request.settings:
+            raise UsageError(
+                f"the consumer {request.consumer!r} of {request.topic!r} has other settings ({known.settings}); "
+                "use these, choose another name, or remove it: antiphon consumers rm"
+            )
+        if request.settings.mode == "causal":
+            raise UsageError("consumers hand out by any member or by key; causal handing out is not there yet")
+        start = coordinator.settled_end if request.start == LATEST else request.start
+        place = (replica.stream, request.consumer, request.member)
+
+        def attached(is_attached: bool) -> None:
+            respond(Done(is_attached))
+
+        def created(_: bool) -> None:
+            self._attached[place] = MemberAttachment(client, number)
+            coordinator.attach(request.consumer, request.member, request.held, request.window, attached)
+
+        if known is None:
+            coordinator.create(CreateConsumer(request.consumer, start, request.settings), created)
+        else:
+            created(True)
+
+    def _detach(self, replica: LiveReplica, consumer: str, member: int) -> None:
+        self._attached.pop((replica.stream, consumer, member), None)
+        replica.coordinator.detach(consumer, member)
+
+    def client_ended(self, client: StreamClient) -> None:
+        """A client has gone: its messages go to others at once."""
+        for place, attachment in tuple(self._attached.items()):
+            if attachment.client is client:
+                replica = self._service.replicas.get(place[0])
+                del self._attached[place]
+                if replica is not None:
+                    replica.coordinator.detach(place[1], place[2])
+                    replica.turn_ends()
+
+    def hand(self, replica: LiveReplica, consumer: str, member: int, position: int, delivery: int) -> None:
+        """Give a message to a member, with others of its batch."""
+        attachment = self._attached.get((replica.stream, consumer, member))
+        if attachment is None:
+            return
+        entry = replica.entry_at(position)
+        found = attachment.batches.get(entry.position)
+        if found is None:
+            content = self._content(replica, entry)
+            if content is None:
+                return
+            found = attachment.batches[entry.position] = (content, [])
+            if len(attachment.batches) == 1:
+                self._service.after(0, partial(self._send, attachment))
+        found[1].append((position - entry.position, delivery))
+
+    def _send(self, attachment: MemberAttachment) -> None:
+        batches, attachment.batches = attachment.batches, {}
+        for content, places in batches.values():
+            attachment.client.answer(attachment.number, encode(Handed(content, places)))
+
+    def leader_changed(self, replica: LiveReplica) -> None:
+        """Members of a replica that leads no more go to the next leader."""
+        if replica.is_open or replica.stream == DIRECTORY:
+            return
+        for place, attachment in tuple(self._attached.items()):
+            if place[0] == replica.stream:
+                del self._attached[place]
+                reason = Redirect(self._service.whom_to_ask(replica.stream), "the history has another leader")
+                attachment.client.answer(attachment.number, encode(reason))
+
+    def bury(
+        self, replica: LiveReplica, consumer: str, position: int, deliveries: int, then: Callable[[], object]
+    ) -> None:
+        """Publish a message as a dead letter."""
+        entry = replica.entry_at(position)
+        batch = replica.batch_of(entry)
+        value = b"" if batch is None else batch.columns.values[position - entry.position]
+        headers = {
+            "antiphon-topic": replica.topic.encode(),
+            "antiphon-consumer": consumer.encode(),
+            "antiphon-position": str(position).encode(),
+            "antiphon-deliveries": str(deliveries).encode(),
+            "antiphon-reason": b"not acknowledged",
+        }
+        self._publish(f"{replica.topic}.dead", value, headers, then)

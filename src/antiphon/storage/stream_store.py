@@ -1,0 +1,211 @@
+"""The files of a node's streams: entries, messages and votes in one SQLite database, with group commit.
+
+One thread writes: everything that was written while the last commit ran goes to the disk together. Reading sees what
+is on the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from antiphon.runtime.logging import logger
+from antiphon.storage.directory import make_directory, make_private_file
+from antiphon.streams.entries import IndexEntry
+from antiphon.streams.host import NOBODY, SavedReplica
+
+FILE_NAME: Final = "streams.sqlite"
+VERSION: Final = 1
+RETRY_SECONDS: Final = 1.0
+
+SCHEMA: Final = """
+create table if not exists fact (name text primary key, value blob not null) without rowid;
+create table if not exists entry (
+    stream integer, number integer, position integer, body blob not null, primary key (stream, number)) without rowid;
+create index if not exists entry_position on entry (stream, position);
+create table if not exists content (
+    stream integer, source integer, sequence integer, offset integer not null, body blob not null,
+    primary key (stream, source, sequence)) without rowid;
+create index if not exists content_offset on content (stream, offset);
+"""
+
+Statement = tuple[str, tuple[Any, ...]]
+
+log = logger("streams")
+
+
+class StreamContent(msgspec.Struct, frozen=True, array_like=True):
+    """The messages of a publication: the batch, who published it, in which order."""
+
+    publisher: int
+    sequence: int
+    order: str
+    payload: bytes
+
+
+class StreamStore:
+    """The database of one node. ``failed`` is called if the disk does not take something for good."""
+
+    def __init__(self, directory: Path) -> None:
+        make_directory(directory)
+        path = directory / FILE_NAME
+        if not path.exists():
+            make_private_file(path)
+        self._writer = self._connect(path)
+        self._writer.executescript(SCHEMA)
+        self._reader = self._connect(path)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="antiphon-streams")
+        self._pending: list[Statement] = []
+        # Facts of this life: some are not on disk yet.
+        self._facts: dict[str, bytes] = {}
+        self._waiting: list[Callable[[], object]] = []
+        self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
+        self.trouble = ""
+        """Why the last commit failed; empty if it did not."""
+        self.identity = self._identity()
+
+    @staticmethod
+    def _connect(path: Path) -> sqlite3.Connection:
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        connection.execute("pragma journal_mode=wal")
+        connection.execute("pragma synchronous=full")
+        return connection
+
+    def _identity(self) -> int:
+        """The number of this node as a replica: it stays the same for as long as there is this file."""
+        found = self.fact("identity")
+        if found is not None:
+            return int(found)
+        identity = secrets.randbits(62) | 1
+        self._writer.execute("insert into fact values ('identity', ?)", (str(identity).encode(),))
+        return identity
+
+    # Writing.
+
+    def write(self, sql: str, *values: Any) -> None:
+        """Write something with the next commit."""
+        self._pending.append((sql, values))
+
+    def put(self, name: str, value: bytes) -> None:
+        """Write a fact."""
+        self._facts[name] = value
+        self.write("insert or replace into fact values (?, ?)", name, value)
+
+    def then(self, call: Callable[[], object]) -> None:
+        """Call something when everything written so far is on disk."""
+        self._waiting.append(call)
+        if self._task is None and not self._is_closed:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while self._waiting or self._pending:
+                statements, self._pending = self._pending, []
+                waiting, self._waiting = self._waiting, []
+                while True:
+                    try:
+                        await loop.run_in_executor(self._thread, self._commit, statements)
+                        self.trouble = ""
+                        break
+                    except sqlite3.Error as error:
+                        if not self.trouble:
+                            log.error("cannot commit", reason=str(error))
+                        self.trouble = str(error)
+                        await asyncio.sleep(RETRY_SECONDS)
+                for call in waiting:
+                    call()
+        finally:
+            self._task = None
+
+    def _commit(self, statements: Sequence[Statement]) -> None:
+        writer = self._writer
+        writer.execute("begin immediate")
+        try:
+            for sql, values in statements:
+                writer.execute(sql, values)
+            writer.execute("commit")
+        except BaseException:
+            writer.execute("rollback")
+            raise
+
+    async def close(self) -> None:
+        """Commit everything that waits, unless the disk fails, and close the file."""
+        self._is_closed = True
+        if self._task is not None and not self.trouble:
+            await self._task
+        elif self._task is not None:
+            self._task.cancel()
+        self._thread.shutdown()
+        self._reader.close()
+        self._writer.close()
+
+    # Reading.
+
+    def fact(self, name: str) -> bytes | None:
+        """A fact that was put."""
+        if name in self._facts:
+            return self._facts[name]
+        row = self._reader.execute("select value from fact where name = ?", (name,)).fetchone()
+        return None if row is None else row[0]
+
+    def saved(self, stream: int) -> SavedReplica:
+        """The part of a replica that is on disk."""
+        term, voted_for = msgspec.msgpack.decode(self.fact(f"vote {stream}") or b"\x92\x00\xff")
+        snapshot = self.fact(f"snapshot {stream}")
+        base, base_term, position, state = (0, 0, 0, b"") if snapshot is None else msgspec.msgpack.decode(snapshot)
+        entries = self.entries(stream, base + 1, 1 << 62)
+        floor = int(self.fact(f"floor {stream}") or 0)
+        voted = voted_for if voted_for >= 0 else NOBODY
+        return SavedReplica(term, voted, base, base_term, position, state, entries, floor)
+
+    def entries(self, stream: int, first: int, most: int) -> list[IndexEntry]:
+        """Entries from a number on, without a gap."""
+        rows = self._reader.execute(
+            "select body from entry where stream = ? and number >= ? order by number limit ?",
+            (stream, first, min(most, 1 << 40)),
+        )
+        return [msgspec.msgpack.decode(body, type=IndexEntry) for (body,) in rows]
+
+    def entries_at(self, stream: int, position: int, most: int) -> list[IndexEntry]:
+        """Entries with messages, from the one that holds a position on."""
+        rows = self._reader.execute(
+            "select body from entry where stream = ? and position >= ifnull((select max(position) from entry where "
+            "stream = ? and position <= ?), 0) order by number limit ?",
+            (stream, stream, position, most),
+        )
+        found = [msgspec.msgpack.decode(body, type=IndexEntry) for (body,) in rows]
+        return [entry for entry in found if entry.count and entry.end > position]
+
+    def content(self, stream: int, source: int, sequence: int) -> StreamContent | None:
+        """The messages of a publication."""
+        row = self._reader.execute(
+            "select body from content where stream = ? and source = ? and sequence = ?", (stream, source, sequence)
+        ).fetchone()
+        return None if row is None else msgspec.msgpack.decode(row[0], type=StreamContent)
+
+    def holds(self, stream: int, source: int, sequence: int) -> bool:
+        """Whether the messages of a publication are on disk."""
+        query = "select 1 from content where stream = ? and source = ? and sequence = ?"
+        return self._reader.execute(query, (stream, source, sequence)).fetchone() is not None
+
+    def deliveries(self, stream: int, first_offset: int) -> Iterable[tuple[int, int, int]]:
+        """Publications that were delivered here from an offset on: source, sequence and offset, in this order."""
+        query = "select source, sequence, offset from content where stream = ? and offset >= ? order by offset"
+        return self._reader.execute(query, (stream, first_offset)).fetchall()
+
+    def forget(self, stream: int) -> None:
+        """Remove everything of a stream."""
+        for table in ("entry", "content"):
+            self.write(f"delete from {table} where stream = ?", stream)
+        for name in (f"{fact} {stream}" for fact in ("vote", "snapshot", "floor", "offset")):
+            self._facts.pop(name, None)
+            self.write("delete from fact where name = ?", name)

@@ -1,0 +1,245 @@
+"""How the leader of a stream hands the messages of a consumer to its members: each message to one of them.
+
+A message that is handed out is *leased* to a member until it is acknowledged. It comes back if the member returns it,
+takes longer than ``ack_us``, or goes. Which messages may be handed out next depends on the mode
+(:mod:`antiphon.streams.readiness`). Leases are not replicated: a new leader first hears from the members which
+messages they hold, or waits until every lease of the former leader has ended. So two members never hold one message,
+unless a lease has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
+from typing import Protocol
+
+from antiphon.streams.consumers import Consumer
+from antiphon.streams.readiness import ANYBODY, AttachedMember, Readiness, readiness_for
+
+
+class HandingHost(Protocol):
+    """The part of the leader's node that hands out messages and settles commands."""
+
+    def now_us(self) -> int:
+        """The clock."""
+
+    def after(self, delay_us: int, call: Callable[[], object]) -> None:
+        """Call something after a while."""
+
+    def settled_end(self) -> int:
+        """The first position that is not settled."""
+
+    def key_of(self, position: int) -> bytes:
+        """The key of a message."""
+
+    def follows(self, position: int) -> Iterable[int]:
+        """The positions of the messages that a message follows directly."""
+
+    def hand(self, member: int, position: int, delivery: int) -> None:
+        """Give a message to a member; ``delivery`` counts how often it has been handed out."""
+
+    def settle_done(self, positions: list[int], done: Callable[[], object]) -> None:
+        """Let all replicas know that messages are done; ``done`` is called when this is settled."""
+
+    def settle_return(self, position: int) -> None:
+        """Let all replicas know that a message came back."""
+
+    def bury(self, position: int, deliveries: int) -> None:
+        """Publish a message as a dead letter, then let all replicas know that it is done."""
+
+
+class Lease:
+    """A message in the hands of a member."""
+
+    def __init__(self, member: int, ends_us: int) -> None:
+        self.member = member
+        self.ends_us = ends_us
+        # Its acknowledgement is under way: it neither ends nor returns.
+        self.is_settling = False
+        # It was given back and waits for its time.
+        self.is_paused = False
+
+
+class Handing:
+    """One consumer at the leader."""
+
+    def __init__(self, consumer: Consumer, host: HandingHost, is_new: bool) -> None:
+        self.consumer = consumer
+        self._host = host
+        self._members: dict[int, AttachedMember] = {}
+        self._leases: dict[int, Lease] = {}
+        self._readiness: Readiness = readiness_for(consumer, host, self._leases.__contains__)
+        self._ends: list[tuple[int, int]] = []
+        self._next_timer_us = 0
+        # Members of the former leader's time that may hold messages, and until when they may.
+        self._unheard = set() if is_new else set(consumer.members)
+        self._hears_until_us = host.now_us() + consumer.settings.ack_us
+        if self._unheard:
+            host.after(consumer.settings.ack_us, self._heard_all)
+
+    # Members.
+
+    def attach(self, member: int, held: Iterable[tuple[int, int]], window: int) -> None:
+        """A member connects and takes so many messages at a time. ``held``: those that it holds, with their deliveries.
+
+        A message that was handed to others meanwhile had more deliveries, so it is not leased to this member.
+        """
+        self._members[member] = AttachedMember(member, window)
+        for position, delivery in held:
+            is_free = not self.consumer.is_done(position) and position not in self._leases
+            if is_free and delivery == self._next_delivery(position):
+                self._lease(position, member)
+                self._readiness.held(position, member)
+        self._unheard.discard(member)
+        self.advance()
+
+    def widen(self, member: int, window: int) -> None:
+        """A member takes another number of messages at a time."""
+        found = self._members.get(member)
+        if found is not None:
+            found.window = window
+            self.advance()
+
+    def detach(self, member: int) -> None:
+        """A member has gone: its messages go to others at once."""
+        if self._members.pop(member, None) is None:
+            return
+        self._unheard.discard(member)
+        held = [place for place, lease in self._leases.items() if lease.member == member and not lease.is_settling]
+        for position in sorted(held):
+            self._come_back(position)
+        self.advance()
+
+    def _heard_all(self) -> None:
+        self._unheard.clear()
+        self.advance()
+
+    # Messages.
+
+    def acknowledge(self, member: int, positions: list[int], done: Callable[[bool], None]) -> None:
+        """A member has done its work; ``done`` says whether that counts, when it is settled.
+
+        It does not count if a lease has ended and the message is in other hands, or waits for other hands.
+        """
+        mine = [place for place in positions if self._is_held_by(place, member)]
+        if len(mine) < len(positions) and not all(self.consumer.is_done(each) for each in set(positions) - set(mine)):
+            done(False)
+            return
+        if not mine:
+            done(True)
+            return
+        for position in mine:
+            self._leases[position].is_settling = True
+        self._host.settle_done(mine, lambda: done(True))
+
+    def _is_held_by(self, position: int, member: int) -> bool:
+        lease = self._leases.get(position)
+        return lease is not None and lease.member == member
+
+    def give_back(self, member: int, position: int, delay_us: int = 0) -> None:
+        """A member does not want a message: it goes to anybody after a while."""
+        lease = self._leases.get(position)
+        if lease is None or lease.member != member or lease.is_settling:
+            return
+        if delay_us:
+            # Until then nobody has it, and messages that wait for it wait.
+            self._release(lease)
+            lease.is_paused, lease.ends_us = True, self._host.now_us() + delay_us
+            self._readiness.paused(position)
+            self._watch(position, lease.ends_us)
+        else:
+            self._come_back(position)
+            self.advance()
+
+    def extend(self, member: int, position: int) -> None:
+        """A member works on a message for longer."""
+        lease = self._leases.get(position)
+        if lease is not None and lease.member == member:
+            lease.ends_us = self._host.now_us() + self.consumer.settings.ack_us
+            self._watch(position, lease.ends_us)
+
+    def done(self, position: int) -> None:
+        """A message is done, for all replicas."""
+        lease = self._leases.pop(position, None)
+        if lease is not None:
+            self._release(lease)
+            self._readiness.done(position, lease.is_paused)
+
+    def _lease(self, position: int, member: int) -> None:
+        ends_us = self._host.now_us() + self.consumer.settings.ack_us
+        self._leases[position] = Lease(member, ends_us)
+        if member in self._members:
+            self._members[member].leased += 1
+        self._watch(position, ends_us)
+
+    def _release(self, lease: Lease) -> None:
+        """A message is in nobody's hands."""
+        member = self._members.get(lease.member)
+        if member is not None:
+            member.leased -= 1
+        lease.member = ANYBODY
+
+    def _next_delivery(self, position: int) -> int:
+        return self.consumer.returns.get(position, 0) + 1
+
+    def _come_back(self, position: int) -> None:
+        """A message that was handed out is not done: it goes to others, or to the dead letters.
+
+        The replicas know it before anybody else gets the message, so the number of its delivery is never used twice.
+        """
+        lease = self._leases[position]
+        self._release(lease)
+        lease.is_settling = True
+        if not lease.is_paused:
+            lease.is_paused = True
+            self._readiness.paused(position)
+        most, deliveries = self.consumer.settings.deliveries_at_most, self._next_delivery(position)
+        if most and deliveries >= most:
+            self._host.bury(position, deliveries)
+        else:
+            self._host.settle_return(position)
+
+    def returned(self, position: int) -> None:
+        """All replicas know that a message came back."""
+        if self._leases.pop(position, None) is not None:
+            self._readiness.came_back(position)
+            self.advance()
+
+    # Time.
+
+    def _watch(self, position: int, ends_us: int) -> None:
+        heappush(self._ends, (ends_us, position))
+        if self._next_timer_us == 0 or ends_us < self._next_timer_us:
+            self._next_timer_us = ends_us
+            self._host.after(ends_us - self._host.now_us(), self._expired)
+
+    def _expired(self) -> None:
+        now_us = self._host.now_us()
+        self._next_timer_us = 0
+        while self._ends and self._ends[0][0] <= now_us:
+            ends_us, position = heappop(self._ends)
+            lease = self._leases.get(position)
+            if lease is not None and lease.ends_us == ends_us and not lease.is_settling:
+                self._come_back(position)
+        if self._ends:
+            self._next_timer_us = self._ends[0][0]
+            self._host.after(self._next_timer_us - now_us, self._expired)
+        self.advance()
+
+    # Handing out.
+
+    def advance(self) -> None:
+        """Hand out what may be handed out."""
+        if self._unheard:
+            return
+        while True:
+            found = self._readiness.take(self._members, len(self._leases))
+            if found is None:
+                return
+            position, member = found
+            self._lease(position, member.number)
+            self._host.hand(member.number, position, self._next_delivery(position))
+
+    def holders(self) -> dict[int, int]:
+        """Which member holds which message."""
+        return {position: lease.member for position, lease in self._leases.items()}

@@ -1,0 +1,150 @@
+"""The part of a replica that leads: how far each other replica has come, and which entries are settled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from antiphon.streams.entries import IndexEntry
+from antiphon.streams.messages import AppendRequest, AppendResponse, SnapshotRequest
+from antiphon.streams.replica_log import ReplicaLog
+
+ENTRIES_AT_MOST: Final = 256
+"""How many entries one message carries."""
+
+WINDOW: Final = 4096
+"""How many entries may be under way to one replica."""
+
+QUORUM_US: Final = 500_000
+"""After how long without a majority a leader steps down, so that nobody takes its silence for progress."""
+
+
+class ReplicaProgress:
+    """How far another replica has come."""
+
+    def __init__(self, sent: int) -> None:
+        self.held = 0
+        self.matched = 0
+        self.sent = sent
+        self.settled_told = -1
+        # Until a replica answers, nobody knows where its entries agree: one message at a time.
+        self.is_probing = True
+        self.is_waiting = False
+
+
+class Leading:
+    """One term of a leader. ``resign`` ends it."""
+
+    def __init__(self, stream: int, me: int, log: ReplicaLog, resign: Callable[[], None]) -> None:
+        self._stream = stream
+        self._me = me
+        self._log = log
+        self._host = log.host
+        self._resign = resign
+        self._progress: dict[int, ReplicaProgress] = {}
+        self._is_doubting = False
+        self.is_over = False
+        self.replicas_changed()
+
+    def append(self, kind: int, count: int = 0, source: int = 0, sequence: int = 0, payload: bytes = b"") -> int:
+        """Add an entry of this term; gives its number."""
+        log = self._log
+        entry = IndexEntry(log.term, kind, log.index.next_position, count, source, sequence, payload)
+        number = log.matched = log.append(entry)
+        log.advance()
+        return number
+
+    def replicas_changed(self) -> None:
+        """Begin to serve new replicas, and forget those that are none any more."""
+        others = [each for each in self._log.replicas.all if each != self._me]
+        self._progress = {each: self._progress.get(each) or ReplicaProgress(self._log.index.last) for each in others}
+
+    def disks(self, number: int) -> int:
+        """On how many disks an entry is, with its messages."""
+        return sum(progress.held >= number for progress in self._progress.values()) + (self._log.held >= number)
+
+    def probe(self, replica: int) -> None:
+        """Begin anew with a replica: messages to it may be lost."""
+        progress = self._progress.get(replica)
+        if progress is not None:
+            progress.sent = progress.matched or self._log.index.last
+            progress.is_probing, progress.is_waiting = True, False
+
+    def disconnected(self) -> None:
+        """A connection has ended: without a majority this leader cannot settle anything."""
+        if not self._is_doubting and not self._has_majority():
+            self._is_doubting = True
+            self._host.after(QUORUM_US, self._resign_if_alone)
+
+    def _has_majority(self) -> bool:
+        replicas = self._log.replicas
+        connected = sum(each == self._me or self._host.is_connected(each) for each in replicas.voters)
+        return connected >= replicas.majority
+
+    def _resign_if_alone(self) -> None:
+        self._is_doubting = False
+        if not self.is_over and not self._has_majority():
+            self._resign()
+
+    def send_to_all(self) -> None:
+        """Send every replica the entries that it lacks."""
+        for each, progress in self._progress.items():
+            if not progress.is_waiting and self._host.is_connected(each):
+                self._send(each, progress)
+
+    def _send(self, to: int, progress: ReplicaProgress) -> None:
+        log = self._log
+        while True:
+            previous, settled = progress.sent, log.settled
+            previous_term = log.index.term_at(previous)
+            if previous_term is None:
+                self._send_snapshot(to, progress)
+                return
+            room = min(ENTRIES_AT_MOST, WINDOW - (previous - progress.matched))
+            entries = [] if progress.is_probing or room <= 0 else log.index.slice(previous + 1, room)
+            if not entries and not progress.is_probing and progress.settled_told >= settled:
+                return
+            self._host.send(to, AppendRequest(self._stream, log.term, previous, previous_term, entries, settled))
+            progress.sent += len(entries)
+            progress.settled_told = settled
+            if progress.is_probing:
+                progress.is_waiting = True
+                return
+
+    def _send_snapshot(self, to: int, progress: ReplicaProgress) -> None:
+        """The entries that a replica lacks are part of a snapshot."""
+        log = self._log
+        log.compact()
+        index = log.index
+        snapshot = SnapshotRequest(self._stream, log.term, index.base, index.base_term, index.base_position, log.state)
+        self._host.send(to, snapshot)
+        progress.sent, progress.is_probing, progress.is_waiting = index.base, True, True
+
+    def on_response(self, sender: int, message: AppendResponse) -> None:
+        """A replica says how far it has come, or that it lacks what comes before."""
+        progress = self._progress.get(sender)
+        if progress is None:
+            return
+        progress.is_waiting = False
+        if not message.is_matched:
+            progress.is_probing = True
+            progress.sent = min(message.held, max(progress.sent - 1, 0))
+            return
+        progress.is_probing = False
+        progress.matched = max(progress.matched, message.matched)
+        progress.sent = max(progress.sent, progress.matched)
+        if message.held > progress.held:
+            progress.held = message.held
+            self.count()
+
+    def count(self) -> None:
+        """Settle the entries that a majority of the voters holds; the last of them must be of this term."""
+        log = self._log
+        replicas = log.replicas
+        held = [log.held if each == self._me else self._progress[each].held for each in replicas.voters]
+        number = sorted(held, reverse=True)[replicas.majority - 1]
+        if number > log.settled and log.index.term_at(number) == log.term:
+            log.settle_to(number)
+            if self._me not in replicas.voters and log.is_set_settled:
+                # A replica that is removed leads until its removal is settled.
+                self._resign()

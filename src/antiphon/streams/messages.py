@@ -1,0 +1,105 @@
+"""The messages between the replicas of a stream. Each names the stream by its number, which is never used again."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from antiphon.streams.entries import IndexEntry
+
+Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+Publications = list[tuple[Count, Count]]
+"""Publications by source and sequence number."""
+
+
+class StreamMessage(msgspec.Struct, frozen=True, array_like=True):
+    """A message of a replica. ``term`` counts leaders: whoever hears of a later one follows it."""
+
+    stream: Count
+    term: Count
+
+
+class VoteRequest(StreamMessage, frozen=True, array_like=True, tag=0):
+    """A candidate asks for a vote. A trial changes nothing: it asks whether a real request would be granted."""
+
+    last: Count
+    last_term: Count
+    is_trial: bool
+
+
+class VoteResponse(StreamMessage, frozen=True, array_like=True, tag=1):
+    """The answer of a voter."""
+
+    is_trial: bool
+    is_granted: bool
+
+
+class AppendRequest(StreamMessage, frozen=True, array_like=True, tag=2):
+    """A leader sends the entries behind ``previous``, and says which are settled."""
+
+    previous: Count
+    previous_term: Count
+    entries: list[IndexEntry]
+    settled: Count
+
+
+class AppendResponse(StreamMessage, frozen=True, array_like=True, tag=3):
+    """A replica has these entries on disk, with their messages, up to ``held``; or it lacks what comes before.
+
+    If ``is_matched`` is false, ``held`` is where the leader shall try next.
+    """
+
+    is_matched: bool
+    held: Count
+    matched: Count = 0
+
+
+class ResignedRequest(StreamMessage, frozen=True, array_like=True, tag=4):
+    """The leader of this term leads no more; the others choose another one."""
+
+
+class ContentRequest(StreamMessage, frozen=True, array_like=True, tag=5):
+    """A replica has the positions of these publications and lacks their messages."""
+
+    publications: Publications
+
+
+class ContentResponse(StreamMessage, frozen=True, array_like=True, tag=6):
+    """The messages of publications, as the log of the sender has them."""
+
+    contents: list[tuple[Count, Count, bytes]]
+
+
+class SnapshotRequest(StreamMessage, frozen=True, array_like=True, tag=7):
+    """A leader has forgotten the entries that a replica lacks, and sends the state after entry ``base`` instead."""
+
+    base: Count
+    base_term: Count
+    position: Count
+    state: bytes
+
+
+ReplicaMessage = (
+    VoteRequest
+    | VoteResponse
+    | AppendRequest
+    | AppendResponse
+    | ResignedRequest
+    | ContentRequest
+    | ContentResponse
+    | SnapshotRequest
+)
+
+_DECODER: Final[msgspec.msgpack.Decoder[Any]] = msgspec.msgpack.Decoder(ReplicaMessage)
+
+
+def encode_message(message: StreamMessage) -> bytes:
+    """A message as bytes."""
+    return msgspec.msgpack.encode(message)
+
+
+def decode_message(payload: bytes) -> StreamMessage:
+    """The message in some bytes; ``msgspec.DecodeError`` if there is none."""
+    message: StreamMessage = _DECODER.decode(payload)
+    return message

@@ -1,0 +1,242 @@
+"""One replica of a stream: Raft, over publications that a fabric delivers to every replica anyway.
+
+It follows Ongaro and Ousterhout, "In search of an understandable consensus algorithm": terms, votes, the check of the
+previous entry, and commitment only of entries of the leader's own term. Trial votes and changes of one voter at a
+time are from Ongaro's thesis. It departs from them in three ways:
+
+1. An entry names a publication and does not carry its messages. They come over the fabric, or are fetched from another
+   replica. A replica acknowledges an entry when the entry *and* its messages are on its disk.
+2. There are no heartbeats. The host knows which nodes are connected: a replica looks for another leader when it has
+   lost the connection to its leader, and a leader that has lost a majority resigns and says so.
+3. Nobody sends publications to the leader: it appends what is delivered to it. Publications without a place when a
+   leader fails get one from the next leader.
+
+``docs/proofs/streams.md`` has the argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from antiphon.streams.election import Election
+from antiphon.streams.entries import COMMAND, DATA, MEMBERS, OPENING, ReplicaSet, encode_set
+from antiphon.streams.fetching import Fetching
+from antiphon.streams.host import NOBODY, ReplicaHost, SavedReplica
+from antiphon.streams.leading import Leading
+from antiphon.streams.messages import (
+    AppendRequest,
+    AppendResponse,
+    ContentRequest,
+    ContentResponse,
+    ResignedRequest,
+    SnapshotRequest,
+    StreamMessage,
+    VoteRequest,
+    VoteResponse,
+)
+from antiphon.streams.replica_log import ReplicaLog
+
+
+class Replica:
+    """One replica. It writes and sends when an event has been handled; after ``delivered`` and ``propose``, the host
+    calls ``flush``, so that many of them share a message and a write."""
+
+    def __init__(self, stream: int, me: int, host: ReplicaHost, saved: SavedReplica, founders: ReplicaSet) -> None:
+        self.stream: Final = stream
+        self.me: Final = me
+        self.host: Final = host
+        self.leader = NOBODY
+        self.leading: Leading | None = None
+        self.log: Final = ReplicaLog(host, saved, founders)
+        self._election = Election(stream, me, self.log, self)
+        self._fetching = Fetching(stream, me, self.log)
+        self._reported: tuple[int, ...] | None = None
+        self._handlers: dict[type, Callable[[int, Any], None]] = {
+            VoteRequest: self._on_vote_request,
+            VoteResponse: self._election.on_response,
+            AppendRequest: self._on_append,
+            AppendResponse: self._on_append_response,
+            SnapshotRequest: self._on_snapshot,
+            ResignedRequest: self._on_resigned,
+            ContentRequest: self._fetching.on_request,
+            ContentResponse: self._fetching.on_response,
+        }
+
+    @property
+    def replicas(self) -> ReplicaSet:
+        """The replicas, as the last entry about them says, settled or not."""
+        return self.log.replicas
+
+    def has_live_leader(self) -> bool:
+        """Whether there is a leader to which this replica is connected."""
+        return self.leader == self.me or (self.leader != NOBODY and self.host.is_connected(self.leader))
+
+    # What happens.
+
+    def start(self) -> None:
+        """The node is up."""
+        self._election.await_leader()
+        self._fetching.advance()
+
+    def receive(self, sender: int, message: StreamMessage) -> None:
+        """A message of another replica."""
+        if message.term > self.log.term and not getattr(message, "is_trial", False):
+            self._election.begin_term(message.term)
+        self._handlers[type(message)](sender, message)
+        self.flush()
+
+    def connected(self, replica: int) -> None:
+        """A connection to another replica stands; what was sent over an earlier one may be lost."""
+        if self.leading is not None:
+            self.leading.probe(replica)
+        self._reported = None
+        self.flush()
+
+    def disconnected(self, replica: int) -> None:
+        """The connection to another replica has ended."""
+        if self.leading is not None:
+            self.leading.disconnected()
+        elif replica == self.leader:
+            self.follow(NOBODY)
+            self._election.await_leader()
+        self.flush()
+
+    def progressed(self) -> None:
+        """Something is on disk, or messages have come."""
+        if self.leading is not None:
+            self.leading.count()
+        self.flush()
+
+    def delivered(self, source: int, sequence: int, count: int) -> None:
+        """The fabric has delivered a publication with so many messages here, and it is on disk."""
+        has_no_place = self.log.numbering.deliver((source, sequence), count)
+        if has_no_place and self.leading is not None:
+            self.leading.append(DATA, count, source, sequence)
+        self._fetching.advance()
+
+    def propose(self, payload: bytes) -> int | None:
+        """Let all replicas apply something; gives the number of its entry, or None if this replica does not lead."""
+        return None if self.leading is None else self.leading.append(COMMAND, payload=payload)
+
+    def change_replicas(self, replicas: ReplicaSet) -> bool:
+        """Add or remove one voter, and any learners; whether this is possible now.
+
+        The change before must be settled, and an entry of this term: otherwise two leaders could count on majorities
+        that do not meet.
+        """
+        log = self.log
+        is_ready = log.is_set_settled and log.index.term_at(log.settled) == log.term
+        if self.leading is None or not is_ready or not replicas.is_one_step_from(log.replicas):
+            return False
+        self.leading.append(MEMBERS, payload=encode_set(replicas))
+        self.leading.replicas_changed()
+        self.flush()
+        return True
+
+    def flush(self) -> None:
+        """Write what is new, and send it."""
+        self.log.write()
+        if self.leading is not None:
+            self.leading.send_to_all()
+        elif self.leader != NOBODY:
+            self._report()
+
+    # Leading and following.
+
+    def lead(self) -> None:
+        """This replica is elected: publications that it was delivered and that have no place get one."""
+        self.leader = self.me
+        self.leading = Leading(self.stream, self.me, self.log, self._resign)
+        self.leading.append(OPENING)
+        for (source, sequence), count in self.log.numbering.waiting():
+            self.leading.append(DATA, count, source, sequence)
+        self._fetching.advance()
+        self.host.leads(self.log.term)
+
+    def follow(self, leader: int) -> None:
+        """This replica follows another one, or nobody."""
+        if self.leading is not None:
+            self.leading.is_over = True
+            self.leading = None
+        if leader != self.leader:
+            self.leader = leader
+            self.log.matched = self.log.settled
+            self._reported = None
+            self.host.followed(leader)
+
+    def _resign(self) -> None:
+        for each in self.log.replicas.all:
+            if each != self.me:
+                self.host.send(each, ResignedRequest(self.stream, self.log.term))
+        self.follow(NOBODY)
+        self._election.await_leader()
+
+    def _on_resigned(self, sender: int, message: ResignedRequest) -> None:
+        if sender == self.leader and message.term == self.log.term:
+            self.follow(NOBODY)
+            self._election.await_leader()
+
+    def _on_vote_request(self, sender: int, message: VoteRequest) -> None:
+        if sender == self.leader:
+            # A leader does not ask for votes: it leads no more.
+            self.follow(NOBODY)
+            self._election.await_leader()
+        self._election.on_request(sender, message)
+
+    def _on_append(self, sender: int, message: AppendRequest) -> None:
+        log = self.log
+        if not self._is_from_leader(sender, message):
+            return
+        previous, entries = message.previous, message.entries
+        if previous < log.index.base:
+            # The snapshot has the first of them: they are settled, so they are the same.
+            entries = entries[log.index.base - previous :]
+            previous = log.index.base
+        elif log.index.term_at(previous) != message.previous_term:
+            hint = min(log.index.last, previous - 1)
+            self.host.send(sender, AppendResponse(self.stream, log.term, False, hint))
+            return
+        for place, entry in enumerate(entries):
+            number = previous + 1 + place
+            if number <= log.index.last:
+                if log.index.entry(number).term == entry.term:
+                    continue
+                log.truncate(number)
+            log.append(entry)
+        log.matched = max(log.matched, previous + len(entries))
+        log.settle_to(min(message.settled, log.matched))
+        if not entries:
+            # The leader wants to know how far this replica is.
+            self._reported = None
+        self._fetching.advance()
+
+    def _on_snapshot(self, sender: int, message: SnapshotRequest) -> None:
+        log = self.log
+        if not self._is_from_leader(sender, message):
+            return
+        if message.base > log.settled:
+            log.install(message.base, message.base_term, message.position, message.state)
+        log.matched = max(log.matched, log.settled)
+        self._reported = None
+
+    def _is_from_leader(self, sender: int, message: StreamMessage) -> bool:
+        """Whether a message is from the leader of this term; if so, follow it."""
+        if message.term < self.log.term:
+            self.host.send(sender, AppendResponse(self.stream, self.log.term, False, 0))
+            return False
+        if sender != self.leader:
+            self.follow(sender)
+        return True
+
+    def _report(self) -> None:
+        """Tell the leader how far this replica has come, if that is news."""
+        log = self.log
+        news = (log.held, min(log.matched, log.on_disk))
+        if news != self._reported:
+            self._reported = news
+            self.host.send(self.leader, AppendResponse(self.stream, log.term, True, *news))
+
+    def _on_append_response(self, sender: int, message: AppendResponse) -> None:
+        if self.leading is not None and message.term == self.log.term:
+            self.leading.on_response(sender, message)

@@ -1,0 +1,260 @@
+"""The requests of clients about streams, and the answers: data descriptions, carried by two kinds of frames.
+
+A request goes to any node. A node that cannot answer says which nodes to ask instead (:class:`Redirect`).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from antiphon.streams.commands import ConsumerSettings
+
+Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+Positions = Annotated[list[Count], msgspec.Meta(max_length=65536)]
+
+EARLIEST: Final = 0
+LATEST: Final = -1
+"""In the place of a position: behind the last message that is settled."""
+
+
+class Policy(msgspec.Struct, frozen=True, array_like=True):
+    """How a topic's history is kept."""
+
+    replicas: Annotated[int, msgspec.Meta(ge=1, le=7)] = 3
+
+
+class StreamInfo(msgspec.Struct, frozen=True, array_like=True):
+    """A topic with a history: its number, which is never used again, its policy, and its first replicas."""
+
+    number: Count
+    name: Name
+    policy: Policy
+    voters: list[Count]
+
+
+class CreateTopic(msgspec.Struct, frozen=True, array_like=True, tag=0):
+    """Keep the history of a topic."""
+
+    name: Name
+    policy: Policy
+
+
+class RemoveTopic(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """Remove the history of a topic."""
+
+    name: Name
+
+
+class ListTopics(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """Which topics have a history?"""
+
+
+class DescribeTopic(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """How is a topic's history kept, and how far is it; and its consumers?"""
+
+    topic: Name
+
+
+class AttachConsumer(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """Hand messages of a consumer to this client, which is one of its members; make the consumer if there is none."""
+
+    topic: Name
+    consumer: Name
+    settings: ConsumerSettings
+    start: Annotated[int, msgspec.Meta(ge=-1, lt=1 << 62)]
+    member: Count
+    held: Annotated[list[tuple[Count, Count]], msgspec.Meta(max_length=65536)]
+    window: Annotated[int, msgspec.Meta(ge=0, le=65536)]
+
+
+class AckMessages(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """These messages are done."""
+
+    topic: Name
+    consumer: Name
+    member: Count
+    positions: Positions
+
+
+class ReturnMessage(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """Hand a message out again, after a while."""
+
+    topic: Name
+    consumer: Name
+    member: Count
+    position: Count
+    delay_us: Count
+
+
+class ExtendLease(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    """This member works on a message for longer."""
+
+    topic: Name
+    consumer: Name
+    member: Count
+    position: Count
+
+
+class SetWindow(msgspec.Struct, frozen=True, array_like=True, tag=8):
+    """This member takes another number of messages at a time."""
+
+    topic: Name
+    consumer: Name
+    member: Count
+    window: Annotated[int, msgspec.Meta(ge=0, le=65536)]
+
+
+class DetachConsumer(msgspec.Struct, frozen=True, array_like=True, tag=9):
+    """This member takes nothing more."""
+
+    topic: Name
+    consumer: Name
+    member: Count
+
+
+class RemoveConsumerRequest(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    """Forget a consumer, and which messages are done for it."""
+
+    topic: Name
+    consumer: Name
+
+
+class ReadHistory(msgspec.Struct, frozen=True, array_like=True, tag=11):
+    """The messages from a position on; if there are none yet, wait for them for a while."""
+
+    topic: Name
+    position: Annotated[int, msgspec.Meta(ge=-1, lt=1 << 62)]
+    most_bytes: Count
+    wait_us: Count
+
+
+class AwaitPosition(msgspec.Struct, frozen=True, array_like=True, tag=12):
+    """Which position has a message, named by its author and the author's number; answered when it is settled."""
+
+    topic: Name
+    author: Count
+    sequence: Count
+
+
+Request = (
+    CreateTopic
+    | RemoveTopic
+    | ListTopics
+    | DescribeTopic
+    | AttachConsumer
+    | AckMessages
+    | ReturnMessage
+    | ExtendLease
+    | SetWindow
+    | DetachConsumer
+    | RemoveConsumerRequest
+    | ReadHistory
+    | AwaitPosition
+)
+
+
+class Redirect(msgspec.Struct, frozen=True, array_like=True, tag=0):
+    """Ask one of these nodes instead; none if nobody can answer now: then ask again after a while."""
+
+    addresses: list[str]
+    reason: str
+
+
+class StreamFailure(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """It cannot be done."""
+
+    error: str
+    is_denied: bool = False
+    kind: str = ""
+
+
+class Done(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """It is done; or, of an acknowledgement, it does not count."""
+
+    counts: bool = True
+
+
+class ConsumerInfo(msgspec.Struct, frozen=True, array_like=True):
+    """How far a consumer has come."""
+
+    name: str
+    mode: str
+    done_below: int
+    lag: int
+    handed_out: int
+    members: int
+
+
+class TopicInfo(msgspec.Struct, frozen=True, array_like=True):
+    """A topic with a history, as the leader sees it; ``end`` is -1 at a node that does not lead."""
+
+    name: str
+    replicas: int
+    generation: int
+    end: int = -1
+    connected: int = -1
+    consumers: list[ConsumerInfo] = []
+
+
+class TopicList(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """Topics with a history."""
+
+    topics: list[TopicInfo]
+
+
+class BatchContent(msgspec.Struct, frozen=True, array_like=True):
+    """The messages of a publication, and the position of its first one."""
+
+    position: int
+    publisher: int
+    sequence: int
+    order: str
+    payload: bytes
+
+
+class Handed(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """Messages for a member: places in a batch, each with the number of its delivery."""
+
+    batch: BatchContent
+    places: list[tuple[int, int]]
+
+
+class HistoryPiece(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """A piece of the history; the next one begins at ``next_position``."""
+
+    batches: list[BatchContent]
+    next_position: int
+
+
+class PositionFound(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """A message has a position, and is on so many disks."""
+
+    generation: int
+    position: int
+    disks: int
+
+
+Response = Redirect | StreamFailure | Done | TopicList | Handed | HistoryPiece | PositionFound
+
+_REQUESTS: Final[msgspec.msgpack.Decoder[Any]] = msgspec.msgpack.Decoder(Request)
+_RESPONSES: Final[msgspec.msgpack.Decoder[Any]] = msgspec.msgpack.Decoder(Response)
+
+
+def encode(message: Request | Response) -> bytes:
+    """A request or an answer as bytes."""
+    return msgspec.msgpack.encode(message)
+
+
+def decode_request(payload: bytes) -> Request:
+    """The request in some bytes."""
+    found: Request = _REQUESTS.decode(payload)
+    return found
+
+
+def decode_response(payload: bytes) -> Response:
+    """The answer in some bytes."""
+    found: Response = _RESPONSES.decode(payload)
+    return found

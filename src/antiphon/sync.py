@@ -1,0 +1,195 @@
+"""A client for programs without ``async``: scripts and notebooks.
+
+with antiphon.sync.connect("127.0.0.1:7400") as client:
+    client.publish("room", b"why?")
+    for message in client.subscribe("room"):
+        ...
+
+The client runs on an event loop in a thread of its own. Each call waits until it is done. Several threads may use one
+client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+from antiphon.api.columns import Receipt
+from antiphon.client.handle import Client
+from antiphon.client.handle import connect as connect_async
+from antiphon.client.streams.consumption import ConsumedMessage
+from antiphon.client.streams.stream_api import HistoryMessage, SettledReceipt, Topics
+from antiphon.runtime.errors import ClosedError
+from antiphon.streams.requests import TopicInfo
+
+Result = TypeVar("Result")
+
+
+class LoopThread:
+    """An event loop in a thread, for one client."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="antiphon-sync", daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, Result], timeout: float | None = None) -> Result:
+        """Do some work on the loop, and wait for its result."""
+        if self.loop.is_closed():
+            work.close()
+            raise ClosedError("the client has been closed; connect again")
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(timeout)
+
+    def iterate(self, items: AsyncIterator[Result]) -> Iterator[Result]:
+        """Wait for one item after the other."""
+
+        async def following() -> Result:
+            return await anext(items)
+
+        while True:
+            try:
+                yield self.run(following())
+            except StopAsyncIteration:
+                return
+
+    def stop(self) -> None:
+        """End the loop and its thread."""
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+
+class SyncMessage:
+    """A message of a consumer. Acknowledge it, or give it back."""
+
+    def __init__(self, thread: LoopThread, message: ConsumedMessage) -> None:
+        self._thread = thread
+        self._message = message
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._message, name)
+
+    def ack(self) -> None:
+        """The work is done: the message never comes again."""
+        self._thread.run(self._message.ack())
+
+    def nack(self, delay_seconds: float = 0.0) -> None:
+        """Give the message back: it is handed out again, after a while."""
+        self._thread.run(self._message.nack(delay_seconds))
+
+    def extend(self) -> None:
+        """Take longer: the time for the acknowledgement begins anew."""
+        self._thread.run(self._message.extend())
+
+
+class SyncTopics:
+    """The topics with a history: make, list, describe and remove them."""
+
+    def __init__(self, thread: LoopThread, topics: Topics) -> None:
+        self._thread = thread
+        self._topics = topics
+
+    def create(self, name: str, *, replicas: int = 3) -> TopicInfo:
+        """Keep the history of a topic at so many nodes, from now on."""
+        return self._thread.run(self._topics.create(name, replicas=replicas))
+
+    def list(self) -> list[TopicInfo]:
+        """All topics with a history that this client may read."""
+        return self._thread.run(self._topics.list())
+
+    def describe(self, name: str) -> TopicInfo:
+        """How far a topic's history is, where it is kept, and its consumers."""
+        return self._thread.run(self._topics.describe(name))
+
+    def remove(self, name: str) -> None:
+        """Remove the history of a topic, and its consumers."""
+        self._thread.run(self._topics.remove(name))
+
+
+class SyncClient:
+    """A client whose calls wait. Made by :func:`connect`."""
+
+    def __init__(self, thread: LoopThread, client: Client) -> None:
+        self._thread = thread
+        self._client = client
+        self.topics = SyncTopics(thread, client.topics)
+
+    def publish(self, topic: str, value: bytes, **options: Any) -> Receipt | SettledReceipt:
+        """Publish a message and wait until it is accepted; the options are those of ``Client.publish``."""
+
+        async def publish() -> Receipt | SettledReceipt:
+            receipt: Receipt | SettledReceipt = await self._client.publish(topic, value, **options)
+            return receipt
+
+        return self._thread.run(publish())
+
+    def publish_many(self, topic: str, values: Sequence[bytes], **options: Any) -> list[Receipt]:
+        """Publish messages together and wait until all are accepted: much faster than one by one."""
+
+        async def publish() -> list[Receipt]:
+            under_way = [self._client.publish(topic, value, **options) for value in values]
+            return [await each for each in under_way]
+
+        return self._thread.run(publish())
+
+    def subscribe(self, topic: str, start: Any = "latest", **options: Any) -> Iterator[Any]:
+        """The messages of a topic or pattern, from the moment of this call on."""
+
+        async def begin() -> AsyncIterator[Any]:
+            return aiter(await self._client.subscribe(topic, start, **options).ready())
+
+        return self._thread.iterate(self._thread.run(begin()))
+
+    def consume(self, topic: str, name: str, **options: Any) -> Iterator[SyncMessage]:
+        """Take messages as a member of a named consumer; the options are those of ``Client.consume``."""
+
+        async def begin() -> AsyncIterator[ConsumedMessage]:
+            return aiter(await self._client.consume(topic, name, **options).ready())
+
+        messages = self._thread.iterate(self._thread.run(begin()))
+        return (SyncMessage(self._thread, message) for message in messages)
+
+    def history(self, topic: str, start: str | int = "earliest", *, follow: bool = False) -> Iterator[HistoryMessage]:
+        """The history of a topic from a position on; with ``follow`` it does not end."""
+        return self._thread.iterate(self._client.history(topic, start, follow=follow))
+
+    def settled(self, receipt: Receipt, timeout: float = 15.0) -> SettledReceipt:
+        """Wait until a message has its position, on the disks of a majority of the topic's replicas."""
+        return self._thread.run(self._client.settled(receipt, timeout))
+
+    def flush(self) -> None:
+        """Wait until everything published so far is accepted; raises if something was refused."""
+        self._thread.run(self._client.flush())
+
+    def close(self) -> None:
+        """Wait for what is in flight, and end the connection."""
+        if not self._thread.loop.is_closed():
+            try:
+                self._thread.run(self._client.close())
+            finally:
+                self._thread.stop()
+
+    def __enter__(self) -> SyncClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def connect(addresses: str | Sequence[str], **options: Any) -> SyncClient:
+    """Connect to a node; the options are those of :func:`antiphon.connect`."""
+    thread = LoopThread()
+
+    async def begin() -> Client:
+        return await connect_async(addresses, **options)
+
+    try:
+        return SyncClient(thread, thread.run(begin()))
+    except BaseException:
+        thread.stop()
+        raise

@@ -1,0 +1,174 @@
+"""The judge of a stream: what its replicas settle, compared with what was published and what is on the disks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from antiphon.streams.entries import COMMAND, DATA, MEMBERS, IndexEntry, ReplicaSet, decode_set
+
+Name = tuple[int, int]
+
+
+class StreamJudge:
+    """Collects violations; knows publications with their pasts, and looks at the disks themselves."""
+
+    def __init__(
+        self, disks: list[Any], founders: ReplicaSet, publications: dict[Name, tuple[int, frozenset[Name]]]
+    ) -> None:
+        self._disks = disks
+        self._publications = publications
+        self.replicas = founders
+        self.entries: dict[int, IndexEntry] = {}
+        self.positions: dict[Name, int] = {}
+        self._leaders: dict[int, int] = {}
+        self.violations: list[str] = []
+        # By position: its publication. By consumer: its mode, the messages that are done, were acknowledged, buried.
+        self._names: dict[int, Name] = {}
+        self.consumers: dict[str, tuple[str, int]] = {}
+        self.done: dict[str, set[int]] = {}
+        self._acknowledged: dict[str, set[int]] = {}
+        self.dead: dict[str, set[int]] = {}
+        # Who got a message last, if it has not given it back.
+        self._holders: dict[tuple[str, int], int] = {}
+        self.handed = 0
+
+    def leads(self, node: int, term: int) -> None:
+        """A replica says that it leads."""
+        if self._leaders.setdefault(term, node) != node:
+            self.violations.append(f"{node} and {self._leaders[term]} both lead in term {term}")
+
+    def settled(self, node: int, number: int, entry: IndexEntry, is_leader: bool) -> None:
+        """A replica says that an entry is settled."""
+        known = self.entries.get(number)
+        if known is not None:
+            if known != entry:
+                self.violations.append(f"entry {number}: {node} has {entry}, another replica {known}")
+            return
+        self.entries[number] = entry
+        before = self.entries.get(number - 1)
+        end = 0 if before is None else before.end
+        if entry.position != end:
+            self.violations.append(f"entry {number} begins at position {entry.position} and not at {end}")
+        if entry.kind == MEMBERS:
+            self.replicas = decode_set(entry.payload)
+        if entry.kind == DATA:
+            self._data(number, entry)
+        if entry.kind == COMMAND and entry.payload[:1] >= b"\x90":
+            self._command(msgspec.msgpack.decode(entry.payload))
+        self._is_on_majority(node, number, entry)
+
+    def _data(self, number: int, entry: IndexEntry) -> None:
+        name = (entry.source, entry.sequence)
+        if name in self.positions:
+            self.violations.append(f"{name} has two places, the second is entry {number}")
+        count, past = self._publications[name]
+        if count != entry.count:
+            self.violations.append(f"{name} has {count} messages and got {entry.count} positions")
+        missing = past - set(self.positions)
+        if missing:
+            self.violations.append(f"{name} has its place before {sorted(missing)[0]}, which it follows")
+        self.positions[name] = entry.position
+        self._names.update(dict.fromkeys(range(entry.position, entry.end), name))
+
+    # Consumers.
+
+    def key_of(self, position: int) -> bytes:
+        """Every message has one of three keys."""
+        source, sequence = self._names[position]
+        return b"%d" % ((source * 7 + sequence) % 3)
+
+    def follows(self, position: int) -> list[int]:
+        """The last messages that the publisher had seen."""
+        name = self._names[position]
+        first = self.positions[name]
+        if position > first:
+            return [position - 1]
+        past = sorted(self._publications[name][1], key=lambda each: self.positions[each])[-3:]
+        return [self.positions[each] + self._publications[each][0] - 1 for each in past]
+
+    def _command(self, command: list[Any]) -> None:
+        if command[0] == 0 and command[1] not in self.consumers:
+            self.consumers[command[1]] = (command[3][0], command[2])
+        elif command[0] == 2:
+            for first, last in zip(command[2][::2], command[2][1::2], strict=True):
+                self.done.setdefault(command[1], set()).update(range(first, last + 1))
+
+    def handed_out(self, consumer: str, member: int, position: int) -> None:
+        """A leader gives a message to a member."""
+        self.handed += 1
+        mode, start = self.consumers[consumer]
+        done = self.done.get(consumer, set())
+        if mode == "key":
+            key = self.key_of(position)
+            for before in range(start, position):
+                is_free = before in done or self._holders.get((consumer, before)) == member
+                if self.key_of(before) == key and not is_free:
+                    self.violations.append(f"{consumer}: {member} got {position} of key {key!r} before {before}")
+        if mode == "causal":
+            missing = [before for before in self.follows(position) if before >= start and before not in done]
+            if missing:
+                self.violations.append(f"{consumer}: {member} got {position} before {missing[0]} was done")
+        self._holders[consumer, position] = member
+
+    def took(self, consumer: str, member: int, position: int) -> None:
+        """A message has come to a member from the leader that it is attached to."""
+        if position in self._acknowledged.get(consumer, ()):
+            self.violations.append(f"{consumer}: {position} came again to {member} after it was acknowledged")
+
+    def gave_back(self, consumer: str, member: int, position: int) -> None:
+        """The leader hears that a member does not have a message any more."""
+        if self._holders.get((consumer, position)) == member:
+            del self._holders[consumer, position]
+
+    def acknowledged(self, consumer: str, member: int, position: int) -> None:
+        """A member was told that its acknowledgement counts."""
+        self._acknowledged.setdefault(consumer, set()).add(position)
+        if position not in self.done.get(consumer, ()):
+            self.violations.append(f"{consumer}: {member} was told that {position} is done, which is not settled")
+
+    def buried(self, consumer: str, position: int, deliveries: int) -> None:
+        """A message goes to the dead letters."""
+        self.dead.setdefault(consumer, set()).add(position)
+        if position in self._acknowledged.get(consumer, ()):
+            self.violations.append(f"{consumer}: {position} was buried after it was acknowledged")
+
+    def _is_on_majority(self, node: int, number: int, entry: IndexEntry) -> None:
+        holders = []
+        for voter in self.replicas.voters:
+            disk = self._disks[voter]
+            has_entry = disk.entries.get(number) == entry or disk.snapshot[0] >= number
+            has_content = entry.kind != DATA or (entry.source, entry.sequence) in disk.contents
+            holders += [voter] if has_entry and has_content else []
+        if 2 * len(holders) <= len(self.replicas.voters):
+            self.violations.append(f"entry {number} ({entry}) is settled at {node}, and on disk only at {holders}")
+
+    def is_all_done(self) -> bool:
+        """Whether every consumer has done everything."""
+        end = max((entry.end for entry in self.entries.values()), default=0)
+        return all(
+            set(range(start, end)) <= self.done.get(consumer, set()) for consumer, (_, start) in self.consumers.items()
+        )
+
+    def last(self, lives: list[Any]) -> None:
+        """Everything has healed, and there was time: all replicas have settled everything."""
+        leaders = [life.me for life in lives if life.replica.leading is not None]
+        if len(leaders) != 1:
+            self.violations.append(f"in the end {leaders} lead")
+        for name in self._publications:
+            if name not in self.positions and any(name in life.delivered for life in lives):
+                self.violations.append(f"stuck: {name} has no position")
+        end = max((entry.end for entry in self.entries.values()), default=0)
+        for consumer, (_, start) in self.consumers.items():
+            left = set(range(start, end)) - self.done.get(consumer, set())
+            if left:
+                self.violations.append(f"stuck: {consumer} has not done {min(left)} and {len(left) - 1} others")
+        expected = [
+            (e.position, e.source, e.sequence, e.payload) for _, e in sorted(self.entries.items()) if e.kind in (1, 3)
+        ]
+        for life in lives:
+            if life.me in self.replicas.all and life.applied != expected:
+                self.violations.append(
+                    f"{life.me} has applied {len(life.applied)} of {len(expected)} entries, or others"
+                )

@@ -1,0 +1,101 @@
+"""Bugs in streams, one at a time, that random schedules must find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from antiphon.streams import handing, leading, numbering, readiness, replica_log
+from antiphon.streams.entries import IndexEntry
+from tests.streams.stream_world import SimulatedReplica
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def without_messages(patch: pytest.MonkeyPatch) -> None:
+    held = property(lambda self: min(self.on_disk, self.matched))
+    patch.setattr(replica_log.ReplicaLog, "held", held)
+
+
+def before_the_disk(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(replica_log.ReplicaLog, "held", property(lambda self: min(self.complete, self.matched)))
+
+
+def half_is_enough(patch: pytest.MonkeyPatch) -> None:
+    def count(self: Any) -> None:
+        log = self._log
+        held = [log.held if each == self._me else self._progress[each].held for each in log.replicas.voters]
+        number = sorted(held, reverse=True)[max(0, log.replicas.majority - 2)]
+        if number > log.settled and log.index.term_at(number) == log.term:
+            log.settle_to(number)
+
+    patch.setattr(leading.Leading, "count", count)
+
+
+def placed_twice(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(numbering.Numbering, "is_settled", lambda _, _name: False)
+
+
+def votes_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SimulatedReplica, "write_vote", lambda _, _term, _voted_for: None)
+
+
+def any_key(patch: pytest.MonkeyPatch) -> None:
+    kinds = {"any": readiness.Readiness, "key": readiness.Readiness, "causal": readiness.CausalReadiness}
+    patch.setattr(handing, "readiness_for", lambda consumer, *rest: kinds[consumer.settings.mode](consumer, *rest))
+
+
+def nothing_is_awaited(patch: pytest.MonkeyPatch) -> None:
+    kinds = {"any": readiness.Readiness, "key": readiness.KeyReadiness, "causal": readiness.Readiness}
+    patch.setattr(handing, "readiness_for", lambda consumer, *rest: kinds[consumer.settings.mode](consumer, *rest))
+
+
+def nobody_is_heard(patch: pytest.MonkeyPatch) -> None:
+    original = handing.Handing.__init__
+    patch.setattr(handing.Handing, "__init__", lambda self, consumer, host, _: original(self, consumer, host, True))
+
+
+def leases_end_silently(patch: pytest.MonkeyPatch) -> None:
+    """A message comes back and is handed out before the replicas know it."""
+
+    def come_back(self: Any, position: int) -> None:
+        lease = self._leases[position]
+        self._release(lease)
+        if not lease.is_paused:
+            self._readiness.paused(position)
+        self._host.settle_return(position)
+        del self._leases[position]
+        self._readiness.came_back(position)
+
+    patch.setattr(handing.Handing, "_come_back", come_back)
+
+
+def answered_too_early(patch: pytest.MonkeyPatch) -> None:
+    original = handing.Handing.acknowledge
+
+    def acknowledge(self: Any, member: int, positions: list[int], done: Callable[[bool], None]) -> None:
+        original(self, member, positions, lambda _: None)
+        done(True)
+
+    patch.setattr(handing.Handing, "acknowledge", acknowledge)
+
+
+def changed_positions(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(IndexEntry, "end", property(lambda self: self.position + 1), raising=False)
+
+
+MUTANTS: dict[str, Plant] = {
+    "a replica acknowledges entries without their messages": without_messages,
+    "a replica acknowledges entries before they are on disk": before_the_disk,
+    "half of the replicas is a majority": half_is_enough,
+    "a publication that is settled gets another place": placed_twice,
+    "votes are not written": votes_are_forgotten,
+    "keys do not matter": any_key,
+    "what a message follows does not matter": nothing_is_awaited,
+    "a new leader does not ask what members hold": nobody_is_heard,
+    "a message is handed out again before the replicas know": leases_end_silently,
+    "an acknowledgement is answered before it is settled": answered_too_early,
+    "a publication takes one position": changed_positions,
+}

@@ -1,0 +1,92 @@
+"""Streams: whatever crashes and is cut off, all replicas settle one history, which extends the topic's order."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from antiphon.streams.entries import ReplicaSet
+from tests.streams.crew import consumer_of
+from tests.streams.stream_world import StreamWorld
+
+
+class Schedule:
+    """Random events of one seed, and time to come to rest."""
+
+    def __init__(self, seed: int) -> None:
+        draw = self._draw = random.Random(seed)
+        self._nodes = draw.choice((1, 3, 3, 4, 5))
+        voters = tuple(range(min(self._nodes, draw.choice((1, 3, 3, 5)))))
+        self.world = StreamWorld(seed, self._nodes, ReplicaSet(voters))
+        modes = draw.sample(("any", "key", "causal"), draw.randrange(3))
+        self._consumers = [consumer_of(mode, draw.choice((0, 3))) for mode in modes]
+        self._events = {
+            self._publish: 45,
+            self._crash: 10,
+            self._start: 13,
+            self._isolate: 8,
+            self._cut: 4,
+            self.world.heal: 8,
+            self._change_crew: 6 if modes else 0,
+            self._compact: 6,
+        }
+
+    def run(self, steps: int = 40) -> StreamWorld:
+        """Let it happen."""
+        world, draw = self.world, self._draw
+        for _ in range(steps):
+            world.clock.run_until(world.clock.now_us + draw.choice((1000, 20_000, 200_000, 600_000)))
+            (event,) = draw.choices(tuple(self._events), tuple(self._events.values()))
+            event()
+        world.heal()
+        for node in range(self._nodes):
+            world.start(node)
+        for consumer in self._consumers:
+            world.crew.hire(consumer)
+        for _ in range(20):
+            world.clock.run_until(world.clock.now_us + 10_000_000)
+            if world.judge.is_all_done():
+                break
+        world.judge.last([life for life in world.lives if life is not None])
+        return world
+
+    def _node(self) -> int:
+        return self._draw.randrange(self._nodes)
+
+    def _publish(self) -> None:
+        for _ in range(self._draw.choice((1, 1, 5))):
+            self.world.publish(self._node())
+
+    def _crash(self) -> None:
+        self.world.crash(self._node())
+
+    def _start(self) -> None:
+        self.world.start(self._node())
+
+    def _isolate(self) -> None:
+        node = self._node()
+        for other in range(self._nodes):
+            self.world.cut(node, other)
+
+    def _cut(self) -> None:
+        self.world.cut(self._node(), self._node())
+
+    def _change_crew(self) -> None:
+        alive = [member for member in self.world.crew.members.values() if member.is_up]
+        if len(alive) > 2 and self._draw.random() < 0.5:
+            self._draw.choice(alive).die()
+        else:
+            self.world.crew.hire(self._draw.choice(self._consumers))
+
+    def _compact(self) -> None:
+        life = self.world.life(self._node())
+        if life is not None:
+            life.replica.log.compact()
+
+
+@pytest.mark.parametrize("portion", range(4))
+def test_random_schedules_settle_one_history(portion: int) -> None:
+    for seed in range(portion * 50, portion * 50 + 50):
+        world = Schedule(seed).run()
+        assert not world.judge.violations, (seed, world.judge.violations[:5])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +15,7 @@ from antiphon.sessions.host import FabricTraits
 from antiphon.sessions.lost_peers import LostPeers
 from antiphon.sessions.node_end import NodeEnd
 from antiphon.sessions.replay_buffer import Budget, ReplayBuffer, Resumption
-from antiphon.sessions.steps import start
+from antiphon.sessions.steps import Promise, start
 
 
 class LonelyHost:
@@ -57,3 +60,84 @@ def test_a_node_remembers_since_when_others_are_lost_for_as_long_as_it_matters()
     assert (lost.since_us([1]), lost.since_us([1, 2]), lost.since_us([3])) == (200, 300, 100)
     lost.add(1, 1400)
     assert lost.since_us([2]) == 100 and lost.since_us([1, 2]) == 1400
+
+
+class Topic:
+    """The same topic at one of two brokers."""
+
+    name, number, learned, is_watched = "room", 7, None, False
+
+    def __init__(self, is_member: Callable[[], bool]) -> None:
+        self.seen = DedupTable()
+        self.replay_buffer: ReplayBuffer[Any] = ReplayBuffer(Budget())
+        self.is_member = is_member
+
+
+class TwoBrokers:
+    """Broker 1 has a client that comes from elsewhere; broker 2 becomes a member while broker 1 asks.
+
+    A barrier that is published before broker 2 is a member never comes to it.
+    """
+
+    def __init__(self) -> None:
+        self.now = 1_000_000
+        self.due: list[tuple[int, int, Callable[[], object]]] = []
+        self.topics: dict[int, Any] = {}
+        self.ends: dict[int, NodeEnd[Any]] = {}
+        self.barriers = 0
+        for broker in (1, 2):
+            self.topics[broker] = Topic(partial(self.is_member, broker))
+            host: Any = SimpleNamespace(
+                now_us=lambda: self.now,
+                after=self.after,
+                identifier=broker,
+                identifiers=lambda broker=broker: {3 - broker},
+                find_topic=lambda _, broker=broker: self.topics[broker],
+                send_control=partial(self.send, broker),
+                until_shown=kept,
+                draw=lambda _: 1,
+                refusal=lambda: None,
+                publish_barrier=self.publish_barrier,
+            )
+            self.ends[broker] = NodeEnd(FabricTraits(True, False, False), host)
+        self.topics[1].replay_buffer.begin(self.now)
+
+    def is_member(self, broker: int) -> bool:
+        return bool(self.topics[broker].replay_buffer.member_us(self.now + 1))
+
+    def after(self, delay_us: int, call: Callable[[], object]) -> None:
+        heapq.heappush(self.due, (self.now + delay_us, len(self.due) + self.now * 1000, call))
+
+    def send(self, sender: int, receiver: int, message: Any) -> None:
+        self.after(1000, lambda: self.ends[receiver].on_message(sender, message))
+
+    def publish_barrier(self, topic: Any, key: int) -> tuple[int, Promise[None]]:
+        self.barriers += 1
+        number = self.barriers
+        if self.is_member(2):
+            self.topics[2].seen.add(1, number)
+        else:
+            self.topics[2].replay_buffer.begin(self.now)
+        return number, kept()
+
+    def run(self, seconds: float) -> None:
+        end = self.now + int(seconds * 1_000_000)
+        while self.due and self.due[0][0] <= end:
+            self.now, _, call = heapq.heappop(self.due)
+            call()
+
+
+def kept() -> Promise[None]:
+    promise: Promise[None] = Promise()
+    promise.resolve(None)
+    return promise
+
+
+def test_a_broker_that_becomes_a_member_during_the_question_does_not_make_a_gap() -> None:
+    """The first barrier never comes to broker 2, which has shown nothing. The second one comes."""
+    brokers = TwoBrokers()
+    resumption: Resumption[Any] = Resumption(9, 100, {"room": {}}, {"room": {}})
+    fetched = start(brokers.ends[1].fetch(brokers.topics[1], resumption))
+    brokers.run(seconds=1)
+    assert fetched.is_done and brokers.barriers == 2
+    assert resumption.replay("room", brokers.topics[1].replay_buffer) == (False, [])

@@ -58,6 +58,9 @@ AWAY_US: Final = 2_000_000
 KEY_PART: Final = 1 << 30
 """A barrier has a key of its own, which is drawn in two parts."""
 
+BARRIERS_AT_MOST: Final = 3
+"""How many barriers a node publishes for one question, if nodes become members while it asks."""
+
 SLACK_US: Final = 100_000
 """How long a request that says how long ago something was may have been on its way."""
 
@@ -350,29 +353,31 @@ class NodeEnd(Generic[B]):
         that, and follows nothing but what was shown here before or is in the set.
         """
         seen = resumption.seen_on(topic.name)
-        if not topic.replay_buffer.may_lack(seen, resumption.since_us):
+        can_ask = self.traits.has_barriers or self.traits.counts_past
+        if not can_ask or not topic.replay_buffer.may_lack(seen, resumption.since_us):
             return
-        barrier, past = 0, list[int]()
-        if self.traits.has_barriers:
-            try:
-                barrier = yield from self._barrier(topic)
-            except NoMajorityError:
-                # No node can say what the client lacks; the client is told that something may be missing.
-                return
-        elif self.traits.counts_past:
-            past = self.host.frontier_keys(topic.number)
-        else:
-            return
+        past = [] if self.traits.has_barriers else self.host.frontier_keys(topic.number)
         age_us = self.host.now_us() - resumption.since_us
+        barrier, asked_at_us = 0, 0
 
         def ask(number: int, wants_batches: bool = False) -> ReplayRequest:
-            ranges = seen.ranges()
-            return ReplayRequest(number, topic.name, barrier, past, resumption.client, age_us, ranges, wants_batches)
+            waited_us, client, ranges = self.host.now_us() - asked_at_us, resumption.client, seen.ranges()
+            return ReplayRequest(number, topic.name, barrier, past, client, age_us, ranges, wants_batches, waited_us)
 
-        answers = yield from self._scatter_gather.ask(
-            ask, lambda answer: isinstance(answer, ReplayResponse) and answer.is_complete
-        )
-        replies = {sender: answer for sender, answer in answers.items() if isinstance(answer, ReplayResponse)}
+        for _ in range(BARRIERS_AT_MOST):
+            asked_at_us = self.host.now_us()
+            if self.traits.has_barriers:
+                try:
+                    barrier = yield from self._barrier(topic)
+                except NoMajorityError:
+                    # No node can say what the client lacks; the client is told that something may be missing.
+                    return
+            answers = yield from self._scatter_gather.ask(
+                ask, lambda answer: isinstance(answer, ReplayResponse) and answer.is_complete
+            )
+            replies = {sender: answer for sender, answer in answers.items() if isinstance(answer, ReplayResponse)}
+            if barrier == 0 or all(answer.has_come for answer in replies.values()):
+                break
         batches = next((self._batches(topic, answer) for answer in replies.values() if answer.is_complete), None)
         if batches is None and topic.replay_buffer.is_whole(seen, resumption.since_us):
             own = {(batch.author, batch.number) for batch in topic.replay_buffer.unseen(seen, resumption.since_us)}
@@ -448,7 +453,10 @@ class NodeEnd(Generic[B]):
             # It has shown nothing.
             self.host.send_control(sender, ReplayResponse(message.number, False, [], is_whole=True))
             return
-        until_us = self.host.now_us() + PAST_US
+        # If this node became a member after the barrier, the barrier never comes; the sender publishes another one.
+        member_us = topic.replay_buffer.member_us(self.host.now_us())
+        is_later = message.barrier and member_us < message.barrier_age_us + SLACK_US
+        until_us = self.host.now_us() + (SLACK_US if is_later else PAST_US)
         has_come = yield from self.until(topic, partial(self._has_come, sender, message, topic), until_us)
         yield from wait(self.host.until_shown())
         is_whole = has_come and topic.is_member() and topic.replay_buffer.is_whole(seen, since_us, was_here)
@@ -463,6 +471,7 @@ class NodeEnd(Generic[B]):
             topic.replay_buffer.member_us(self.host.now_us()),
             [(each.author, each.number) for each in unseen] if not sent else [],
             topic.replay_buffer.before,
+            has_come,
         )
         self.host.send_control(sender, answer)
 

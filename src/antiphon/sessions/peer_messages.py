@@ -32,7 +32,8 @@ class ReplayRequest(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 1
     """Asks for the batches that the receiver has shown and that a client, subscribed for so long, has not seen.
 
     To be answered when the sender's publication with the number ``barrier`` has been delivered, and all that is in
-    ``past``. With ``wants_batches`` the receiver sends them also if it was a member for a shorter time.
+    ``past``. With ``wants_batches`` the receiver sends them also if it was a member for a shorter time. A receiver that
+    became a member after the barrier, which is at most ``barrier_age_us`` old, never delivers it.
     """
 
     number: Count
@@ -43,6 +44,7 @@ class ReplayRequest(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 1
     age_us: Annotated[int, msgspec.Meta(ge=-(1 << 62), lt=1 << 62)]
     seen: dict[Count, list[Count]]
     wants_batches: bool = False
+    barrier_age_us: Count = 0
 
 
 class ReplayResponse(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 17):
@@ -50,7 +52,8 @@ class ReplayResponse(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 
 
     Otherwise ``unseen`` names the batches by author and number. ``is_whole`` if the receiver has kept everything that
     it has shown and the client has not seen; ``member_us`` says for how long it is a member, and ``before`` which
-    publications, by publisher and number, counted as past when it became one.
+    publications, by publisher and number, counted as past when it became one. Unless ``has_come``, the barrier or the
+    past that the question names did not come in time.
     """
 
     number: Count
@@ -60,6 +63,7 @@ class ReplayResponse(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 
     member_us: Count = 0
     unseen: list[tuple[Count, Count]] = msgspec.field(default_factory=list)
     before: dict[Count, list[Count]] = msgspec.field(default_factory=dict)
+    has_come: bool = True
 
 
 class FrontierRequest(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 24):

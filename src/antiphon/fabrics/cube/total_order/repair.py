@@ -233,8 +233,8 @@ class RepairedTotalOrder(CubeTotalOrder):
 
     def on_member_found(self, topic: CubeTopic, peer: i64) -> None:
         """A node is within reach that may be a member: nobody knows before it has answered, so it is locked too."""
-        self._presence.meet(topic, peer)
         if self.options.total and topic.state == MEMBER:
+            self._presence.meet(topic, peer)
             self._lock_again(topic, peer)
 
     def _lock_again(self, topic: CubeTopic, peer: i64) -> None:

@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
 from antiphon.api.columns import Receipt
+from antiphon.api.streams.consumption import ConsumedMessage
+from antiphon.api.streams.stream_api import HistoryMessage, SettledReceipt, Topics
+from antiphon.api.streams.stream_user import StreamUser
 from antiphon.client.handle import Client
 from antiphon.client.handle import connect as connect_async
-from antiphon.client.streams.consumption import ConsumedMessage
-from antiphon.client.streams.stream_api import HistoryMessage, SettledReceipt, Topics
 from antiphon.runtime.errors import ClosedError
 from antiphon.streams.requests import TopicInfo
 
@@ -110,12 +111,17 @@ class SyncTopics:
 
 
 class SyncClient:
-    """A client whose calls wait. Made by :func:`connect`."""
+    """A client, or a node in this program, whose calls wait. Made by :func:`connect` and :func:`start`."""
 
-    def __init__(self, thread: LoopThread, client: Client) -> None:
+    def __init__(self, thread: LoopThread, client: StreamUser) -> None:
         self._thread = thread
         self._client = client
         self.topics = SyncTopics(thread, client.topics)
+
+    @property
+    def address(self) -> str:
+        """The address of the node."""
+        return self._client.address
 
     def publish(self, topic: str, value: bytes, **options: Any) -> Receipt | SettledReceipt:
         """Publish a message and wait until it is accepted; the options are those of ``Client.publish``."""
@@ -183,11 +189,28 @@ class SyncClient:
 
 def connect(addresses: str | Sequence[str], **options: Any) -> SyncClient:
     """Connect to a node; the options are those of :func:`antiphon.connect`."""
-    thread = LoopThread()
 
     async def begin() -> Client:
         return await connect_async(addresses, **options)
 
+    return on_thread(begin)
+
+
+def start(**settings: Any) -> SyncClient:
+    """Run a node in this program; the settings are those of :func:`antiphon.start`. It has the calls of a client."""
+
+    async def begin() -> StreamUser:
+        # A program that only connects needs nothing of a node.
+        from antiphon.node.handle import start as start_node
+
+        return await start_node(**settings)
+
+    return on_thread(begin)
+
+
+def on_thread(begin: Callable[[], Coroutine[Any, Any, StreamUser]]) -> SyncClient:
+    """A client or a node on an event loop of its own."""
+    thread = LoopThread()
     try:
         return SyncClient(thread, thread.run(begin()))
     except BaseException:

@@ -11,7 +11,7 @@ import pytest
 
 import antiphon
 from antiphon import Client, Node, UsageError
-from antiphon.client.streams.consumption import ConsumedMessage, Consumption
+from antiphon.api.streams.consumption import ConsumedMessage, Consumption
 from antiphon.runtime.errors import LostTurnError
 from tests.node.support import running, until
 

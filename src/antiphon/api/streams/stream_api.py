@@ -7,8 +7,9 @@ from typing import Final, NamedTuple
 
 from antiphon.api.batch import Batch, Message
 from antiphon.api.columns import Receipt
-from antiphon.client.streams.consumption import Consumption
-from antiphon.client.streams.leader_links import LeaderLinks
+from antiphon.api.receipts import Publishing
+from antiphon.api.streams.consumption import Consumption
+from antiphon.api.streams.leader_links import LeaderLinks
 from antiphon.kernel.errors import UsageError
 from antiphon.streams.commands import MODES, ConsumerSettings
 from antiphon.streams.requests import (
@@ -29,6 +30,9 @@ from antiphon.streams.requests import (
 )
 
 ASK_SECONDS: Final = 15.0
+SETTLE_SECONDS: Final = 15.0
+"""How long a publisher waits for the position of a message."""
+
 PIECE_BYTES: Final = 1 << 20
 NEWS_US: Final = 5_000_000
 """How long a reader at the end of the history waits for an answer before it asks again."""
@@ -148,6 +152,10 @@ class StreamCalls:
             position = found.next_position
             if not found.batches and not follow:
                 return
+
+    async def settle(self, publishing: Publishing) -> SettledReceipt:
+        """The receipt of a message when it has its position."""
+        return await self.settled(await publishing, SETTLE_SECONDS)
 
     async def settled(self, receipt: Receipt, timeout: float) -> SettledReceipt:
         """Wait until a message has its position, and a majority of the replicas has it on disk."""

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from antiphon.api.batch import Batch, Message
-from antiphon.client.streams.leader_links import LeaderLinks, StreamPeer
+from antiphon.api.streams.leader_links import LeaderLinks, StreamPeer
 from antiphon.kernel.errors import PeerError
 from antiphon.runtime.errors import ClosedError, LostTurnError
 from antiphon.streams.commands import ConsumerSettings

@@ -17,13 +17,15 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequen
 from types import TracebackType
 from typing import Any, TypeVar
 
+from antiphon.api.batch import Message
 from antiphon.api.columns import Receipt
 from antiphon.api.streams.consumption import ConsumedMessage
-from antiphon.api.streams.stream_api import HistoryMessage, SettledReceipt, Topics
+from antiphon.api.streams.stream_api import SettledReceipt, Topics
 from antiphon.api.streams.stream_user import StreamUser
 from antiphon.client.handle import Client
 from antiphon.client.handle import connect as connect_async
 from antiphon.runtime.errors import ClosedError
+from antiphon.streams.position import Position
 from antiphon.streams.requests import TopicInfo
 
 Result = TypeVar("Result")
@@ -158,13 +160,17 @@ class SyncClient:
         messages = self._thread.iterate(self._thread.run(begin()))
         return (SyncMessage(self._thread, message) for message in messages)
 
-    def history(self, topic: str, start: str | int = "earliest", *, follow: bool = False) -> Iterator[HistoryMessage]:
+    def history(self, topic: str, start: str | int = "earliest", *, follow: bool = False) -> Iterator[Message]:
         """The history of a topic from a position on; with ``follow`` it does not end."""
         return self._thread.iterate(self._client.history(topic, start, follow=follow))
 
     def settled(self, receipt: Receipt, timeout: float = 15.0) -> SettledReceipt:
         """Wait until a message has its position, on the disks of a majority of the topic's replicas."""
         return self._thread.run(self._client.settled(receipt, timeout))
+
+    def position_of(self, message: Message) -> Position:
+        """The position of a message, also of one that came before it had one."""
+        return self._thread.run(self._client.position_of(message))
 
     def flush(self) -> None:
         """Wait until everything published so far is accepted; raises if something was refused."""

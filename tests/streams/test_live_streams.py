@@ -63,7 +63,7 @@ async def take(consumption: Consumption, count: int) -> list[ConsumedMessage]:
 
 
 async def values_of(client: Client, topic: str, start: str | int = "earliest") -> list[bytes]:
-    return [message._message.value async for message in client.history(topic, start, follow=False)]
+    return [message.value async for message in client.history(topic, start, follow=False)]
 
 
 @pytest.mark.parametrize("fabric", FABRICS)

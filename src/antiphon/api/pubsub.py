@@ -65,7 +65,7 @@ class Subscription:
     """
 
     def __init__(self, live: LiveSubscription) -> None:
-        self._live: Final[LiveSubscription] = live
+        self._live = live
 
     async def ready(self) -> Self:
         """Wait until every message that is published from now on will arrive; returns the subscription."""
@@ -148,8 +148,11 @@ class PubSub(Publisher):
         subscription.ready()`` returns when every message that is published from then on will arrive.
 
         ``start`` is ``"latest"``, ``"earliest"``, an offset or a ``datetime`` with a time zone; all but the first need
-        a node with a log. ``policy`` says what happens when the program falls behind by more than ``limit`` messages:
-        ``"block"``, ``"drop_oldest"``, ``"drop_newest"`` or ``"disconnect"``.
+        a node with a log. On a topic with a history, ``"earliest"`` and a position (``message.position``) work at every
+        node: the subscription goes on behind the position, and each message has its own.
+
+        ``policy`` says what happens when the program falls behind by more than ``limit`` messages: ``"block"``,
+        ``"drop_oldest"``, ``"drop_newest"`` or ``"disconnect"``.
 
         If messages are missing, because no node has kept them, ``when_missed`` is called with the name of the topic.
         Without ``when_missed``, iterating raises ``MissedMessagesError`` once; iterate again to go on.

@@ -115,7 +115,7 @@ class LiveNode(PubSubHost):
         self._draining: list[Outbox] = []
         # Whether there are those of its parts that know the others.
         self._is_composed = False
-        self._streams = StreamAccess()
+        self._streams = StreamAccess(FABRICS[settings.fabric].membership.is_full)
         self._closing: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
 

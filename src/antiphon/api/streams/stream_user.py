@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Final
 
+from antiphon.api.batch import Message
 from antiphon.api.columns import Receipt
-from antiphon.api.pubsub import PubSub, PubSubHost
+from antiphon.api.iteration import Callback
+from antiphon.api.pubsub import PubSub, PubSubHost, Subscription
 from antiphon.api.streams.consumption import Consumption
-from antiphon.api.streams.stream_api import HistoryMessage, SettledReceipt, StreamCalls, Topics
+from antiphon.api.streams.history_subscriptions import EarliestSubscription, HistoryFeed
+from antiphon.api.streams.stream_api import SETTLE_SECONDS, SettledReceipt, StreamCalls, Topics
+from antiphon.api.subscription import DEFAULT_LIMIT, Start, WhenMissed
+from antiphon.api.topic_names import checked_pattern, is_pattern
+from antiphon.streams.position import Position
 
 
 class StreamUser(PubSub):
@@ -27,6 +33,26 @@ class StreamUser(PubSub):
     def topics(self) -> Topics:
         """The topics with a history: make, list, describe and remove them."""
         return self._streams.topics
+
+    def subscribe(
+        self,
+        topic: str,
+        start: Start = "latest",
+        *,
+        callback: Callback | None = None,
+        policy: str = "block",
+        limit: int = DEFAULT_LIMIT,
+        when_missed: WhenMissed | None = None,
+    ) -> Subscription:
+        self._pubsub.refuse_if_closed()
+        options = (callback, policy, limit, when_missed)
+        if isinstance(start, Position):
+            return Subscription(HistoryFeed(self._streams, topic, start, options).subscription)
+        if start == "earliest" and not is_pattern(checked_pattern(topic)):
+            return EarliestSubscription(self._streams, self._pubsub.subscriptions, topic, options)
+        return Subscription(self._pubsub.subscriptions.add(topic, start, *options))
+
+    subscribe.__doc__ = PubSub.subscribe.__doc__
 
     def consume(
         self,
@@ -50,9 +76,7 @@ class StreamUser(PubSub):
         self._pubsub.refuse_if_closed()
         return self._streams.consume(topic, name, mode, ack_seconds, max_deliveries, start, window)
 
-    def history(
-        self, topic: str, start: str | int = "earliest", *, follow: bool = True
-    ) -> AsyncIterator[HistoryMessage]:
+    def history(self, topic: str, start: str | int = "earliest", *, follow: bool = True) -> AsyncIterator[Message]:
         """The history of a topic from a position on, the same at every node; without ``follow`` it ends at its end."""
         self._pubsub.refuse_if_closed()
         return self._streams.history(topic, start, follow)
@@ -61,3 +85,15 @@ class StreamUser(PubSub):
         """Wait until a published message has its position, on the disks of a majority of the topic's replicas."""
         self._pubsub.refuse_if_closed()
         return await self._streams.settled(receipt, timeout)
+
+    async def position_of(self, message: Message) -> Position:
+        """The position of a message, also of one that came before it had one.
+
+        The leader of the history remembers the positions of its last 4,096 publications; of an earlier one it does not
+        answer within 15 seconds.
+        """
+        self._pubsub.refuse_if_closed()
+        if message.position is not None:
+            return message.position
+        receipt = Receipt(message.topic, message.author, message.author_sequence)
+        return (await self._streams.settled(receipt, SETTLE_SECONDS)).position

@@ -19,7 +19,7 @@ from antiphon.membership.membership import Membership
 from antiphon.node.acl import ANYBODY, Holder
 from antiphon.node.streams.stream_gateway import StreamAccess
 from antiphon.sessions.client_messages import StreamRequest, StreamResponse
-from antiphon.streams.requests import Redirect, Response, decode_response, encode
+from antiphon.streams.requests import Response, decode_response
 
 RESPONSE_SECONDS: Final = 60.0
 """After so long an answer is not awaited any more: a link between nodes may lose it without a word."""
@@ -157,11 +157,7 @@ class StreamRelay:
         self._cluster.send_control(identifier, StreamResponse(number, payload))
 
     def _handle(self, asker: Asker, number: int, payload: bytes) -> None:
-        gateway = self._access.gateway
-        if gateway is None:
-            asker.answer(number, encode(Redirect(self._cluster.addresses(), "this node keeps no streams")))
-        else:
-            gateway.on_request(asker, number, payload)
+        self._access.on_request(asker, number, payload, self._cluster.addresses())
         self._settle()
 
     def peer_lost(self, identifier: int) -> None:
@@ -170,5 +166,5 @@ class StreamRelay:
         if peer is not None:
             peer.lost()
         asker = self._askers.pop(identifier, None)
-        if asker is not None and self._access.gateway is not None:
-            self._access.gateway.client_ended(asker)
+        if asker is not None:
+            self._access.client_ended(asker)

@@ -95,7 +95,7 @@ RULES = {
         inside("kernel", "membership", "sessions", "streams", "runtime", "transport", "api", "client"),
         never=NO_SPARK | {"numpy", "pyarrow", "sqlite3"},
     ),
-    "sync": Rule(inside("kernel", "runtime", "streams", "api", "client"), never=NO_SPARK),
+    "sync": Rule(inside("kernel", "runtime", "streams", "api", "client", "node"), never=NO_SPARK),
     # For tests of users; nothing in the product imports it.
     "testing": Rule(inside(*LIVE, "testing"), never=NO_SPARK),
     "maelstrom": Rule(inside(*HOST, "maelstrom"), never=NO_SPARK),

@@ -15,18 +15,20 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from antiphon.api.batch import Message
 from antiphon.api.columns import Receipt
 from antiphon.api.streams.consumption import ConsumedMessage
 from antiphon.api.streams.stream_api import SettledReceipt, Topics
-from antiphon.api.streams.stream_user import StreamUser
 from antiphon.client.handle import Client
 from antiphon.client.handle import connect as connect_async
 from antiphon.runtime.errors import ClosedError
 from antiphon.streams.position import Position
 from antiphon.streams.requests import TopicInfo
+
+if TYPE_CHECKING:
+    from antiphon.node.handle import Node
 
 Result = TypeVar("Result")
 
@@ -115,7 +117,7 @@ class SyncTopics:
 class SyncClient:
     """A client, or a node in this program, whose calls wait. Made by :func:`connect` and :func:`start`."""
 
-    def __init__(self, thread: LoopThread, client: StreamUser) -> None:
+    def __init__(self, thread: LoopThread, client: Client | Node) -> None:
         self._thread = thread
         self._client = client
         self.topics = SyncTopics(thread, client.topics)
@@ -205,7 +207,7 @@ def connect(addresses: str | Sequence[str], **options: Any) -> SyncClient:
 def start(**settings: Any) -> SyncClient:
     """Run a node in this program; the settings are those of :func:`antiphon.start`. It has the calls of a client."""
 
-    async def begin() -> StreamUser:
+    async def begin() -> Node:
         # A program that only connects needs nothing of a node.
         from antiphon.node.handle import start as start_node
 
@@ -214,7 +216,7 @@ def start(**settings: Any) -> SyncClient:
     return on_thread(begin)
 
 
-def on_thread(begin: Callable[[], Coroutine[Any, Any, StreamUser]]) -> SyncClient:
+def on_thread(begin: Callable[[], Coroutine[Any, Any, Client | Node]]) -> SyncClient:
     """A client or a node on an event loop of its own."""
     thread = LoopThread()
     try:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import antiphon
-from antiphon import Message, Subscription, UsageError
+from antiphon import Client, Message, Node, Subscription, UsageError
 from antiphon.streams.position import Position
 from tests.node.support import running, until
 from tests.streams.test_live_streams import FABRICS, cluster, leader_of
@@ -47,9 +47,10 @@ def test_a_subscription_goes_on_behind_a_position_at_any_node(fabric: str, tmp_p
             first = await taken(await nodes[1].subscribe("room", "earliest").ready(), 4)
             assert [message.value for message in first] == [b"0", b"1", b"2", b"3"]
             seen = first[-1].position
-            assert seen == 3 and seen.generation > 0
+            assert seen is not None and seen == 3 and seen.generation > 0
             clients = [await stack.enter_async_context(antiphon.connect(node.address)) for node in nodes]
-            for user in (*nodes, *clients):
+            users: list[Node | Client] = [*nodes, *clients]
+            for user in users:
                 later = await taken(user.subscribe("room", start=seen), 2)
                 assert [(message.position, message.value) for message in later] == [(4, b"4"), (5, b"5")]
                 everything = await user.subscribe("room", "earliest").ready()
@@ -58,7 +59,7 @@ def test_a_subscription_goes_on_behind_a_position_at_any_node(fabric: str, tmp_p
 
             # What is published later comes, too, and what came at once has a position as well.
             live = await nodes[3].subscribe("room").ready()
-            follower = await clients[3].subscribe("room", start=first[0].position).ready()
+            follower = await clients[3].subscribe("room", start=Position(0, seen.generation)).ready()
             await nodes[2].publish("room", b"6")
             (message,) = await taken(live, 1)
             assert message.position is None and await nodes[3].position_of(message) == 6

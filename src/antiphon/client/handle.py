@@ -6,16 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from antiphon.api.lifecycle import Starting
+from antiphon.api.pubsub import PubSub
 from antiphon.api.streams.stream_user import StreamUser
 from antiphon.client.client import RECONNECT_SECONDS, LiveClient
 from antiphon.transport.tls import Tls, tls_from
 
 
-class Client(StreamUser):
+class Client(StreamUser, PubSub):
     """A connection to a cluster through one of its nodes. Made by :func:`antiphon.connect`."""
 
     def __init__(self, live: LiveClient) -> None:
-        super().__init__(live, live.streams.api)
+        PubSub.__init__(self, live)
+        StreamUser.__init__(self, live, live.streams.api)
         self._live: Final[LiveClient] = live
 
     @property

@@ -13,6 +13,7 @@ class Position(int):
     """
 
     generation: int
+    """Which history of its topic it is of. Every history of a cluster has another number."""
 
     def __new__(cls, number: int, generation: int) -> Position:
         found = super().__new__(cls, number)

@@ -60,7 +60,7 @@ class HistoryFeed:
 
     async def _push(self, batch: Batch) -> None:
         subscription = self.subscription
-        if batch.first_offset > self._position:
+        if 0 <= self._position < batch.first_offset:
             # Retention has removed what was between.
             subscription.miss(self._topic)
         self._position = batch.end_offset

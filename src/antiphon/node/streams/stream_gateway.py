@@ -442,6 +442,6 @@ def check_generation(replica: LiveReplica, generation: int) -> None:
     """Refuse positions of another history of the topic."""
     if generation not in (0, replica.stream):
         raise UsageError(
-            f"the position is of generation {generation}, an earlier history of {replica.topic!r} that was removed; the "
-            f"present one has generation {replica.stream}: begin at 'earliest', 'latest' or one of its positions"
+            f"the position is of generation {generation}, an earlier history of {replica.topic!r} that was removed; "
+            f"the present one has generation {replica.stream}: begin at 'earliest', 'latest' or one of its positions"
         )

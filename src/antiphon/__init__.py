@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         MissedMessagesError,
         OverloadedError,
         QuotaError,
+        RemovedError,
         SlowConsumerError,
     )
     from antiphon.runtime.tasks import run
@@ -63,6 +64,7 @@ __all__ = [
     "PeerError",
     "QuotaError",
     "Receipt",
+    "RemovedError",
     "SlowConsumerError",
     "Subscription",
     "Tls",
@@ -83,6 +85,7 @@ HOMES = {
         "DeniedError",
         "JoinError",
         "LostTurnError",
+        "RemovedError",
         "MissedMessagesError",
         "OverloadedError",
         "QuotaError",

@@ -10,7 +10,8 @@ from antiphon.api.lifecycle import Starting
 from antiphon.api.pubsub import PubSub
 from antiphon.client.client import RECONNECT_SECONDS, LiveClient
 from antiphon.client.streams.consumption import Consumption
-from antiphon.client.streams.stream_api import HistoryMessage, SettledReceipt, Topics
+from antiphon.client.streams.stream_api import HistoryMessage, SettledReceipt
+from antiphon.client.streams.topics import Topics
 from antiphon.transport.tls import Tls, tls_from
 
 

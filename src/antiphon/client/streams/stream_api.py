@@ -9,32 +9,21 @@ from antiphon.api.batch import Batch, Message
 from antiphon.api.columns import Receipt
 from antiphon.client.streams.consumption import Consumption
 from antiphon.client.streams.leader_links import LeaderLinks
+from antiphon.client.streams.topics import ASK_SECONDS, Topics
 from antiphon.kernel.errors import UsageError
 from antiphon.streams.commands import MODES, ConsumerSettings
 from antiphon.streams.requests import (
     EARLIEST,
     LATEST,
     AwaitPosition,
-    CreateTopic,
-    DescribeTopic,
     HistoryPiece,
-    ListTopics,
-    Policy,
     PositionFound,
     ReadHistory,
-    RemoveConsumerRequest,
-    RemoveTopic,
-    TopicInfo,
-    TopicList,
 )
 
-ASK_SECONDS: Final = 15.0
 PIECE_BYTES: Final = 1 << 20
 NEWS_US: Final = 5_000_000
 """How long a reader at the end of the history waits for an answer before it asks again."""
-
-MANAGEMENT: Final = "topics"
-"""In the place of a topic, where a request is about all of them."""
 
 
 class SettledReceipt(NamedTuple):
@@ -63,41 +52,6 @@ class HistoryMessage:
 
     def __repr__(self) -> str:
         return f"HistoryMessage(position={self.position}, {self._message!r})"
-
-
-class Topics:
-    """The topics with a history: make, list, describe and remove them."""
-
-    def __init__(self, links: LeaderLinks) -> None:
-        self._links = links
-
-    async def create(self, name: str, *, replicas: int = 3) -> TopicInfo:
-        """Keep the history of a topic at so many nodes, from now on; a topic that has one keeps it."""
-        if not 1 <= replicas <= 7:
-            raise UsageError(f"a topic has between 1 and 7 replicas, not {replicas}")
-        _, found = await self._links.ask(MANAGEMENT, CreateTopic(name, Policy(replicas)), ASK_SECONDS)
-        assert isinstance(found, TopicList)
-        return found.topics[0]
-
-    async def list(self) -> list[TopicInfo]:
-        """All topics with a history that this client may read."""
-        _, found = await self._links.ask(MANAGEMENT, ListTopics(), ASK_SECONDS)
-        assert isinstance(found, TopicList)
-        return found.topics
-
-    async def describe(self, name: str) -> TopicInfo:
-        """How far a topic's history is, where it is kept, and its consumers."""
-        _, found = await self._links.ask(name, DescribeTopic(name), ASK_SECONDS)
-        assert isinstance(found, TopicList)
-        return found.topics[0]
-
-    async def remove(self, name: str) -> None:
-        """Remove the history of a topic, and its consumers."""
-        await self._links.ask(MANAGEMENT, RemoveTopic(name), ASK_SECONDS)
-
-    async def remove_consumer(self, topic: str, name: str) -> None:
-        """Forget a consumer of a topic."""
-        await self._links.ask(topic, RemoveConsumerRequest(topic, name), ASK_SECONDS)
 
 
 class StreamCalls:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         SlowConsumerError,
     )
     from antiphon.runtime.tasks import run
+    from antiphon.streams.position import Position
     from antiphon.transport.tls import Tls
 
 __all__ = [
@@ -62,6 +63,7 @@ __all__ = [
     "Node",
     "OverloadedError",
     "PeerError",
+    "Position",
     "QuotaError",
     "Receipt",
     "RemovedError",
@@ -94,6 +96,7 @@ HOMES = {
     "antiphon.node.handle": ("Node", "start"),
     "antiphon.api.pubsub": ("Subscription",),
     "antiphon.runtime.tasks": ("run",),
+    "antiphon.streams.position": ("Position",),
     "antiphon.transport.tls": ("Tls",),
 }
 

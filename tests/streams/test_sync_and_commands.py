@@ -14,8 +14,8 @@ import pytest
 import antiphon
 import antiphon.sync
 from antiphon import Node
+from antiphon.api.streams.stream_api import SettledReceipt
 from antiphon.cli.streams.policy import changes_of, topics_in
-from antiphon.client.streams.stream_api import SettledReceipt
 from antiphon.sync import LoopThread
 
 

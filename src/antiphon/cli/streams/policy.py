@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from antiphon.client.streams.topics import PolicyChanges
+from antiphon.api.streams.topics import PolicyChanges
 from antiphon.kernel.errors import UsageError
 from antiphon.streams.requests import Policy
 

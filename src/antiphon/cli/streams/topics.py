@@ -11,10 +11,10 @@ import typer
 from rich.table import Table
 
 import antiphon
+from antiphon.api.streams.topics import PolicyChanges, changed_policy
 from antiphon.cli import output, running
 from antiphon.cli.streams import policy
 from antiphon.client.handle import Client
-from antiphon.client.streams.topics import PolicyChanges, changed_policy
 from antiphon.kernel.errors import UsageError
 from antiphon.streams.requests import TopicInfo
 

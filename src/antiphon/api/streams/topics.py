@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, TypedDict, Unpack
 
-from antiphon.client.streams.leader_links import LeaderLinks
+from antiphon.api.streams.leader_links import LeaderLinks
 from antiphon.kernel.errors import UsageError
 from antiphon.streams.requests import (
     CreateTopic,

@@ -296,7 +296,7 @@ class NodeLoop:
             if is_new:
                 topic.seen.add(batch.author, batch.number, only_grows=True)
         else:
-            is_new = topic.seen.add(batch.author, batch.number)
+            is_new = topic.seen.take(batch.author, batch.number, batch.order, self.traits.is_strict)
             logged = topic.logged_before
             is_new = is_new and (logged is None or not logged.has(batch.author, batch.number))
         self._has_watched_news = self._has_watched_news or topic.is_watched

@@ -14,10 +14,10 @@ knows nothing of the code behind it. The judge checks:
 * ``error``: nothing is raised.
 
 Where nodes pass over what comes too late for its place (``may_pass_over``, in gossip), a total message that a client
-handed in at two nodes has two places, one for each copy. A node that passes over the first copy reports a gap, and shows
-the message at the place of the second one (``docs/guarantees.md``, clients that change their node). So between two
-subscriptions that were shown it as different publications, and of which one was told of a gap since it was asked for, it
-has no order with messages of others.
+handed in at two nodes has two places, one for each copy. A node that passes over the first copy reports a gap, and
+shows the message at the place of the second one (``docs/guarantees.md``, clients that change their node). So between
+two subscriptions that were shown it as different publications, and of which one was told of a gap since it was asked
+for, it has no order with messages of others.
 
 Messages of an exactly-once writer are promised less (``docs/spark.md``). A series that was written again may come to
 some nodes late, so its messages have no order with those of others. A node that others do not reach is not waited for,
@@ -155,7 +155,9 @@ class ClientJudge:
             self.violation(FIFO, f"client {client} was shown {other} before {name}")
         elif name in self._written_again:
             return
-        elif earlier.order != "fifo" and name in earlier.past and not self._has_two_places(name, client, earlier.client):
+        elif (
+            earlier.order != "fifo" and name in earlier.past and not self._has_two_places(name, client, earlier.client)
+        ):
             self.violation(CAUSAL, f"client {client} was shown {other} before {name}, which it follows")
 
     def _has_two_places(self, name: str, one: int, other: int) -> bool:

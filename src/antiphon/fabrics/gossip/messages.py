@@ -189,8 +189,8 @@ class GossipFrontierRequest(ProtocolMessage):
 class GossipFrontierResponse(ProtocolMessage):
     """The frontier of the sender, where a newcomer starts, and the time of its total order, 0 if there is none.
 
-    ``last_stamp`` and ``last_name`` are the key of what the sender has delivered last in total order; the stamp is below
-    0 if there is nothing.
+    ``last_stamp`` and ``last_name`` are the key of what the sender has delivered last in total order; the stamp is
+    below 0 if there is nothing.
     """
 
     def __init__(

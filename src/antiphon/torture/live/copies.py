@@ -1,9 +1,9 @@
 """Total messages that some applications were shown at one place, and others at another: the two copies of a move.
 
 A client whose node is gone hands a total message in again at its next node. Where nodes pass over what comes too late
-(in gossip), a node that passes over the first copy tells its subscribers of a gap, and shows the message at the place of
-the second copy (docs/guarantees.md, clients that change their node). So there the message has no order with those of
-others. In the order of its publisher it comes all the same.
+(in gossip), a node that passes over the first copy tells its subscribers of a gap, and shows the message at the place
+of the second copy (docs/guarantees.md, clients that change their node). So there the message has no order with those
+of others. In the order of its publisher it comes all the same.
 
 Whether that is what has happened is judged message by message: other applications were shown the publication of another
 node, and this one was told of a gap since the message was asked for.
@@ -36,9 +36,7 @@ class ShownCopies:
         publishers = self._publishers.get(name, {})
         if len(set(publishers.values())) < 2 or not self._was_told(application, name[1], asked_us):
             return False
-        first = {
-            publisher for other, publisher in publishers.items() if not self._was_told(other, name[1], asked_us)
-        }
+        first = {publisher for other, publisher in publishers.items() if not self._was_told(other, name[1], asked_us)}
         return publishers.get(application) not in first
 
     def _was_told(self, application: int, topic: int, asked_us: int) -> bool:

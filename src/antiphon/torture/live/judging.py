@@ -63,7 +63,7 @@ elsewhere.
 """
 
 SEEN_FIELDS: Final = 4
-"""A line about a message that has arrived has so many fields, and then, in newer journals, the node that published it."""
+"""A line about a message that has arrived has so many fields, and then, unless it is old, the publishing node."""
 
 INVENTED: Final = 1 << 30
 """Added to the numbers of messages that no application has asked for."""

@@ -21,8 +21,8 @@ another because of what was delivered, directly or through others, its key is th
 which they do in the end: it takes its place in the order of the topic, after what it depends on, and the application is
 told there instead of getting it. So what follows it still comes after all that it followed.
 
-**Newcomers** count as past what a neighbour has delivered, are told its time, and go on after what it has delivered last,
-so that they refuse what would be too late there. Otherwise somebody who has been shown what is past at such a node would be
+**Newcomers** count as past what a neighbour has delivered, are told its time, and go on after what it has delivered
+last, so that they refuse what would be too late there. Otherwise a client that had been shown what is past would be
 shown earlier publications after it. A node that comes back to a topic goes on after what it had delivered itself.
 """
 

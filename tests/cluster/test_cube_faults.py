@@ -19,9 +19,9 @@ from antiphon.fabrics.cube.fault_tolerant import FaultTolerantVCubePs
 from antiphon.membership import joining
 from antiphon.membership.address_book import BLOCKS_FIRST
 from antiphon.membership.cube_members import CubeMembers
-from antiphon.membership.full_mesh import RETRY
 from antiphon.membership.host import Timer
 from antiphon.membership.messages import PlaceResponse
+from antiphon.membership.retries import RETRY
 from antiphon.node.settings import Settings
 from antiphon.sessions.dedup import LoggedPublications
 from antiphon.storage.checkpoint import BATCHES_PER_CHECKPOINT

@@ -130,7 +130,7 @@ class PartialView(Membership):
         return 0
 
     def remember(self, newcomer: Peer) -> None:
-        self._founding.remember([newcomer.address, *self.addresses()], self.highest_identifier())
+        self._remember(newcomer)
 
     def on_place_given(self, place: PlaceResponse, newcomer: Peer) -> None:
         link = self._link_to(place.identifier)
@@ -157,6 +157,12 @@ class PartialView(Membership):
         parents = {int(parent) for structure in trees.structures.values() for parent in structure.parents}
         round_trips = {str(peer): int(link.round_trip) for peer, link in trees.links.items()}
         return {"neighbours": round_trips, "parents": sorted(parents)}
+
+    def _remember(self, *newcomers: Peer) -> None:
+        """Keep for the next life where others are: newcomers, contacts and neighbours. Any one of them may be gone."""
+        contacts = (one.contact for one in self.address_book.appointments())
+        others = [peer.address for peer in (*newcomers, *contacts, *self.peers())]
+        self._founding.remember(others, self.highest_identifier())
 
     # What other hosts say.
 
@@ -212,7 +218,7 @@ class PartialView(Membership):
         self.spread(ContactList(self.address_book.appointments()))
         process = self._events.process
         contacts = self._contacts_told = self.address_book.contacts()
-        self._founding.remember(self.addresses(), self.highest_identifier())
+        self._remember()
         if isinstance(process, Brisa) and contacts:
             process.contacts_are(contacts)
         self._poll_contacts()
@@ -326,6 +332,8 @@ class PartialView(Membership):
         if self._link_to(identifier) is None:
             # Not at once: the process is in the middle of a step.
             self._host.set_timer(Timer(TELL_LOST, identifier), 0)
+        else:
+            self._remember()
         self._poll_contacts()
 
     def unwatch(self, identifier: int) -> None:

@@ -20,7 +20,7 @@ from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.message import TOTAL
 from antiphon.membership.address_book import BLOCKS_FIRST, AddressBook
-from antiphon.membership.full_mesh import RETRY, FullMesh
+from antiphon.membership.full_mesh import FullMesh
 from antiphon.membership.host import COUNTED_OUT, NOBODY, SECOND_US, Connection, Link, Place, Timer, microseconds
 from antiphon.membership.identities import Identity, keep_identity, kept_identity, place_of
 from antiphon.membership.messages import Hello, Peer, PeerAddresses, PlaceResponse
@@ -310,10 +310,13 @@ class TreeMembers(FullMesh):
         for link in self.links.values():
             link.close()
         self.links.clear()
+        # What the others have said to a founder is forgotten here, so they have to come and say it again.
+        for connection in tuple(self._connections):
+            connection.close()
         self._heard_on.clear()
         self._lost.clear()
         self._watched.clear()
-        self._told_lost.clear()
+        self._unsaid.clear()
         self._events.displaced()
         self.address_book = AddressBook(self._instance, self._address, 0)
         self._joining.ask(self._contacts)
@@ -411,7 +414,7 @@ class TreeMembers(FullMesh):
             self.address_book.forget(identifier)
             self._lost.add(identifier)
         self._over.discard(identifier)
-        self._host.cancel_timer(Timer(RETRY, identifier))
+        self._retries.stop(identifier)
         former = self._let_go_of_former(peer)
         if former is not None and identifier not in self.links:
             self._keep_link(identifier, former)

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from antiphon.kernel.errors import PeerError
 from antiphon.kernel.message import ProtocolMessage
 from antiphon.membership.address_book import AddressBook
 from antiphon.membership.host import COUNTED_OUT, NOT_HERE, SECOND_US, Connection, Link, Place, Timer
@@ -45,7 +44,7 @@ class FullMesh(Membership):
         self._has_quorum = has_quorum
         self._contacts = list(place.settings.join)
         self.address_book = AddressBook(self._instance, self._address, 0)
-        self._watched = WatchedPeers(place.events)
+        self._watched = WatchedPeers(place.events.link_lost, place.events.link_found)
         # The nodes that are not together with this one, and those whose life is known to be over.
         self._lost: set[int] = set()
         self._over: set[int] = set()
@@ -53,7 +52,7 @@ class FullMesh(Membership):
         self.departing: set[int] = set()
         # The connection on which each other node speaks at present.
         self._heard_on: dict[int, Connection] = {}
-        # What the process has to say to nodes that are known by their addresses alone, until they have said who they are.
+        # What the process has to say to nodes of which only the address is known, until they have said who they are.
         self._unsaid: dict[int, list[ProtocolMessage]] = {}
         self._speakers = Speakers()
         self._retries = Retries(place.host)
@@ -81,14 +80,6 @@ class FullMesh(Membership):
     def _name_of(self, identifier: int) -> str:
         """The name that the certificate of a node must have; empty if any will do."""
         return ""
-
-    def _excluded(self, link: Link, reason: str) -> None:
-        """Another node has said that it will not hear from this one again."""
-        text = f"the broker at {link.address} has excluded this one: {reason}"
-        if self._has_entered:
-            self._events.fail(PeerError(text))
-        else:
-            self._refuse(text)
 
     def _keep_identity(self) -> None:
         """Write down who this node is and where the others are, if it is to come back as who it is."""

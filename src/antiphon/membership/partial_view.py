@@ -28,7 +28,7 @@ from antiphon.membership.founding import Founding
 from antiphon.membership.host import NOT_HERE, SECOND_US, Connection, Link, Place, Timer
 from antiphon.membership.joining import Joining
 from antiphon.membership.membership import Membership
-from antiphon.membership.messages import ContactList, Control, Peer, PeerAddresses, PlaceResponse
+from antiphon.membership.messages import ContactList, Control, Hello, Peer, PeerAddresses, PlaceResponse
 
 HOPS: Final = 16
 """How often a newcomer's question is handed on by nodes that have nothing to give."""
@@ -165,6 +165,10 @@ class PartialView(Membership):
         self._founding.remember(others, self.highest_identifier())
 
     # What other hosts say.
+
+    def greeted(self, connection: Connection, hello: Hello) -> None:
+        super().greeted(connection, hello)
+        self._is_copy(connection, hello)
 
     def control_received(self, connection: Connection, message: Control) -> None:
         if self._joining.on_message(connection, message):
@@ -430,6 +434,8 @@ class PartialView(Membership):
         if reason == NOT_HERE and former is not None:
             # Those that have not heard of it go on naming it; no node is to knock at that door again.
             self._over.add(former)
+        if is_final:
+            self._excluded(link, reason)
 
     def _tell_lost(self, identifier: int) -> None:
         if identifier in self._watched:

@@ -143,7 +143,7 @@ class ClusterSearch:
         reorderings, early = left
         price = 0 if self._reorderings is None else 1
         found = []
-        # Machines at which something arrives that was sent earlier; None stands for the client's script and for nodes that join.
+        # Machines at which something arrives that was sent earlier; None stands for the script and for nodes that join.
         waiting: set[str | None] = set()
         for choice in world.choices(early > 0):
             after = left

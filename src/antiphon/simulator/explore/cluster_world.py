@@ -3,8 +3,9 @@
 The nodes have found each other before the exploration begins, but for those that join during it. Then the client
 connects to its first node, subscribes and publishes, and one node crashes at some step, perhaps to come back as a new
 node. At each step the choices are: the first frame of any channel arrives, a requested connection is answered, the
-client does the next thing of its script, the next node joins, the node crashes or comes back. Where a node crashes with frames in transit, each of its channels may lose them. Signs
-of life arrive at once. Time passes when nothing is in transit; as often as ``early`` allows, a timer expires before.
+client does the next thing of its script, the next node joins, the node crashes or comes back. Where a node crashes with
+frames in transit, each of its channels may lose them. Signs of life arrive at once. Time passes when nothing is in
+transit; as often as ``early`` allows, a timer expires before.
 
 The exploration of a schedule ends when nothing is in transit and the client has all that it waits for, or has waited
 for ``EXPLORED_US``. The cluster then runs on in the plain order of events, the client publishes its last words, and
@@ -413,9 +414,8 @@ class ExploredCluster:
             return f"a timer of {place} expires at {time_us / SECOND_US:g} s"
         if kind == SCRIPT:
             return f"the client begins: {self.system.script[self._done]}"
-        if kind == JOIN:
-            return f"machine{self.system.joining[self._joined]} begins to join"
-        if kind == RETURN:
-            return f"machine{self.system.crashing} comes back"
+        if kind in (JOIN, RETURN):
+            begins = self.system.crashing if kind == RETURN else self.system.joining[self._joined]
+            return f"machine{begins} {'comes back' if kind == RETURN else 'begins to join'}"
         lost = f" with what it has sent on {len(choice) // 2} connections" if len(choice) > 1 else ""
         return f"machine{self.system.crashing} crashes{lost}"

@@ -43,9 +43,11 @@ if TYPE_CHECKING:
         MissedMessagesError,
         OverloadedError,
         QuotaError,
+        RemovedError,
         SlowConsumerError,
     )
     from antiphon.runtime.tasks import run
+    from antiphon.streams.position import Position
     from antiphon.transport.tls import Tls
 
 __all__ = [
@@ -61,8 +63,10 @@ __all__ = [
     "Node",
     "OverloadedError",
     "PeerError",
+    "Position",
     "QuotaError",
     "Receipt",
+    "RemovedError",
     "SlowConsumerError",
     "Subscription",
     "Tls",
@@ -83,6 +87,7 @@ HOMES = {
         "DeniedError",
         "JoinError",
         "LostTurnError",
+        "RemovedError",
         "MissedMessagesError",
         "OverloadedError",
         "QuotaError",
@@ -91,6 +96,7 @@ HOMES = {
     "antiphon.node.handle": ("Node", "start"),
     "antiphon.api.pubsub": ("Subscription",),
     "antiphon.runtime.tasks": ("run",),
+    "antiphon.streams.position": ("Position",),
     "antiphon.transport.tls": ("Tls",),
 }
 

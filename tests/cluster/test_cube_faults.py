@@ -308,7 +308,7 @@ def test_who_was_cut_off_is_told_of_those_who_joined_meanwhile(monkeypatch: pyte
                 # It does not look for the one that is cut off by itself.
                 assert isinstance(newcomer._live.cluster, CubeMembers)
                 monkeypatch.setattr(newcomer._live.cluster, "_retry_later", lambda *_: None)
-                for peer in tuple(newcomer._live.cluster._retry_us):
+                for peer in tuple(newcomer._live.cluster._retries._next_us):
                     newcomer._live.host.cancel_timer(Timer(RETRY, peer))
                 proxies[2].mend()
                 await until(lambda: newcomer.identifier in present(nodes[2]))

@@ -359,8 +359,6 @@ class StreamGateway:
                 f"the consumer {request.consumer!r} of {request.topic!r} has other settings ({known.settings}); "
                 "use these, choose another name, or remove it: antiphon consumers rm"
             )
-        if request.settings.mode == "causal":
-            raise UsageError("consumers hand out by any member or by key; causal handing out is not there yet")
         start = coordinator.settled_end if request.start == LATEST else request.start
         place = (replica.stream, request.consumer, request.member)
 

@@ -78,3 +78,9 @@ def test_columns_of_different_lengths_are_refused(place: int) -> None:
 def test_what_holds_no_batch_is_refused(payload: bytes) -> None:
     with pytest.raises(ProtocolError, match="holds no batch"):
         decode_columns(payload)
+
+
+def test_names_of_headers_that_are_no_text_are_refused() -> None:
+    payload = encode_columns(Columns(1, 0, [b""], headers=[{"name": b""}]))
+    with pytest.raises(ProtocolError, match="holds no batch"):
+        decode_columns(payload.replace(b"name", b"nam\xff"))

@@ -103,7 +103,7 @@ def decode_after_header(payload: bytes, count: int, begin: int) -> Columns:
         if len(payload) > SCANNED_BYTES:
             check_headers(memoryview(payload)[begin:])
         columns = COLUMNS_DECODER.decode(memoryview(payload)[begin:])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ProtocolError(f"a publication of {len(payload)} bytes holds no batch of messages: {error}") from error
     for column in (columns.values, columns.keys, columns.headers, columns.expires_us, columns.follows):
         if column is not None and len(column) != count:

@@ -28,33 +28,36 @@ class PendingMessages:
     def __init__(self, links: Callable[[int], MessageLinks], is_done: Callable[[int], bool]) -> None:
         self._links = links
         self._is_done = is_done
-        # By author: numbers and positions, in order. And by position: author and number.
+        # By author: numbers and positions, in order. And what each message says.
         self._by_author: dict[int, list[tuple[int, int]]] = {}
-        self._names: dict[int, tuple[int, int]] = {}
+        self._said: dict[int, MessageLinks] = {}
 
     def add(self, position: int) -> None:
         """A message has come into view."""
-        if position not in self._names:
-            links = self._links(position)
-            self._names[position] = (links.author, links.number)
+        if position not in self._said:
+            links = self._said[position] = self._links(position)
             insort(self._by_author.setdefault(links.author, []), (links.number, position))
 
     def remove(self, position: int) -> None:
         """A message is done."""
-        name = self._names.pop(position, None)
-        if name is not None:
-            author, number = name
-            numbers = self._by_author[author]
-            del numbers[bisect_left(numbers, (number, position))]
+        links = self._said.pop(position, None)
+        if links is not None:
+            numbers = self._by_author[links.author]
+            del numbers[bisect_left(numbers, (links.number, position))]
             if not numbers:
-                del self._by_author[author]
+                del self._by_author[links.author]
+
+    def pass_over(self, earliest: int) -> None:
+        """The messages before a position are removed, and count as done."""
+        for position in [each for each in self._said if each < earliest]:
+            self.remove(position)
 
     def first_awaited(self, position: int) -> int | None:
-        """A message that is not done and that this one follows; None if there is none.
+        """A message that is not done and that this one, which is in view, follows; None if there is none.
 
         What has no earlier position does not count: messages whose order promises nothing may come in any.
         """
-        links = self._links(position)
+        links = self._said[position]
         named = links.follows if links.is_narrowed else ((links.author, links.number - 1), *links.follows)
         for author, number in named:
             found = self._last_of(author, number, position, links.is_narrowed)

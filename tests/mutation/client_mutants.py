@@ -55,7 +55,7 @@ CLIENTS = (
     client(
         "a node vouches for what only nodes out of reach have shown",
         "node_end",
-        "            if resumption.is_behind(topic.name, self._before_all(topic, replies)):\n",
+        "            if resumption.is_behind(topic.name, topic.replay_buffer.before_all(members)):\n",
         "            if True:\n",
     ),
     client(

@@ -89,13 +89,16 @@ class TwoBrokers:
         # Why there is no total order.
         self.reason: str | None = None
         self.sent: list[Any] = []
+        # Brokers that the barrier passes and that broker 1 has not found.
+        self.unfound: set[int] = set()
         for broker in (1, 2):
             self.topics[broker] = Topic(partial(self.is_member, broker))
             host: Any = SimpleNamespace(
                 now_us=lambda: self.now,
                 after=self.after,
                 identifier=broker,
-                identifiers=lambda broker=broker: {3 - broker},
+                identifiers=lambda broker=broker: {3 - broker} - self.unfound,
+                counted=lambda broker=broker: {3 - broker},
                 find_topic=lambda _, broker=broker: self.topics[broker],
                 send_control=partial(self.send, broker),
                 until_shown=kept,
@@ -146,6 +149,23 @@ def test_a_broker_that_becomes_a_member_during_the_question_does_not_make_a_gap(
     brokers.run(seconds=1)
     assert fetched.is_done and brokers.barriers == 2
     assert resumption.replay("room", brokers.topics[1].replay_buffer) == (False, [])
+
+
+@pytest.mark.parametrize("is_found", [True, False])
+def test_a_broker_vouches_for_no_other_one_that_it_has_not_found(is_found: bool) -> None:
+    """Broker 2 has shown all of the client's time; broker 1 finds it one second after the barrier, or never."""
+    brokers = TwoBrokers()
+    brokers.topics[2].replay_buffer.begin(0)
+    brokers.unfound = {2}
+    resumption: Resumption[Any] = Resumption(9, brokers.now - 1000, {"room": {}}, {"room": {}})
+    fetched = start(brokers.ends[1].fetch(brokers.topics[1], resumption))
+    brokers.run(seconds=1)
+    assert [fetched.is_done, brokers.sent] == [False, []]
+    if is_found:
+        brokers.unfound = set()
+    brokers.run(seconds=5)
+    assert fetched.is_done and brokers.barriers == 1 and bool(brokers.sent) == is_found
+    assert resumption.replay("room", brokers.topics[1].replay_buffer) == (not is_found, [])
 
 
 def test_the_others_are_asked_for_the_whole_time_of_a_client_also_if_the_barrier_waited_for_a_majority() -> None:

@@ -266,6 +266,10 @@ class Membership:
         """The identifiers of the others that are there."""
         return {peer.identifier for peer in self.peers() if peer.identifier is not None}
 
+    def counted(self) -> set[int]:
+        """The identifiers of the others that are in the cluster as its process sees it."""
+        return self.identifiers()
+
     def send_control(self, identifier: int, control: Control) -> None:
         """Send a message of hosts to a peer."""
         link = self.links.get(identifier)

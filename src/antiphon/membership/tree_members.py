@@ -438,6 +438,12 @@ class TreeMembers(FullMesh):
 
     # The council.
 
+    def counted(self) -> set[int]:
+        process = self._events.process
+        if not isinstance(process, TreeBroker):
+            return super().counted()
+        return {broker for broker in process.view.current.parents if broker != process.me}
+
     def figures(self) -> dict[str, Any]:
         process = self._events.process
         if not self._has_quorum or not isinstance(process, TreeBroker):

@@ -63,6 +63,9 @@ class NodeHost(Timers, OtherNodes, Protocol[B]):
     def identifier(self) -> int:
         """The identifier of the node."""
 
+    def counted(self) -> set[int]:
+        """The other nodes that barriers pass, whether this one has found them or not."""
+
     def addresses(self) -> list[str]:
         """Where clients find the other nodes."""
 

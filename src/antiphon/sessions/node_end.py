@@ -29,7 +29,7 @@ from antiphon.kernel.errors import NoMajorityError, PeerError
 from antiphon.kernel.message import SOURCE_MASK
 from antiphon.membership.messages import Control
 from antiphon.sessions.client_messages import FollowRequest, NodeAddresses
-from antiphon.sessions.dedup import DedupTable, Ranges, numbers_from, publications_in
+from antiphon.sessions.dedup import DedupTable, numbers_from, publications_in
 from antiphon.sessions.host import ConnectedClient, FabricTraits, NodeHost, SessionTopic
 from antiphon.sessions.lost_peers import LostPeers
 from antiphon.sessions.peer_messages import (
@@ -376,30 +376,31 @@ class NodeEnd(Generic[B]):
                 except NoMajorityError:
                     # No node can say what the client lacks; the client is told that something may be missing.
                     return
+            are_found = not self.traits.has_barriers or (yield from self._all_found())
             answers = yield from self._scatter_gather.ask(
                 ask, lambda answer: isinstance(answer, ReplayResponse) and answer.is_complete
             )
             replies = {sender: answer for sender, answer in answers.items() if isinstance(answer, ReplayResponse)}
-            if barrier == 0 or all(answer.has_come for answer in replies.values()):
+            batches = next((self._batches(topic, answer) for answer in replies.values() if answer.is_complete), None)
+            # One that crashed behind the barrier does not answer; the next barrier does not pass it.
+            have_answered = barrier == 0 or self.host.counted() <= replies.keys()
+            has_come = have_answered and all(answer.has_come for answer in replies.values())
+            if barrier == 0 or batches is not None or has_come or not are_found:
                 break
-        batches = next((self._batches(topic, answer) for answer in replies.values() if answer.is_complete), None)
-        if batches is None and topic.replay_buffer.is_whole(seen, resumption.since_us):
+        if batches is None and have_answered and topic.replay_buffer.is_whole(seen, resumption.since_us):
             own = {(batch.author, batch.number) for batch in topic.replay_buffer.unseen(seen, resumption.since_us)}
-            if resumption.is_behind(topic.name, self._before_all(topic, replies)):
+            members = [answer.before for answer in replies.values() if answer.member_us > 0]
+            if resumption.is_behind(topic.name, topic.replay_buffer.before_all(members)):
                 batches = yield from self._from_oldest(topic, own, replies, partial(ask, wants_batches=True))
         if batches is not None:
             resumption.fetched[topic.name] = batches
 
-    def _before_all(self, topic: SessionTopic[B], answers: dict[int, ReplayResponse]) -> dict[int, Ranges]:
-        """The publications that no node which was asked has shown: they counted as past when each became a member.
-
-        A node that has delivered what counts as past here has shown the rest of that, now or in an earlier life.
-        """
-        before = DedupTable(topic.replay_buffer.before)
-        for answer in answers.values():
-            if answer.member_us > 0:
-                before = before.in_common(answer.before)
-        return before.ranges()
+    def _all_found(self) -> Steps[bool]:
+        """Wait until this node has found all that a barrier passes: after a cut the tree may be whole before."""
+        until_us = self.host.now_us() + PAST_US
+        while not (are_found := self.host.counted() <= self.host.identifiers()) and self.host.now_us() < until_us:
+            yield self._within(LOOK_US)
+        return are_found
 
     def _from_oldest(
         self,
@@ -413,10 +414,11 @@ class NodeEnd(Generic[B]):
         Let the client lack a publication that does not come to this node any more. It counted as past when this node
         became a member. If it did so too when each of the others became one, no node that was asked has shown it. A
         node that has may be out of reach, or gone. So this is called only if the client has all that
-        (:meth:`_before_all`). Otherwise a node has shown it that was asked: the one that is a member for longest, or
-        one whose log holds it. So nothing is missing if all have kept what they have shown and the client has not seen,
-        and this node gets it from the oldest member, or shows it, sooner or later. The answer of that node is whole, as
-        in :meth:`fetch`. ``own`` is what this node shows the client anyway.
+        (:meth:`ReplayBuffer.before_all`), and no node that the barrier passed has kept silent. Otherwise a node has
+        shown it that was asked: the one that is a member for longest, or one whose log holds it. So nothing is missing
+        if all have kept what they have shown and the client has not seen, and this node gets it from the oldest member,
+        or shows it, sooner or later. The answer of that node is whole, as in :meth:`fetch`. ``own`` is what this node
+        shows the client anyway.
         """
         if not all(answer.is_whole for answer in answers.values()):
             return None

@@ -157,6 +157,16 @@ class ReplayBuffer(Generic[B]):
         past.merge(shown)
         self.past = past
 
+    def before_all(self, others: list[dict[int, Ranges]]) -> dict[int, Ranges]:
+        """The publications that neither this node nor any other has shown: they counted as past when each became one.
+
+        A node that has delivered what counts as past here has shown the rest of that, now or in an earlier life.
+        """
+        before = DedupTable(self.before)
+        for other in others:
+            before = before.in_common(other)
+        return before.ranges()
+
     def end(self) -> None:
         """The node is no member any more."""
         self.begin(0)

@@ -56,6 +56,26 @@ def test_a_broker_asks_for_all_that_a_client_lacks_however_long_its_barrier_took
     assert run_one(schedule) == {}
 
 
+def test_a_broker_asks_those_that_it_finds_again_later_than_its_barrier_does() -> None:
+    """The only broker that has shown the message was behind a cut; the barrier passed it by way of a third one."""
+    steps = [
+        ClientStep(at_us=2_258_499, kind="cut", nodes=[1, 3, 4], clients=[2], lasts_us=1_250_000),
+        ClientStep(at_us=2_275_540, kind="publish"),
+        ClientStep(at_us=2_478_514, kind="leave", node=4, lasts_us=3_000_000),
+    ]
+    schedule = ClientSchedule(
+        seed=5_600_036,
+        fabric="tree",
+        nodes=5,
+        homes=[1, 2, 1, 1],
+        keeps=[4],
+        delay_us=(1000, 20_000),
+        lost_seconds=1.0,
+        steps=steps,
+    )
+    assert run_one(schedule) == {}
+
+
 def test_a_node_that_becomes_a_member_passes_over_what_is_too_late_at_its_neighbour() -> None:
     """Its client was shown what the neighbour had delivered. What the cut held up has an earlier place."""
     steps = [

@@ -67,6 +67,7 @@ class SessionHost:
         self._publish_on = publish_on
         self._event_loop = asyncio.get_running_loop()
         self.identifiers = peers.identifiers
+        self.counted = peers.counted
         self.addresses = peers.addresses
         self.send_control = peers.send_control
         self.topic = loop.topics.topic

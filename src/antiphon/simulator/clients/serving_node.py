@@ -186,6 +186,10 @@ class ServingLife(NodeLife):
         """The nodes that are there."""
         return self.membership.identifiers()
 
+    def counted(self) -> set[int]:
+        """The other nodes that barriers pass."""
+        return self.membership.counted()
+
     def addresses(self) -> list[str]:
         """Where clients find the other nodes."""
         return self.membership.addresses()

@@ -17,7 +17,7 @@ from antiphon_lab.protocols.gossip.plumtree import Plumtree, PlumtreeOptions
 from antiphon_lab.protocols.gossip.simple_gossip import SimpleGossip, SimpleGossipOptions, needed_view, usual_fanout
 from antiphon_lab.protocols.gossip.simple_tree import SimpleTree, SimpleTreeOptions
 from antiphon_lab.protocols.gossip.tag import Tag, TagOptions, room_in_tree
-from antiphon_lab.protocols.gossip.thicket import Thicket, ThicketOptions
+from antiphon_lab.protocols.gossip.thicket import ThicketOptions
 
 
 class PlumtreeTableOptions(FloodingOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -179,5 +179,5 @@ PROTOCOLS = {
         SimpleTreeTableOptions, simple_tree_options, SimpleTree, tolerates_faults=False, recovers=False
     ),
     "tag": rival(TagTableOptions, tag_options, Tag, recovers=False),
-    "thicket": rival(ThicketTableOptions, thicket_options, Thicket),
+    "thicket": rival(ThicketTableOptions, thicket_options, Plumtree),
 }

@@ -77,6 +77,12 @@ class PlumtreeOptions(BrisaOptions):
         self.graft_after: Final[i64] = graft_after
         self.per_source: Final[bool] = per_source
 
+    def new_trees(
+        self, environment: Environment, topic: i64, neighbours: list[i64], streams: dict[i64, Stream]
+    ) -> EagerTrees:
+        """The trees of a topic at one node."""
+        return EagerTrees(environment, topic, self, neighbours, streams)
+
 
 @mypyc_attr(acyclic=True)
 class Announce(ProtocolMessage):
@@ -85,11 +91,12 @@ class Announce(ProtocolMessage):
 
 @mypyc_attr(acyclic=True)
 class Graft(FetchRequest):
-    """The sender misses a publication, and wants the later ones of a tree from now on."""
+    """The sender misses a publication, and wants the later ones of a tree from now on; ``insists`` if all refused."""
 
-    def __init__(self, source: i64, topic: i64, numbers: vec[i64], key: i64) -> None:
+    def __init__(self, source: i64, topic: i64, numbers: vec[i64], key: i64, insists: bool = False) -> None:
         super().__init__(source, topic, numbers)
         self.key: Final[i64] = key
+        self.insists: Final[bool] = insists
 
 
 @final
@@ -161,6 +168,9 @@ class EagerTrees(Trees):
         return Announce(publication.source, publication.sequence, self._topic)
 
     # Announcements.
+
+    def hear(self, sender: i64, message: ProtocolMessage) -> None:
+        """A message has come and will be handled: see what it says about its sender."""
 
     def announced(self, sender: i64, source: i64, sequence: i64) -> None:
         """A neighbour has a publication that is missing here."""
@@ -257,9 +267,10 @@ class PlumtreeGroup(Group):
     def new_trees(self) -> Trees:
         options = self._options
         assert isinstance(options, PlumtreeOptions), "made with them"
-        return EagerTrees(self._environment, self.topic, options, self._neighbours, self.streams)
+        return options.new_trees(self._environment, self.topic, self._neighbours, self.streams)
 
     def receive(self, sender: i64, message: ProtocolMessage) -> None:
+        self.eager_trees().hear(sender, message)
         if isinstance(message, Announce):
             self._announced(sender, message)
             return

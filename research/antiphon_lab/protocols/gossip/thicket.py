@@ -30,12 +30,10 @@ from antiphon.fabrics.gossip.sampling.hyparview import HyParViewOptions
 from antiphon.fabrics.gossip.sampling.service import draw_some
 from antiphon.fabrics.gossip.stream import Stream
 from antiphon.fabrics.gossip.structure import Structure
-from antiphon.fabrics.gossip.topic import Group
-from antiphon.fabrics.gossip.trees import Trees
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import ProtocolMessage, Publication
 from antiphon.kernel.process import NO_NODE, Environment
-from antiphon_lab.protocols.gossip.plumtree import Announce, EagerTrees, Graft, Plumtree, PlumtreeGroup, PlumtreeOptions
+from antiphon_lab.protocols.gossip.plumtree import Announce, EagerTrees, Graft, PlumtreeOptions
 
 UNUSED_RANK: Final[i64] = 1 << 20
 BUSY_RANK: Final[i64] = 1 << 30
@@ -94,6 +92,11 @@ class ThicketOptions(PlumtreeOptions):
         self.fanout: Final[i64] = fanout
         self.max_load: Final[i64] = max_load
 
+    def new_trees(
+        self, environment: Environment, topic: i64, neighbours: list[i64], streams: dict[i64, Stream]
+    ) -> EagerTrees:
+        return ThicketTrees(environment, topic, self, neighbours, streams)
+
 
 @final
 @mypyc_attr(acyclic=True)
@@ -105,16 +108,6 @@ class LoadedAnnounce(Announce):
         self.key: Final[i64] = key
         self.load: Final[i64] = load
         self.is_interior: Final[bool] = is_interior
-
-
-@final
-@mypyc_attr(acyclic=True)
-class ThicketGraft(Graft):
-    """The sender wants a place below the receiver; ``insists`` if every node that it could ask has refused."""
-
-    def __init__(self, source: i64, topic: i64, numbers: vec[i64], key: i64, insists: bool) -> None:
-        super().__init__(source, topic, numbers, key)
-        self.insists: Final[bool] = insists
 
 
 @final
@@ -228,7 +221,13 @@ class ThicketTrees(EagerTrees):
 
     # Places.
 
-    def note_load(self, sender: i64, announce: LoadedAnnounce) -> None:
+    def hear(self, sender: i64, message: ProtocolMessage) -> None:
+        if isinstance(message, LoadedAnnounce):
+            self._note_load(sender, message)
+        elif isinstance(message, Refused):
+            self._note_refusal(sender, message.key)
+
+    def _note_load(self, sender: i64, announce: LoadedAnnounce) -> None:
         """A neighbour says how much it carries."""
         self._loads[sender] = announce.load
         keys = self._interior.setdefault(sender, set())
@@ -237,7 +236,7 @@ class ThicketTrees(EagerTrees):
         else:
             keys.discard(announce.key)
 
-    def note_refusal(self, sender: i64, key: i64) -> None:
+    def _note_refusal(self, sender: i64, key: i64) -> None:
         """A neighbour has no room in a tree: ask the next one, unless another node sends by now."""
         self._refusals.setdefault(sender, set()).add(key)
         structure = self.structure(key)
@@ -249,7 +248,7 @@ class ThicketTrees(EagerTrees):
             self._make_eager(structure, peer)
             # The publication itself came with the refusal.
             insists = self._has_refused(peer, key)
-            self._environment.send(peer, ThicketGraft(structure.root, self._topic, vec[i64](), key, insists))
+            self._environment.send(peer, Graft(structure.root, self._topic, vec[i64](), key, insists))
 
     def _has_refused(self, peer: i64, key: i64) -> bool:
         refusals = self._refusals.get(peer)
@@ -279,11 +278,10 @@ class ThicketTrees(EagerTrees):
         structure.parents.clear()
         # The best one has refused before only if all have.
         insists = self._has_refused(peer, structure.key)
-        return ThicketGraft(source, self._topic, vec[i64]([sequence]), structure.key, insists)
+        return Graft(source, self._topic, vec[i64]([sequence]), structure.key, insists)
 
     def on_graft(self, sender: i64, graft: Graft) -> None:
         structure = self.structure(graft.key)
-        assert isinstance(graft, ThicketGraft), "all nodes run the same protocol"
         if graft.insists or self._has_room(structure):
             self._make_eager(structure, sender)
         else:
@@ -307,31 +305,3 @@ class ThicketTrees(EagerTrees):
         self._loads.pop(peer, None)
         self._interior.pop(peer, None)
         self._refusals.pop(peer, None)
-
-
-@final
-class ThicketGroup(PlumtreeGroup):
-    """A topic at one node."""
-
-    def new_trees(self) -> Trees:
-        options = self._options
-        assert isinstance(options, ThicketOptions), "made with them"
-        return ThicketTrees(self._environment, self.topic, options, self._neighbours, self.streams)
-
-    def receive(self, sender: i64, message: ProtocolMessage) -> None:
-        trees = self.trees
-        assert isinstance(trees, ThicketTrees), "made as such"
-        if isinstance(message, LoadedAnnounce):
-            trees.note_load(sender, message)
-        elif isinstance(message, Refused):
-            trees.note_refusal(sender, message.key)
-        super().receive(sender, message)
-
-
-@final
-class Thicket(Plumtree):
-    """Thicket at one node: topics and the application are served as by BRISA."""
-
-    def new_group(self, topic: i64) -> Group:
-        now = self.environment.now()
-        return ThicketGroup(self.environment, topic, self.options, self.connections, self.seeds, now)

@@ -96,8 +96,13 @@ class ReuseCase(StreamCase):
 
     reuse_depth: int = 0
 
+    @property
+    def publishers(self) -> int:
+        """How many nodes publish."""
+        return min(PUBLISHERS, self.nodes)
+
     def __str__(self) -> str:
-        return f"{self.nodes} nodes, {PUBLISHERS} publishers, reuse up to depth {self.reuse_depth}"
+        return f"{self.nodes} nodes, {self.publishers} publishers, reuse up to depth {self.reuse_depth}"
 
     def options(self) -> BrisaOptions:
         """How all nodes behave."""
@@ -126,22 +131,22 @@ def measure_reuse(case: ReuseCase, seed: int) -> ReuseMeasures:
     growth = Growth(case, seed)
     random = RandomStream(seed, PUBLISHERS_STREAM)
     publishers: list[int] = []
-    while len(publishers) < PUBLISHERS:
+    while len(publishers) < case.publishers:
         node = random.below(case.nodes)
         if node not in publishers:
             publishers.append(node)
     start = growth.grown_at + SETTLING_MS
     for place, node in enumerate(publishers):
         for number in range(case.messages):
-            growth.engine.at(start + (place + number * PUBLISHERS) * case.gap_ms, PublishAction(node))
+            growth.engine.at(start + (place + number * case.publishers) * case.gap_ms, PublishAction(node))
     growth.engine.run(start - 1)
     growth.is_counting = True
-    growth.engine.run(start + PUBLISHERS * case.messages * case.gap_ms + DRAIN_MS)
+    growth.engine.run(start + case.publishers * case.messages * case.gap_ms + DRAIN_MS)
     groups = [growth.brisa_of(node).group(0) for node in range(case.nodes)]
     receipts = growth.receipts
     deliveries = sum(receipts.count)
-    due = PUBLISHERS * case.messages * case.nodes
-    copies = deliveries - PUBLISHERS * case.messages + sum(int(group.duplicates) for group in groups)
+    due = case.publishers * case.messages * case.nodes
+    copies = deliveries - case.publishers * case.messages + sum(int(group.duplicates) for group in groups)
     used = {int(structure.root) for group in groups for structure in group.trees.structures.values()}
     return ReuseMeasures(
         roots=len(used),

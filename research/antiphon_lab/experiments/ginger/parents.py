@@ -94,7 +94,7 @@ def setup_of(case: ParentsCase, delays: list[list[int]], seed: int) -> BankSetup
             collect=COLLECT_MS,
             strict_session=False,
         ),
-        places=((*ORPHANS, case.nodes - 2, case.nodes - 1),),
+        places=(tuple(dict.fromkeys((*ORPHANS, case.nodes - 2, case.nodes - 1))),),
         delay=MatrixDelay(delays),
         accounts=KEYS,
         operations=OPERATIONS,
@@ -143,7 +143,12 @@ QUANTITIES: dict[str, tuple[str, Callable[[Adopted], float]]] = {
 
 def cases(plan: Plan) -> list[ParentsCase]:
     """All ways at all sizes."""
-    return [ParentsCase(way, nodes) for nodes in plan.sizes for way in WAYS]
+    return [ParentsCase(way, nodes) for nodes in sizes_of(plan) for way in WAYS]
+
+
+def sizes_of(plan: Plan) -> list[int]:
+    """The sizes of a plan, none too small to have all orphans."""
+    return [max(nodes, ORPHANS[-1] + 1) for nodes in plan.sizes]
 
 
 def compare(plan: Plan, results: Results[ParentsCase, Adopted]) -> Iterator[Finding]:
@@ -159,7 +164,7 @@ def compare(plan: Plan, results: Results[ParentsCase, Adopted]) -> Iterator[Find
             usual = results.sample(ParentsCase(BY_HOPS, case.nodes), quantity)
             if case.way != BY_HOPS:
                 yield Row(f"{label}, {case}, against {BY_HOPS}", "times", sample.over(usual))
-    names = tuple(str(nodes) for nodes in plan.sizes)
+    names = tuple(str(nodes) for nodes in sizes_of(plan))
     label, (unit, quantity) = next(iter(QUANTITIES.items()))
     yield Figure(
         "parents",
@@ -172,7 +177,7 @@ def compare(plan: Plan, results: Results[ParentsCase, Adopted]) -> Iterator[Find
                 "Ginger, ours",
                 tuple(
                     results.sample(ParentsCase(way, nodes), quantity).point(place)
-                    for place, nodes in enumerate(plan.sizes)
+                    for place, nodes in enumerate(sizes_of(plan))
                 ),
                 "bars",
                 variant,

@@ -167,12 +167,10 @@ class Publisher:
         if name is not None or keys is not None or len(outbox.about) > 0:
             host.change_keys(outbox, name, keys)
         plain = value if isinstance(value, bytes) and len(value) <= VALUE_BYTES_AT_MOST else checked_value(value)
-        if name is None and headers is None and ttl_seconds is None:
-            publishing = outbox.post(plain, host.with_receipts)
-            return publishing if acks == "one" else host.settle_publishing(publishing)
-        check_beside_value(name, headers)
+        if name is not None or headers is not None:
+            check_beside_value(name, headers)
         expires_us = NEVER if ttl_seconds is None else outbox.clock_us() + checked_ttl_us(ttl_seconds)
-        publishing = outbox.post_with(plain, name, headers, expires_us, host.with_receipts)
+        publishing = outbox.post(plain, host.with_receipts, name, headers, expires_us)
         return publishing if acks == "one" else host.settle_publishing(publishing)
 
 

@@ -14,7 +14,8 @@ from typing import Any, Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.api.columns import NEVER, NO_AUTHOR, Author, Columns
+from antiphon.api.batch_codec import size_beside_value, size_of_follows
+from antiphon.api.columns import NEVER, NO_AUTHOR, Author, Columns, Follows
 from antiphon.api.receipts import BatchReceipt, Publishing, Refusals
 from antiphon.runtime.errors import OverloadedError
 
@@ -188,6 +189,7 @@ class Outbox:
         self._keys: list[bytes | None] | None = None
         self._headers: list[dict[str, bytes] | None] | None = None
         self._expires_us: list[int] | None = None
+        self._follows: list[Follows | None] | None = None
         # Whether any of these columns has begun.
         self._has_columns: bool = False
         self._bytes: i64 = 0
@@ -220,6 +222,7 @@ class Outbox:
         key: bytes | None = None,
         headers: dict[str, bytes] | None = None,
         expires_us: int = NEVER,
+        follows: Follows | None = None,
     ) -> Publishing:
         """Take a message; the answer is what the publisher is to await.
 
@@ -227,9 +230,9 @@ class Outbox:
         """
         count = len(self._values)
         size: i64 = len(value)
-        if self._has_columns or key is not None or headers is not None or expires_us != NEVER:
-            self._add_beside(count, key, headers, expires_us)
-            size += size_beside_value(key, headers)
+        if self._has_columns or key is not None or headers is not None or expires_us != NEVER or follows is not None:
+            self._add_beside(count, key, headers, expires_us, follows)
+            size += size_beside_value(key, headers) + (0 if follows is None else size_of_follows(follows))
         if count == 0:
             self._values = [value]
         else:
@@ -245,7 +248,14 @@ class Outbox:
             batch = self._current_receipt() if with_receipt else self._owner.accepted
         return Publishing(batch, self.topic, self._owner.author, number)
 
-    def _add_beside(self, count: i64, key: bytes | None, headers: dict[str, bytes] | None, expires_us: int) -> None:
+    def _add_beside(
+        self,
+        count: i64,
+        key: bytes | None,
+        headers: dict[str, bytes] | None,
+        expires_us: int,
+        follows: Follows | None,
+    ) -> None:
         """Add what a message has beside its value to the columns, behind those of ``count`` messages."""
         self._has_columns = True
         if key is not None and self._keys is None:
@@ -254,12 +264,16 @@ class Outbox:
             self._headers = [None] * int(count)
         if expires_us != NEVER and self._expires_us is None:
             self._expires_us = [NEVER] * int(count)
+        if follows is not None and self._follows is None:
+            self._follows = [None] * int(count)
         if self._keys is not None:
             self._keys.append(key)
         if self._headers is not None:
             self._headers.append(headers)
         if self._expires_us is not None:
             self._expires_us.append(expires_us)
+        if self._follows is not None:
+            self._follows.append(follows)
 
     def post_columns(
         self,
@@ -288,6 +302,7 @@ class Outbox:
             columns.about,
             # A lane of a writer counts what it has written in another way.
             columns.first_sequence if author.client != 0 and author.writer == 0 else None,
+            columns.follows,
         )
         self.next_sequence += len(columns.values)
         self._add_closed(Segment(order, about, numbered, size, receipt, author, is_foreign=True))
@@ -339,6 +354,8 @@ class Outbox:
             self._headers.pop()
         if self._expires_us is not None:
             self._expires_us.pop()
+        if self._follows is not None:
+            self._follows.pop()
 
     def change(self, order: str, about: tuple[int, ...], names: tuple[bytes, ...]) -> None:
         """The next messages have another order or are about other keys, and so belong to another batch.
@@ -414,7 +431,15 @@ class Outbox:
         values = self._values
         names = list(self.names) if len(self.names) > 0 else None
         columns = Columns(
-            int(self.next_sequence), self._owner.clock_us(), values, self._keys, self._headers, self._expires_us, names
+            int(self.next_sequence),
+            self._owner.clock_us(),
+            values,
+            self._keys,
+            self._headers,
+            self._expires_us,
+            names,
+            None,
+            self._follows,
         )
         self.next_sequence += len(values)
         self._owner.refusals.published += len(values)
@@ -427,6 +452,7 @@ class Outbox:
         self._keys = None
         self._headers = None
         self._expires_us = None
+        self._follows = None
         self._has_columns = False
         self._bytes = 0
         self._receipt = None
@@ -476,12 +502,3 @@ def set_if_waiting(future: Any) -> None:
     """Finish a future that nobody may have cancelled."""
     if not future.done():
         future.set_result(None)
-
-
-def size_beside_value(key: bytes | None, headers: dict[str, bytes] | None) -> i64:
-    """How many bytes a message holds beside its value."""
-    size: i64 = 0 if key is None else len(key)
-    if headers is not None:
-        for name, content in headers.items():
-            size += len(name) + len(content)
-    return size

@@ -10,7 +10,7 @@ from typing import Any, Final, overload
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.api.columns import FOLLOWED_AT_MOST, NEVER
+from antiphon.api.columns import FOLLOWED_AT_MOST, NEVER, Follows
 from antiphon.api.heard import HeardTable, narrowed
 from antiphon.api.outbox import Outbox
 from antiphon.api.receipts import Publishing, Refusals
@@ -177,15 +177,16 @@ class Publisher:
         if name is not None or keys is not None or len(outbox.about) > 0:
             host.change_keys(outbox, name, keys)
         plain = value if isinstance(value, bytes) and len(value) <= VALUE_BYTES_AT_MOST else checked_value(value)
-        has_heard = topic in host.heard.by_topic
-        if name is None and headers is None and ttl_seconds is None and after is None and not has_heard:
-            publishing = outbox.post(plain, host.with_receipts)
-            return publishing if acks == "one" else host.settle_publishing(publishing)
-        check_beside_value(name, headers)
+        if name is not None or headers is not None:
+            check_beside_value(name, headers)
         expires_us = NEVER if ttl_seconds is None else outbox.clock_us() + checked_ttl_us(ttl_seconds)
-        follows = host.heard.take(topic, host.author_number()) if after is None else narrowed(topic, names_of(after))
+        follows: Follows | None = None
+        if after is not None:
+            follows = narrowed(topic, names_of(after))
+        elif topic in host.heard.by_topic:
+            follows = host.heard.take(topic, host.author_number())
         try:
-            publishing = outbox.post_with(plain, name, headers, expires_us, host.with_receipts, follows)
+            publishing = outbox.post(plain, host.with_receipts, name, headers, expires_us, follows)
         except OverloadedError:
             host.heard.give_back(topic, follows)
             raise

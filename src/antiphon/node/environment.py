@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 from mypy_extensions import i64, mypyc_attr
 
@@ -10,7 +11,6 @@ from antiphon.kernel.message import ProtocolMessage, Publication
 from antiphon.kernel.process import Environment, LogReader
 from antiphon.kernel.randomness import RandomStream
 from antiphon.node.loop import NodeLoop
-from antiphon.runtime.clocks import monotonic_us
 from antiphon.storage.disk import Disk
 
 
@@ -29,7 +29,7 @@ class LiveEnvironment(Environment):
         self._last_timer = 0
 
     def now(self) -> i64:
-        return monotonic_us()
+        return time.monotonic_ns() // 1000
 
     def shared_time(self) -> i64:
         return self._loop.clock_us()

@@ -129,9 +129,14 @@ class NodeLoop:
         process = self.process
         # A subscriber here that is behind, or the disk, slows the publishers elsewhere by credit that is held back, and
         # here by this.
-        if process is None or topic.is_behind or not topic.may_publish() or self.is_disk_behind:
+        if process is None or topic.is_behind or not topic.may_publish():
+            return 0
+        if self.store is not None and self.is_disk_behind:
             return 0
         room = int(process.room(topic.number))
+        if room == 1:
+            # What leaves now fills the window: the next batch waits for acknowledgements.
+            topic.hurried_until = self._loop.time() + HURRY_SECONDS
         return 0 if topic.acknowledged_but(max(0, self._window - room)) >= self.window_bytes else room
 
     @property
@@ -145,8 +150,6 @@ class NodeLoop:
         payload = encode_columns(segment.columns, segment.author)
         process = self.process
         assert process is not None, "a node that is in the cluster has a process"
-        if process.room(topic.number) == 1:
-            topic.hurried_until = self._loop.time() + HURRY_SECONDS
         order = ORDER_NUMBERS[segment.order]
         if self.trace is not None:
             self.trace.published(self.identifier, topic, segment.columns, order)
@@ -203,7 +206,7 @@ class NodeLoop:
 
     def _send_held(self, held: list[tuple[int, ProtocolMessage]]) -> None:
         for destination, message in held:
-            self._send(destination, message)
+            self._send(destination, message, True)
 
     # What enters.
 
@@ -240,20 +243,21 @@ class NodeLoop:
 
     def transmit(self, destination: int, message: ProtocolMessage) -> None:
         """Send a message of the process, unless it would let a publisher go on whom this node cannot follow."""
-        if message.is_credit():
+        is_credit = message.is_credit()
+        if is_credit:
             topic = self._by_number.get(message.topic)
             if topic is not None and topic.is_behind:
                 self._held_credit.setdefault(topic, []).append((destination, message))
                 return
             if self._disk_first is not None:
-                self._disk_first.then(partial(self._send, destination, message))
+                self._disk_first.then(partial(self._send, destination, message, True))
                 return
             if self.store is not None and self.is_disk_behind:
                 self._held_for_disk.append((destination, message))
                 return
-        self._send(destination, message)
+        self._send(destination, message, is_credit)
 
-    def _send(self, destination: int, message: ProtocolMessage) -> None:
+    def _send(self, destination: int, message: ProtocolMessage, is_credit: bool) -> None:
         link = self.cluster.link_for(destination, message)
         if not isinstance(link, OutgoingLink):
             # There is nobody any more.
@@ -265,7 +269,7 @@ class NodeLoop:
         if is_hurried and not message.is_control():
             link.send(self.codec.encode_control(CreditRequest(message.topic)))
         link.send(self.codec.encode(message))
-        if is_hurried or not message.is_credit() or link.queued_frames >= CREDIT_FRAMES:
+        if is_hurried or not is_credit or link.queued_frames >= CREDIT_FRAMES:
             self._writes.dirty.add(link)
             return
         # Nobody waits for credit as an application waits for its messages: some is collected before it is written.

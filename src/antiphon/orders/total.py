@@ -227,10 +227,6 @@ class TotalOrder(CausalOrder):
 
     # What every order does.
 
-    def stamp(self, sequence: i64, order: i64 = CAUSAL) -> vec[i64]:
-        assert order != TOTAL, "a total publication is not past when it starts; it names everything_before"
-        return super().stamp(sequence, order)
-
     def arrived(self, publication: Publication) -> list[Publication]:
         lock = None
         key = publication_key(publication.source, publication.sequence)
@@ -240,7 +236,7 @@ class TotalOrder(CausalOrder):
             # A lock for an earlier place may have come since its first copy had to wait, and would let this one pass.
             return []
         released = super().arrived(publication) if lock is None else self._lock_arrived(lock, publication)
-        if publication.sequence > self.past(publication.source):
+        if publication.sequence > self._past.counts.get(publication.source):
             ahead = self._ahead
             if ahead is None:
                 ahead = self._ahead = Counters()

@@ -140,7 +140,7 @@ class LiveReplica:
 
     async def _take(self, subscription: LiveSubscription) -> None:
         while not self.is_over:
-            arrival = subscription.arrival() if subscription.is_empty else None
+            arrival = subscription.arrival()
             if arrival is not None:
                 await arrival
             if subscription.is_closed:

@@ -125,20 +125,17 @@ class RepairedDelivery(CubeDelivery):
     # What arrives.
 
     def arrived(self, topic: CubeTopic, publication: Publication) -> None:
-        key = publication_key(publication.source, publication.sequence)
-        if publication.order != TOTAL and self.is_returning(topic):
+        if len(self._returning) > 0 and publication.order != TOTAL and self.is_returning(topic):
             # It may belong behind a total publication that has not come yet, and of which nobody has told this node.
+            key = publication_key(publication.source, publication.sequence)
             self._returning[topic.name][key] = publication
         else:
             if publication.order == TOTAL:
                 lock_unannounced(topic, publication)
                 self._agenda.advance_later(topic)
             order = mixed(topic)
-            if order.counts(key):
-                self._retransmission.keep_copy(topic, publication, order.past(publication.source))
-            else:
-                self._retransmission.keep(topic, publication)
-            self.deliver_all(topic, topic.order.arrived(publication))
+            self._retransmission.keep(topic, publication, order.past(publication.source))
+            self.deliver_all(topic, order.arrived(publication))
         if publication.source not in self._presence.present and publication.source != self._me:
             # Its publisher does not see to it any more that all get it.
             self._unsettled.disturb(topic)

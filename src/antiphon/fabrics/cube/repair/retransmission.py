@@ -58,12 +58,8 @@ class CubeRetransmission:
 
     # What is kept.
 
-    def keep(self, topic: CubeTopic, publication: Publication) -> None:
-        """Keep a publication for members that lack it."""
-        self._kept(topic).add(publication)
-
-    def keep_copy(self, topic: CubeTopic, publication: Publication, past: i64) -> None:
-        """Keep a copy of a publication that counts as past, as all do up to ``past``, unless it is too old.
+    def keep(self, topic: CubeTopic, publication: Publication, past: i64 = 0) -> None:
+        """Keep a publication for members that lack it, unless it is one of those up to ``past`` and too old.
 
         A newcomer counts as past what it never had. If it has acknowledged a copy, its publisher relies on it, and this
         copy may be the only one that is left. A publication older than the buffer would never leave it again.

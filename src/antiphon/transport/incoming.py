@@ -83,6 +83,9 @@ class Receiver(Protocol):
     def settle(self) -> None:
         """Nothing more has come for now."""
 
+    def unhandled(self, error: Exception) -> None:
+        """A step has failed, perhaps because of a message that no correct peer sends."""
+
     def fail(self, error: BaseException) -> None:
         """Something is wrong that no later step can make good."""
 
@@ -319,6 +322,11 @@ class IncomingConnection(FrameReader):
     def buffer_changed(self, size: int) -> None:
         if self._listener is not None:
             self._listener.buffer_changed(self, size)
+
+    def unhandled(self, error: Exception) -> None:
+        """End the connection, and not the node: otherwise one lying peer could end all nodes, one after the other."""
+        self._receiver.unhandled(error)
+        self.refuse(ProtocolError(f"a message failed in the node that received it ({type(error).__name__})"))
 
     def broken(self, error: Exception) -> None:
         """The process may be in no defined state any more: better no node than a wrong one."""

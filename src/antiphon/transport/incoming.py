@@ -209,6 +209,8 @@ class IncomingConnection(FrameReader):
         return "" if self.identity is None else self.identity.name
 
     def connection_lost(self, exc: Exception | None) -> None:
+        # What has come of a long frame is megabytes, and this object is part of a cycle that may stay for long.
+        self._forget_input()
         if self._listener is not None:
             self._listener.ended(self)
         self._cluster.connection_ended(self)

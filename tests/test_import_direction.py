@@ -87,7 +87,7 @@ RULES = {
     "simulator.network": Rule(inside("kernel", "simulator"), only=PURE),
     "runtime": Rule(inside("kernel", "runtime"), never=NO_SPARK),
     "transport": Rule(inside(*PROTOCOLS, "runtime", "transport"), never=NO_SPARK),
-    "api": Rule(inside("kernel", "sessions", "runtime", "api"), never=NO_SPARK),
+    "api": Rule(inside("kernel", "sessions", "streams", "runtime", "api"), never=NO_SPARK),
     "storage": Rule(inside("kernel", "sessions", "streams", "runtime", "transport", "api", "storage"), never=NO_SPARK),
     "node": Rule(inside(*HOST, "node", "trace"), never=NO_SPARK),
     # A client is light: it needs no store, no columns of traces, and of membership nothing but the form of messages.
@@ -95,7 +95,7 @@ RULES = {
         inside("kernel", "membership", "sessions", "streams", "runtime", "transport", "api", "client"),
         never=NO_SPARK | {"numpy", "pyarrow", "sqlite3"},
     ),
-    "sync": Rule(inside("kernel", "runtime", "streams", "api", "client"), never=NO_SPARK),
+    "sync": Rule(inside("kernel", "runtime", "streams", "api", "client", "node"), never=NO_SPARK),
     # For tests of users; nothing in the product imports it.
     "testing": Rule(inside(*LIVE, "testing"), never=NO_SPARK),
     "maelstrom": Rule(inside(*HOST, "maelstrom"), never=NO_SPARK),

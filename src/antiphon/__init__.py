@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         SlowConsumerError,
     )
     from antiphon.runtime.tasks import run
+    from antiphon.streams.position import Position
     from antiphon.transport.tls import Tls
 
 __all__ = [
@@ -61,6 +62,7 @@ __all__ = [
     "Node",
     "OverloadedError",
     "PeerError",
+    "Position",
     "QuotaError",
     "Receipt",
     "SlowConsumerError",
@@ -91,6 +93,7 @@ HOMES = {
     "antiphon.node.handle": ("Node", "start"),
     "antiphon.api.pubsub": ("Subscription",),
     "antiphon.runtime.tasks": ("run",),
+    "antiphon.streams.position": ("Position",),
     "antiphon.transport.tls": ("Tls",),
 }
 

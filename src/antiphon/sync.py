@@ -13,17 +13,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from antiphon.api.batch import Message
 from antiphon.api.columns import Receipt
+from antiphon.api.streams.consumption import ConsumedMessage
+from antiphon.api.streams.stream_api import SettledReceipt, Topics
 from antiphon.client.handle import Client
 from antiphon.client.handle import connect as connect_async
-from antiphon.client.streams.consumption import ConsumedMessage
-from antiphon.client.streams.stream_api import HistoryMessage, SettledReceipt, Topics
 from antiphon.runtime.errors import ClosedError
+from antiphon.streams.position import Position
 from antiphon.streams.requests import TopicInfo
+
+if TYPE_CHECKING:
+    from antiphon.node.handle import Node
 
 Result = TypeVar("Result")
 
@@ -110,12 +115,17 @@ class SyncTopics:
 
 
 class SyncClient:
-    """A client whose calls wait. Made by :func:`connect`."""
+    """A client, or a node in this program, whose calls wait. Made by :func:`connect` and :func:`start`."""
 
-    def __init__(self, thread: LoopThread, client: Client) -> None:
+    def __init__(self, thread: LoopThread, client: Client | Node) -> None:
         self._thread = thread
         self._client = client
         self.topics = SyncTopics(thread, client.topics)
+
+    @property
+    def address(self) -> str:
+        """The address of the node."""
+        return self._client.address
 
     def publish(self, topic: str, value: bytes, **options: Any) -> Receipt | SettledReceipt:
         """Publish a message and wait until it is accepted; the options are those of ``Client.publish``."""
@@ -152,13 +162,17 @@ class SyncClient:
         messages = self._thread.iterate(self._thread.run(begin()))
         return (SyncMessage(self._thread, message) for message in messages)
 
-    def history(self, topic: str, start: str | int = "earliest", *, follow: bool = False) -> Iterator[HistoryMessage]:
+    def history(self, topic: str, start: str | int = "earliest", *, follow: bool = False) -> Iterator[Message]:
         """The history of a topic from a position on; with ``follow`` it does not end."""
         return self._thread.iterate(self._client.history(topic, start, follow=follow))
 
     def settled(self, receipt: Receipt, timeout: float = 15.0) -> SettledReceipt:
         """Wait until a message has its position, on the disks of a majority of the topic's replicas."""
         return self._thread.run(self._client.settled(receipt, timeout))
+
+    def position_of(self, message: Message) -> Position:
+        """The position of a message, also of one that came before it had one."""
+        return self._thread.run(self._client.position_of(message))
 
     def flush(self) -> None:
         """Wait until everything published so far is accepted; raises if something was refused."""
@@ -183,11 +197,28 @@ class SyncClient:
 
 def connect(addresses: str | Sequence[str], **options: Any) -> SyncClient:
     """Connect to a node; the options are those of :func:`antiphon.connect`."""
-    thread = LoopThread()
 
     async def begin() -> Client:
         return await connect_async(addresses, **options)
 
+    return on_thread(begin)
+
+
+def start(**settings: Any) -> SyncClient:
+    """Run a node in this program; the settings are those of :func:`antiphon.start`. It has the calls of a client."""
+
+    async def begin() -> Node:
+        # A program that only connects needs nothing of a node.
+        from antiphon.node.handle import start as start_node
+
+        return await start_node(**settings)
+
+    return on_thread(begin)
+
+
+def on_thread(begin: Callable[[], Coroutine[Any, Any, Client | Node]]) -> SyncClient:
+    """A client or a node on an event loop of its own."""
+    thread = LoopThread()
     try:
         return SyncClient(thread, thread.run(begin()))
     except BaseException:

@@ -11,12 +11,12 @@ import sys
 from types import FrameType
 
 import antiphon
-from antiphon.api.pubsub import PubSub
+from antiphon import Client, Node
 
 MESSAGES = 200
 
 
-async def count(publisher: PubSub, subscriber: PubSub, topics: int) -> float:
+async def count(publisher: Client | Node, subscriber: Client | Node, topics: int) -> float:
     """The calls per message, when each topic has had some."""
     messages = aiter(await subscriber.subscribe(">").ready())
 

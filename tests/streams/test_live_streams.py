@@ -11,7 +11,7 @@ import pytest
 
 import antiphon
 from antiphon import Client, Node, UsageError
-from antiphon.client.streams.consumption import ConsumedMessage, Consumption
+from antiphon.api.streams.consumption import ConsumedMessage, Consumption
 from antiphon.runtime.errors import LostTurnError
 from tests.node.support import running, until
 
@@ -63,7 +63,7 @@ async def take(consumption: Consumption, count: int) -> list[ConsumedMessage]:
 
 
 async def values_of(client: Client, topic: str, start: str | int = "earliest") -> list[bytes]:
-    return [message._message.value async for message in client.history(topic, start, follow=False)]
+    return [message.value async for message in client.history(topic, start, follow=False)]
 
 
 @pytest.mark.parametrize("fabric", FABRICS)

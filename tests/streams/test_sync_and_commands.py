@@ -14,7 +14,7 @@ import pytest
 import antiphon
 import antiphon.sync
 from antiphon import Node
-from antiphon.client.streams.stream_api import SettledReceipt
+from antiphon.api.streams.stream_api import SettledReceipt
 from antiphon.sync import LoopThread
 
 

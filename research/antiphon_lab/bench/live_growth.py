@@ -55,7 +55,7 @@ async def measure_lone(ends: str) -> LoneMessage:
             return await alone(ends, publisher, subscriber)
 
 
-async def alone(ends: str, publisher: PubSub, subscriber: PubSub) -> LoneMessage:
+async def alone(ends: str, publisher: PubSub, subscriber: antiphon.Client | antiphon.Node) -> LoneMessage:
     """Publish a message, take it, and publish the next one; the round with the least user time counts."""
     messages = aiter(await subscriber.subscribe("room").ready())
     await one_by_one(publisher, messages, WARM_UP)

@@ -15,6 +15,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from antiphon.api.batch_codec import decode_after_header, read_header
 from antiphon.api.columns import NEVER, Author, Columns
+from antiphon.streams.position import Position
 
 
 @final
@@ -90,6 +91,15 @@ class Message:
         return self._batch.first_offset + self._index
 
     @property
+    def position(self) -> Position | None:
+        """Its place in the history of its topic, the same at every node; None if it came before it had one.
+
+        Messages that were read from a history have it. ``await client.position_of(message)`` gives that of any other.
+        """
+        generation = self._batch.generation
+        return None if generation == 0 else Position(self._batch.first_offset + self._index, int(generation))
+
+    @property
     def timestamp_us(self) -> int:
         """The publisher's clock when the batch was made, in microseconds since 1970."""
         return self._batch.columns.timestamp_us
@@ -110,7 +120,8 @@ class Batch:
     """Messages of one publisher that were delivered together, at this place of the topic.
 
     The columns are read when somebody wants to see a message: a node that only serves others never does. ``sequence``
-    is its number among the publications of its publisher.
+    is its number among the publications of its publisher. If it was read from the history of the topic, ``generation``
+    names that, and ``first_offset`` is a position.
     """
 
     def __init__(
@@ -122,6 +133,7 @@ class Batch:
         payload: bytes,
         columns: Columns | None = None,
         sequence: i64 = 0,
+        generation: i64 = 0,
     ) -> None:
         self.topic: Final[str] = topic
         self.publisher: Final[i64] = publisher
@@ -133,6 +145,8 @@ class Batch:
         # The offset behind the last message.
         self.end_offset: Final[int] = first_offset + count
         self.sequence: Final[i64] = sequence
+        # Of which history the offsets are positions; 0 if they are places in the log of one node.
+        self.generation: Final[i64] = generation
         # Whose it is by the payload itself.
         self.origin: Final[Author] = origin
         client = origin.client
@@ -166,7 +180,16 @@ class Batch:
         """The same without its columns, which take as much memory again: to be kept for longer."""
         if self._columns is None:
             return self
-        return Batch(self.topic, self.publisher, self.order, self.first_offset, self.payload, None, self.sequence)
+        return Batch(
+            self.topic,
+            self.publisher,
+            self.order,
+            self.first_offset,
+            self.payload,
+            None,
+            self.sequence,
+            self.generation,
+        )
 
     def count_from(self, offset: int) -> int:
         """How many messages it has from an offset on."""

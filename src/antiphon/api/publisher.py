@@ -63,7 +63,7 @@ class PublishHost:
 
     def settle_publishing(self, publishing: Publishing) -> Awaitable[Any]:
         """The receipt of a message when it has its position in the history of its topic."""
-        raise UsageError("a client waits for positions; connect one to this node (antiphon.connect)")
+        raise NotImplementedError
 
     def change_keys(self, outbox: Outbox, key: bytes | None, keys: object) -> None:
         """Make the next message of an outbox begin a batch about these keys, unless it has them already."""

@@ -14,7 +14,7 @@ from antiphon.api.batch import Message
 from antiphon.api.iteration import Callback, batches_of, messages_of
 from antiphon.api.lifecycle import close_after, raise_refusals
 from antiphon.api.publisher import Publisher, PublishHost
-from antiphon.api.subscription import DEFAULT_LIMIT, LiveSubscription, Start, WhenMissed
+from antiphon.api.subscription import LiveSubscription, Start, WhenMissed
 
 
 class SubscriptionTable(Protocol):
@@ -65,7 +65,7 @@ class Subscription:
     """
 
     def __init__(self, live: LiveSubscription) -> None:
-        self._live: Final[LiveSubscription] = live
+        self._live = live
 
     async def ready(self) -> Self:
         """Wait until every message that is published from now on will arrive; returns the subscription."""
@@ -126,36 +126,11 @@ class Subscription:
 
 
 class PubSub(Publisher):
-    """A node or a client: publish, subscribe, flush and close."""
+    """A node or a client: publish, flush and close."""
 
     def __init__(self, live: PubSubHost) -> None:
         super().__init__(live)
         self._pubsub: Final[PubSubHost] = live
-
-    def subscribe(
-        self,
-        topic: str,
-        start: Start = "latest",
-        *,
-        callback: Callback | None = None,
-        policy: str = "block",
-        limit: int = DEFAULT_LIMIT,
-        when_missed: WhenMissed | None = None,
-    ) -> Subscription:
-        """Subscribe to a topic, or to all topics that match a pattern (``orders.*``, ``orders.>``).
-
-        Iterate over the subscription, or give a ``callback``, which is called with each message. ``await
-        subscription.ready()`` returns when every message that is published from then on will arrive.
-
-        ``start`` is ``"latest"``, ``"earliest"``, an offset or a ``datetime`` with a time zone; all but the first need
-        a node with a log. ``policy`` says what happens when the program falls behind by more than ``limit`` messages:
-        ``"block"``, ``"drop_oldest"``, ``"drop_newest"`` or ``"disconnect"``.
-
-        If messages are missing, because no node has kept them, ``when_missed`` is called with the name of the topic.
-        Without ``when_missed``, iterating raises ``MissedMessagesError`` once; iterate again to go on.
-        """
-        self._pubsub.refuse_if_closed()
-        return Subscription(self._pubsub.subscriptions.add(topic, start, callback, policy, limit, when_missed))
 
     async def flush(self) -> None:
         """Wait until everything published so far is accepted; at a node, until it has left for the subscribers' nodes.

@@ -15,6 +15,7 @@ import typer
 
 from antiphon.cli import running
 from antiphon.kernel.errors import UsageError
+from antiphon.streams.position import Position
 
 if TYPE_CHECKING:
     from antiphon.api.batch import Message
@@ -41,7 +42,7 @@ def sub(
         str,
         typer.Option(
             metavar="WHERE",
-            help="latest, earliest, an offset or a time such as 2026-01-31T12:00 (local unless it names a zone).",
+            help="latest, earliest, an offset, a position such as 7-1200, or a time such as 2026-01-31T12:00.",
         ),
     ] = "latest",
     count: Annotated[int | None, typer.Option(min=1, help="Stop after so many messages.", show_default=False)] = None,
@@ -85,12 +86,15 @@ def start_from(word: str) -> Start:
         return word
     if word.isdecimal():
         return int(word)
+    if word.replace("-", "", 1).isdecimal():
+        return Position.parse(word)
     try:
         # A time without a zone is local time.
         return datetime.fromisoformat(word).astimezone()
     except ValueError as error:
         raise UsageError(
-            f"a subscription starts at latest, earliest, an offset or a time such as 2026-01-31T12:00, not at {word!r}"
+            f"a subscription starts at latest, earliest, an offset, a position such as 7-1200 or a time such as "
+            f"2026-01-31T12:00, not at {word!r}"
         ) from error
 
 
@@ -184,6 +188,8 @@ class Printer:
             "offset": message.offset,
             "timestamp": message.timestamp.isoformat(),
         }
+        if message.position is not None:
+            about["position"] = str(message.position)
         return msgspec.json.encode(about) + b"\n"
 
     async def report(self) -> None:

@@ -21,11 +21,11 @@ from antiphon.api.outbox import BlockedOutboxes, Outbox, OutboxOwner, Segment
 from antiphon.api.pubsub import PubSubHost
 from antiphon.api.receipts import Publishing
 from antiphon.api.topic_names import checked_name, client_number
+from antiphon.client.client_streams import ClientStreams
 from antiphon.client.client_subscriptions import ClientSubscriptions
 from antiphon.client.connection import LOOK_SECONDS, ClientConnection, until_ended
 from antiphon.client.requests import Requests, set_exception
 from antiphon.client.server_pool import addresses_of, introduction_from
-from antiphon.client.streams.client_streams import ClientStreams
 from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError, UsageError
 from antiphon.membership.messages import OLDEST_VERSION, PROTOCOL_VERSION, Control, Hello, Refused
 from antiphon.runtime.clocks import monotonic_us, wall_clock_us
@@ -328,7 +328,7 @@ class LiveClient(PubSubHost):
             raise
 
     def settle_publishing(self, publishing: Publishing) -> Awaitable[Any]:
-        return self.streams.settle(publishing)
+        return self.streams.api.settle(publishing)
 
     async def abandon(self) -> None:
         """End the connection without waiting for anything."""

@@ -27,9 +27,11 @@ from antiphon.node.gateway.session_host import SessionHost, check_batches
 from antiphon.node.loop import NodeLoop
 from antiphon.node.membership_host import MembershipHost
 from antiphon.node.settings import Settings
+from antiphon.node.streams.relay import StreamRelay
 from antiphon.node.streams.service import StreamService
 from antiphon.node.subscriptions import Subscriptions
 from antiphon.runtime.tasks import Tasks
+from antiphon.sessions.client_messages import StreamRequest, StreamResponse
 from antiphon.sessions.host import FabricTraits
 from antiphon.sessions.node_end import NodeEnd
 from antiphon.sessions.peer_messages import (
@@ -113,6 +115,7 @@ class Members:
         self._topic_registry = self.subscriptions.topic_registry
         # Set when the node has its place, if it keeps streams.
         self.streams: StreamService | None = None
+        self.relay: StreamRelay
         if disk.store is not None:
             self._topic_registry.learn(topics_in(disk.store))
 
@@ -180,6 +183,7 @@ class Members:
         self._topic_registry.on_peer_lost(identifier)
         if self.streams is not None:
             self.streams.peer_lost(identifier)
+        self.relay.peer_lost(identifier)
         self.sessions.on_peer_lost(identifier)
         self.producer_states.on_peer_lost(identifier)
 
@@ -230,11 +234,16 @@ class Members:
             if isinstance(message, ReplayResponse):
                 check_batches(sender, message)
             self.sessions.on_message(sender, message)
-        elif isinstance(message, StreamFrame):
-            # A node that has no place yet greets the others when it has one.
-            if self.streams is not None:
-                self.streams.on_frame(sender, message)
+        elif isinstance(message, (StreamFrame, StreamRequest, StreamResponse)):
+            self._on_streams(sender, message)
         elif isinstance(message, (PeerProducerRequest, PeerProducerResponse)):
             self.producer_states.on_message(sender, message)
         else:
             raise ProtocolError(f"node {sender} sent a {type(message).__name__}, which only clients send")
+
+    def _on_streams(self, sender: int, message: StreamFrame | StreamRequest | StreamResponse) -> None:
+        if not isinstance(message, StreamFrame):
+            self.relay.on_message(sender, message)
+        elif self.streams is not None:
+            # A node that has no place yet greets the others when it has one.
+            self.streams.on_frame(sender, message)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +20,8 @@ from antiphon.api.lifecycle import Lifecycle, raise_refusals
 from antiphon.api.outbox import Outbox, OutboxOwner
 from antiphon.api.publisher import Publisher, check_order
 from antiphon.api.pubsub import PubSubHost
+from antiphon.api.receipts import Publishing
+from antiphon.api.streams.stream_api import StreamCalls
 from antiphon.api.topic_names import checked_name, topic_number
 from antiphon.api.topic_state import LiveTopic
 from antiphon.fabrics.registry import FABRICS
@@ -38,6 +40,7 @@ from antiphon.node.members import Foundation, ProcessMaker
 from antiphon.node.quotas import Ledger
 from antiphon.node.settings import Settings
 from antiphon.node.status import NodeStatus, StatusServer
+from antiphon.node.streams.relay import StreamRelay
 from antiphon.node.streams.service import StreamService
 from antiphon.node.streams.stream_gateway import StreamAccess, StreamGateway
 from antiphon.node.subscriptions import Subscriptions
@@ -112,7 +115,7 @@ class LiveNode(PubSubHost):
         self._draining: list[Outbox] = []
         # Whether there are those of its parts that know the others.
         self._is_composed = False
-        self._streams = StreamAccess()
+        self._streams = StreamAccess(FABRICS[settings.fabric].membership.is_full)
         self._closing: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
 
@@ -179,6 +182,7 @@ class LiveNode(PubSubHost):
         foundation = Foundation(settings, self.instance, self._outgoing_context, loop, disk, self._tasks, lifecycle)
         members = self._members = self._maker.new_members(foundation, self.address, self._publish_on)
         self.host, self.cluster, self.sessions = members.host, members.cluster, members.sessions
+        members.relay = StreamRelay(self.address, self._streams, members.cluster, loop.settle, lifecycle)
         self.topic_registry = members.subscriptions.topic_registry
         self.log_server = LogServer(loop.codec, members)
         if disk.store is not None:
@@ -219,6 +223,14 @@ class LiveNode(PubSubHost):
         )
         self._gateway = Gateway(services, self.tls is not None, settings.lost_seconds)
         self._is_composed = True
+
+    @property
+    def streams(self) -> StreamCalls:
+        """The calls of this program about topics with a history."""
+        return self._members.relay.calls
+
+    def settle_publishing(self, publishing: Publishing) -> Awaitable[Any]:
+        return self.streams.settle(publishing)
 
     def _open_streams(self) -> None:
         """Keep streams, if there is a disk for them and every node is connected to every other one."""

@@ -68,6 +68,7 @@ class AttachConsumer(msgspec.Struct, frozen=True, array_like=True, tag=4):
     member: Count
     held: Annotated[list[tuple[Count, Count]], msgspec.Meta(max_length=65536)]
     window: Annotated[int, msgspec.Meta(ge=0, le=65536)]
+    generation: Count = 0
 
 
 class AckMessages(msgspec.Struct, frozen=True, array_like=True, tag=5):
@@ -123,12 +124,16 @@ class RemoveConsumerRequest(msgspec.Struct, frozen=True, array_like=True, tag=10
 
 
 class ReadHistory(msgspec.Struct, frozen=True, array_like=True, tag=11):
-    """The messages from a position on; if there are none yet, wait for them for a while."""
+    """The messages from a position on; if there are none yet, wait for them for a while.
+
+    ``generation`` says of which history the position is; 0: of any.
+    """
 
     topic: Name
     position: Annotated[int, msgspec.Meta(ge=-1, lt=1 << 62)]
     most_bytes: Count
     wait_us: Count
+    generation: Count = 0
 
 
 class AwaitPosition(msgspec.Struct, frozen=True, array_like=True, tag=12):
@@ -157,10 +162,14 @@ Request = (
 
 
 class Redirect(msgspec.Struct, frozen=True, array_like=True, tag=0):
-    """Ask one of these nodes instead; none if nobody can answer now: then ask again after a while."""
+    """Ask one of these nodes instead; none if nobody can answer now: then ask again after a while.
+
+    If all nodes say that they keep no streams, there are none.
+    """
 
     addresses: list[str]
     reason: str
+    keeps_none: bool = False
 
 
 class StreamFailure(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -220,6 +229,7 @@ class Handed(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
     batch: BatchContent
     places: list[tuple[int, int]]
+    generation: int = 0
 
 
 class HistoryPiece(msgspec.Struct, frozen=True, array_like=True, tag=5):
@@ -227,6 +237,7 @@ class HistoryPiece(msgspec.Struct, frozen=True, array_like=True, tag=5):
 
     batches: list[BatchContent]
     next_position: int
+    generation: int = 0
 
 
 class PositionFound(msgspec.Struct, frozen=True, array_like=True, tag=6):

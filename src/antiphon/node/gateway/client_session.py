@@ -61,7 +61,6 @@ from antiphon.sessions.resume import ClientPublishing
 from antiphon.sessions.steps import Promise, Scope, Steps, start
 from antiphon.sessions.writers import Writers, owned_number
 from antiphon.storage.disk import Disk
-from antiphon.streams.requests import Redirect, encode
 from antiphon.transport.framing import FrameWriter
 from antiphon.transport.incoming import FrameClient, IncomingConnection
 from antiphon.transport.schema import BATCH_BYTES_AT_MOST, SINCE, may_send
@@ -215,12 +214,8 @@ class ClientSession:
             self._sender.write(self._writer, self._codec.encode_control(control))
 
     def _on_stream_request(self, message: StreamRequest) -> None:
-        streams = self._services.streams.gateway
-        if streams is None:
-            nowhere = Redirect(self._services.host.addresses(), "this node keeps no streams")
-            self.answer(message.number, encode(nowhere))
-        else:
-            streams.on_request(self, message.number, message.payload)
+        others = self._services.host.addresses()
+        self._services.streams.on_request(self, message.number, message.payload, others)
 
     def answer(self, number: int, payload: bytes) -> None:
         """Answer a request about streams."""
@@ -471,8 +466,7 @@ class ClientSession:
             self._end_subscription(remote)
         self._subscriptions.clear()
         self._account.connections -= 1
-        if self._services.streams.gateway is not None:
-            self._services.streams.gateway.client_ended(self)
+        self._services.streams.client_ended(self)
 
     def _end_subscription(self, remote: RemoteSubscription) -> None:
         self._account.subscriptions -= 1

@@ -75,10 +75,30 @@ class MemberAttachment:
 
 
 class StreamAccess:
-    """The way to the streams of a node: there are some when the node has its place, and a data directory."""
+    """The way to the streams of a node: there are some when the node has its place, and a data directory.
 
-    def __init__(self) -> None:
+    ``is_possible`` says whether its fabric has histories at all.
+    """
+
+    def __init__(self, is_possible: bool = True) -> None:
+        self._is_possible = is_possible
         self.gateway: StreamGateway | None = None
+
+    def on_request(self, client: StreamClient, number: int, payload: bytes, others: list[str]) -> None:
+        """A client asks for something; ``others`` are the addresses of the other nodes."""
+        if self.gateway is not None:
+            self.gateway.on_request(client, number, payload)
+        elif self._is_possible:
+            reason = "no node of this cluster keeps streams: that takes data directories (--data)"
+            client.answer(number, encode(Redirect(others, reason, keeps_none=True)))
+        else:
+            reason = "topics have a history on a cube or a tree, and not on the fabric of this cluster"
+            client.answer(number, encode(StreamFailure(reason)))
+
+    def client_ended(self, client: StreamClient) -> None:
+        """A client has gone."""
+        if self.gateway is not None:
+            self.gateway.client_ended(client)
 
 
 class StreamGateway:
@@ -209,12 +229,13 @@ class StreamGateway:
     # History.
 
     def _read(self, replica: LiveReplica, request: ReadHistory, respond: Callable[[Response], None]) -> None:
+        check_generation(replica, request.generation)
         end = replica.coordinator.settled_end
         position = end if request.position == LATEST else request.position
         if position < end:
             respond(self._history(replica, position, request.most_bytes))
         elif request.wait_us == 0:
-            respond(HistoryPiece([], position))
+            respond(HistoryPiece([], position, replica.stream))
         else:
             self._wait_for_news(replica, position, request, respond)
 
@@ -244,7 +265,7 @@ class StreamGateway:
             batches.append(content)
             size += len(content.payload)
             position = entry.end
-        return HistoryPiece(batches, position)
+        return HistoryPiece(batches, position, replica.stream)
 
     def _content(self, replica: LiveReplica, entry: IndexEntry) -> BatchContent | None:
         batch = replica.batch_of(entry)
@@ -330,6 +351,7 @@ class StreamGateway:
         request: AttachConsumer,
         respond: Callable[[Response], None],
     ) -> None:
+        check_generation(replica, request.generation)
         coordinator = replica.coordinator
         known = coordinator.table.by_name.get(request.consumer)
         if known is not None and known.settings != request.settings:
@@ -381,13 +403,13 @@ class StreamGateway:
                 return
             found = attachment.batches[entry.position] = (content, [])
             if len(attachment.batches) == 1:
-                self._service.after(0, partial(self._send, attachment))
+                self._service.after(0, partial(self._send, attachment, replica.stream))
         found[1].append((position - entry.position, delivery))
 
-    def _send(self, attachment: MemberAttachment) -> None:
+    def _send(self, attachment: MemberAttachment, generation: int) -> None:
         batches, attachment.batches = attachment.batches, {}
         for content, places in batches.values():
-            attachment.client.answer(attachment.number, encode(Handed(content, places)))
+            attachment.client.answer(attachment.number, encode(Handed(content, places, generation)))
 
     def leader_changed(self, replica: LiveReplica) -> None:
         """Members of a replica that leads no more go to the next leader."""
@@ -414,3 +436,12 @@ class StreamGateway:
             "antiphon-reason": b"not acknowledged",
         }
         self._publish(f"{replica.topic}.dead", value, headers, then)
+
+
+def check_generation(replica: LiveReplica, generation: int) -> None:
+    """Refuse positions of another history of the topic."""
+    if generation not in (0, replica.stream):
+        raise UsageError(
+            f"the position is of generation {generation}, an earlier history of {replica.topic!r} that was removed; "
+            f"the present one has generation {replica.stream}: begin at 'earliest', 'latest' or one of its positions"
+        )

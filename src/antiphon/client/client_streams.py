@@ -6,17 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from antiphon.api.columns import Receipt
-from antiphon.api.receipts import Publishing
+from antiphon.api.streams.leader_links import LeaderLinks, StreamPeer
+from antiphon.api.streams.stream_api import StreamCalls
 from antiphon.client.requests import Requests
-from antiphon.client.streams.leader_links import LeaderLinks, StreamPeer
-from antiphon.client.streams.stream_api import SettledReceipt, StreamCalls
 from antiphon.membership.messages import Control
 from antiphon.sessions.client_messages import StreamRequest, StreamResponse
 from antiphon.streams.requests import Response, decode_response
-
-SETTLE_SECONDS = 15.0
-"""How long a publisher waits for the position of a message."""
 
 
 class StreamAsker(Protocol):
@@ -83,11 +78,6 @@ class ClientStreams:
             handler = self._handlers.get(message.number)
             if handler is not None:
                 handler(response)
-
-    async def settle(self, publishing: Publishing) -> SettledReceipt:
-        """The receipt of a message when it has its position."""
-        receipt: Receipt = await publishing
-        return await self.api.settled(receipt, SETTLE_SECONDS)
 
     async def close(self) -> None:
         """End the connections to leaders."""

@@ -16,6 +16,10 @@ PAUSE_SECONDS: Final = 0.1
 HOPS_AT_MOST: Final = 6
 
 
+class NoAnswerError(PeerError):
+    """No node could answer, for now: a leader is missing, or a majority of the replicas."""
+
+
 class StreamPeer(Protocol):
     """A connection to one node."""
 
@@ -64,7 +68,7 @@ class LeaderLinks:
                     reason = found
                     await asyncio.sleep(PAUSE_SECONDS)
         except TimeoutError:
-            raise PeerError(f"no answer about {topic!r} within {timeout} seconds: {reason}") from None
+            raise NoAnswerError(f"no answer about {topic!r} within {timeout} seconds: {reason}") from None
 
     async def _try(
         self, topic: str, request: Request, on_more: Callable[[Response], None] | None
@@ -75,6 +79,7 @@ class LeaderLinks:
         waiting: list[str] = [] if address is None else [address]
         waiting.append("")
         reason = "no node could be reached"
+        says_none = 0
         while waiting and len(visited) < HOPS_AT_MOST:
             address = waiting.pop(0)
             if address in visited:
@@ -92,6 +97,7 @@ class LeaderLinks:
                 continue
             if isinstance(response, Redirect):
                 reason = response.reason
+                says_none += response.keeps_none
                 waiting = [*response.addresses, *waiting]
                 continue
             if isinstance(response, StreamFailure):
@@ -99,6 +105,8 @@ class LeaderLinks:
             self._known[topic] = address
             return link, response
         self._known.pop(topic, None)
+        if says_none == len(visited) and not waiting:
+            raise PeerError(reason)
         return reason
 
     async def _link(self, address: str) -> StreamPeer:

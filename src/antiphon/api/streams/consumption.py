@@ -9,10 +9,11 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from antiphon.api.batch import Batch, Message
-from antiphon.client.streams.leader_links import LeaderLinks, StreamPeer
+from antiphon.api.streams.leader_links import LeaderLinks, StreamPeer
 from antiphon.kernel.errors import PeerError
 from antiphon.runtime.errors import ClosedError, LostTurnError
 from antiphon.streams.commands import ConsumerSettings
+from antiphon.streams.position import Position
 from antiphon.streams.requests import (
     AckMessages,
     AttachConsumer,
@@ -36,7 +37,7 @@ class ConsumedMessage:
 
     __slots__ = ("_consumption", "_message", "delivery", "position")
 
-    def __init__(self, consumption: Consumption, message: Message, position: int, delivery: int) -> None:
+    def __init__(self, consumption: Consumption, message: Message, position: Position, delivery: int) -> None:
         self._consumption = consumption
         self._message = message
         self.position = position
@@ -68,7 +69,14 @@ class Consumption:
     """An async iterator over the messages that a consumer hands to this program."""
 
     def __init__(
-        self, links: LeaderLinks, topic: str, name: str, settings: ConsumerSettings, start: int, window: int
+        self,
+        links: LeaderLinks,
+        topic: str,
+        name: str,
+        settings: ConsumerSettings,
+        start: int,
+        window: int,
+        generation: int = 0,
     ) -> None:
         self._links = links
         self.topic = topic
@@ -76,6 +84,8 @@ class Consumption:
         self._settings = settings
         self._start = start
         self._window = window
+        # Of which history the start is.
+        self._generation = generation
         self._member = secrets.randbits(61)
         self._leader: StreamPeer | None = None
         # Messages that this program has, and those among them that it has not taken yet.
@@ -114,7 +124,9 @@ class Consumption:
         self._attachment += 1
         number = self._attachment
         held = [(position, message.delivery) for position, message in self._held.items()]
-        request = AttachConsumer(self.topic, self.name, self._settings, self._start, self._member, held, self._window)
+        request = AttachConsumer(
+            self.topic, self.name, self._settings, self._start, self._member, held, self._window, self._generation
+        )
 
         def on_more(response: Response) -> None:
             if number == self._attachment:
@@ -142,8 +154,9 @@ class Consumption:
         )
         messages = batch.messages(content.position)
         for place, delivery in handed.places:
-            message = ConsumedMessage(self, messages[place], content.position + place, delivery)
-            self._held[message.position] = message
+            position = content.position + place
+            message = ConsumedMessage(self, messages[place], Position(position, handed.generation), delivery)
+            self._held[position] = message
             self._queue.append(message)
 
     # Taking messages.
@@ -187,7 +200,7 @@ class Consumption:
     async def acknowledge(self, message: ConsumedMessage) -> None:
         """A message is done; see :meth:`ConsumedMessage.ack`."""
         counts: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._acks.append((message.position, counts))
+        self._acks.append((int(message.position), counts))
         if not self._is_acking:
             self._is_acking = True
             asyncio.get_running_loop().create_task(self._send_acks())
@@ -226,11 +239,11 @@ class Consumption:
         """Give a message back; see :meth:`ConsumedMessage.nack`."""
         self._held.pop(message.position, None)
         delay_us = round(delay_seconds * 1_000_000)
-        await self._tell(ReturnMessage(self.topic, self.name, self._member, message.position, delay_us))
+        await self._tell(ReturnMessage(self.topic, self.name, self._member, int(message.position), delay_us))
 
     async def extend(self, message: ConsumedMessage) -> None:
         """Take longer; see :meth:`ConsumedMessage.extend`."""
-        await self._tell(ExtendLease(self.topic, self.name, self._member, message.position))
+        await self._tell(ExtendLease(self.topic, self.name, self._member, int(message.position)))
 
     async def _tell(self, request: Any) -> bool:
         """Tell the leader something, the next one if need be; whether it counts."""

@@ -7,14 +7,19 @@ from typing import Final, NamedTuple
 
 from antiphon.api.batch import Batch, Message
 from antiphon.api.columns import Receipt
-from antiphon.client.streams.consumption import Consumption
-from antiphon.client.streams.leader_links import LeaderLinks
-from antiphon.kernel.errors import UsageError
+from antiphon.api.receipts import Publishing
+from antiphon.api.streams.consumption import Consumption
+from antiphon.api.streams.leader_links import LeaderLinks, NoAnswerError
+from antiphon.kernel.errors import PeerError, UsageError
+from antiphon.runtime.errors import ClosedError
+from antiphon.runtime.logging import logger
 from antiphon.streams.commands import MODES, ConsumerSettings
+from antiphon.streams.position import Position, generation_of
 from antiphon.streams.requests import (
     EARLIEST,
     LATEST,
     AwaitPosition,
+    BatchContent,
     CreateTopic,
     DescribeTopic,
     HistoryPiece,
@@ -29,9 +34,17 @@ from antiphon.streams.requests import (
 )
 
 ASK_SECONDS: Final = 15.0
+SETTLE_SECONDS: Final = 15.0
+"""How long a publisher waits for the position of a message."""
+
 PIECE_BYTES: Final = 1 << 20
 NEWS_US: Final = 5_000_000
 """How long a reader at the end of the history waits for an answer before it asks again."""
+
+LOOK_SECONDS: Final = 3.0
+"""How long a subscription asks whether its topic has a history, before it begins with the log of the node."""
+
+log = logger("streams")
 
 MANAGEMENT: Final = "topics"
 """In the place of a topic, where a request is about all of them."""
@@ -44,25 +57,8 @@ class SettledReceipt(NamedTuple):
     author: int
     sequence: int
     generation: int
-    position: int
+    position: Position
     disks: int
-
-
-class HistoryMessage:
-    """A message of the history."""
-
-    __slots__ = ("_message", "position")
-
-    def __init__(self, message: Message, position: int) -> None:
-        self._message = message
-        self.position = position
-        """Its place in the history of the topic, the same at every node."""
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._message, name)
-
-    def __repr__(self) -> str:
-        return f"HistoryMessage(position={self.position}, {self._message!r})"
 
 
 class Topics:
@@ -125,38 +121,60 @@ class StreamCalls:
         if not 1 <= window <= 65_536:
             raise UsageError(f"a window is between 1 and 65536 messages, not {window}")
         settings = ConsumerSettings(mode, round(ack_seconds * 1_000_000), max_deliveries, 65_536)  # type: ignore[arg-type]
-        return Consumption(self._links, topic, name, settings, position_of(start), window)
+        return Consumption(self._links, topic, name, settings, position_of(start), window, generation_of(start))
 
-    async def history(self, topic: str, start: str | int, follow: bool) -> AsyncIterator[HistoryMessage]:
-        """The messages of a topic from a position on."""
-        position = position_of(start)
+    async def has_history(self, topic: str) -> bool:
+        """Whether several nodes keep the history of a topic; false also where nobody says so within a few seconds."""
+        try:
+            await self._links.ask(topic, DescribeTopic(topic), LOOK_SECONDS)
+        except ClosedError:
+            raise
+        except PeerError as error:
+            if isinstance(error, NoAnswerError):
+                log.warning("whether the topic has a history is not known; the node's own log is read", cause=error)
+            return False
+        return True
+
+    async def pieces(self, topic: str, position: int, generation: int, follow: bool) -> AsyncIterator[list[Batch]]:
+        """Piece after piece of a history, from a position on; an empty one where it ends for now.
+
+        With ``follow`` it waits for more, also while no node can say what comes next.
+        """
+        wait_us = 0
         while True:
-            request = ReadHistory(topic, position, PIECE_BYTES, NEWS_US if follow else 0)
-            _, found = await self._links.ask(topic, request, ASK_SECONDS)
+            request = ReadHistory(topic, position, PIECE_BYTES, wait_us, generation)
+            try:
+                _, found = await self._links.ask(topic, request, ASK_SECONDS)
+            except NoAnswerError:
+                if follow and wait_us:
+                    continue
+                raise
             assert isinstance(found, HistoryPiece)
-            for content in found.batches:
-                batch = Batch(
-                    topic,
-                    content.publisher,
-                    content.order,
-                    content.position,
-                    content.payload,
-                    sequence=content.sequence,
-                )
-                for message in batch.messages(max(position, content.position)):
-                    yield HistoryMessage(message, message.offset)
-            position = found.next_position
+            generation, position = found.generation, found.next_position
+            wait_us = NEWS_US if follow else 0
+            yield [batch_from(topic, content, generation) for content in found.batches]
             if not found.batches and not follow:
                 return
+
+    async def history(self, topic: str, start: str | int, follow: bool) -> AsyncIterator[Message]:
+        """The messages of a topic from a position on."""
+        position = position_of(start)
+        async for batches in self.pieces(topic, position, generation_of(start), follow):
+            for batch in batches:
+                for message in batch.messages(max(position, batch.first_offset)):
+                    yield message
+
+    async def settle(self, publishing: Publishing) -> SettledReceipt:
+        """The receipt of a message when it has its position."""
+        return await self.settled(await publishing, SETTLE_SECONDS)
 
     async def settled(self, receipt: Receipt, timeout: float) -> SettledReceipt:
         """Wait until a message has its position, and a majority of the replicas has it on disk."""
         request = AwaitPosition(receipt.topic, receipt.author, receipt.sequence)
         _, found = await self._links.ask(receipt.topic, request, timeout)
         assert isinstance(found, PositionFound)
-        return SettledReceipt(
-            receipt.topic, receipt.author, receipt.sequence, found.generation, found.position, found.disks
-        )
+        position = Position(found.position, found.generation)
+        return SettledReceipt(receipt.topic, receipt.author, receipt.sequence, found.generation, position, found.disks)
 
 
 def position_of(start: str | int) -> int:
@@ -166,5 +184,18 @@ def position_of(start: str | int) -> int:
     if start == "latest":
         return LATEST
     if isinstance(start, int) and not isinstance(start, bool) and start >= 0:
-        return start
+        return int(start)
     raise UsageError(f"begin at 'earliest', 'latest' or a position from 0 on, not {start!r}")
+
+
+def batch_from(topic: str, content: BatchContent, generation: int) -> Batch:
+    """The messages of a publication in a history, with their positions."""
+    return Batch(
+        topic,
+        content.publisher,
+        content.order,
+        content.position,
+        content.payload,
+        sequence=content.sequence,
+        generation=generation,
+    )

@@ -1,0 +1,107 @@
+"""The calls of a node or a client about topics with a history."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from antiphon.api.batch import Message
+from antiphon.api.columns import Receipt
+from antiphon.api.iteration import Callback
+from antiphon.api.pubsub import PubSubHost, Subscription
+from antiphon.api.streams.consumption import Consumption
+from antiphon.api.streams.history_subscriptions import EarliestSubscription, HistoryFeed
+from antiphon.api.streams.stream_api import SETTLE_SECONDS, SettledReceipt, StreamCalls, Topics
+from antiphon.api.subscription import DEFAULT_LIMIT, Start, WhenMissed
+from antiphon.api.topic_names import checked_pattern, is_pattern
+from antiphon.streams.position import Position
+
+
+class StreamUser:
+    """The part of a node or a client that has to do with topics with a history, and their consumers."""
+
+    def __init__(self, live: PubSubHost, streams: StreamCalls) -> None:
+        self._stream_host: Final[PubSubHost] = live
+        self._streams: Final[StreamCalls] = streams
+
+    @property
+    def topics(self) -> Topics:
+        """The topics with a history: make, list, describe and remove them."""
+        return self._streams.topics
+
+    def subscribe(
+        self,
+        topic: str,
+        start: Start = "latest",
+        *,
+        callback: Callback | None = None,
+        policy: str = "block",
+        limit: int = DEFAULT_LIMIT,
+        when_missed: WhenMissed | None = None,
+    ) -> Subscription:
+        """Subscribe to a topic, or to all topics that match a pattern (``orders.*``, ``orders.>``).
+
+        Iterate over the subscription, or give a ``callback``, which is called with each message. ``await
+        subscription.ready()`` returns when every message that is published from then on will arrive.
+
+        ``start`` is ``"latest"``, ``"earliest"``, an offset or a ``datetime`` with a time zone; all but the first need
+        a node with a log. On a topic with a history, ``"earliest"`` and a position (``message.position``) work at every
+        node: the subscription goes on behind the position, and each message has its own.
+
+        ``policy`` says what happens when the program falls behind by more than ``limit`` messages: ``"block"``,
+        ``"drop_oldest"``, ``"drop_newest"`` or ``"disconnect"``.
+
+        If messages are missing, because no node has kept them, ``when_missed`` is called with the name of the topic.
+        Without ``when_missed``, iterating raises ``MissedMessagesError`` once; iterate again to go on.
+        """
+        self._stream_host.refuse_if_closed()
+        options = (callback, policy, limit, when_missed)
+        if isinstance(start, Position):
+            return Subscription(HistoryFeed(self._streams, topic, start, options).subscription)
+        if start == "earliest" and not is_pattern(checked_pattern(topic)):
+            return EarliestSubscription(self._streams, self._stream_host.subscriptions, topic, options)
+        return Subscription(self._stream_host.subscriptions.add(topic, start, *options))
+
+    def consume(
+        self,
+        topic: str,
+        name: str,
+        *,
+        mode: str = "any",
+        ack_seconds: float = 30.0,
+        max_deliveries: int = 0,
+        start: str | int = "earliest",
+        window: int = 256,
+    ) -> Consumption:
+        """Take messages of a topic with a history, as a member of a named consumer.
+
+        Each message goes to one of the members: ``mode`` ``"any"`` hands it to any of them, ``"key"`` hands the
+        messages of one key to one member, in order. Acknowledge each (``await message.ack()``): a message that is not
+        acknowledged within ``ack_seconds``, or whose member goes, is handed out again. After ``max_deliveries`` it is
+        published on the topic's dead letters (``TOPIC.dead``) instead. ``start`` counts when the consumer is new:
+        ``"earliest"``, ``"latest"`` or a position. A member takes ``window`` messages at a time.
+        """
+        self._stream_host.refuse_if_closed()
+        return self._streams.consume(topic, name, mode, ack_seconds, max_deliveries, start, window)
+
+    def history(self, topic: str, start: str | int = "earliest", *, follow: bool = True) -> AsyncIterator[Message]:
+        """The history of a topic from a position on, the same at every node; without ``follow`` it ends at its end."""
+        self._stream_host.refuse_if_closed()
+        return self._streams.history(topic, start, follow)
+
+    async def settled(self, receipt: Receipt, timeout: float = 15.0) -> SettledReceipt:
+        """Wait until a published message has its position, on the disks of a majority of the topic's replicas."""
+        self._stream_host.refuse_if_closed()
+        return await self._streams.settled(receipt, timeout)
+
+    async def position_of(self, message: Message) -> Position:
+        """The position of a message, also of one that came before it had one.
+
+        The leader of the history remembers the positions of its last 4,096 publications; of an earlier one it does not
+        answer within 15 seconds.
+        """
+        self._stream_host.refuse_if_closed()
+        if message.position is not None:
+            return message.position
+        receipt = Receipt(message.topic, message.author, message.author_sequence)
+        return (await self._streams.settled(receipt, SETTLE_SECONDS)).position

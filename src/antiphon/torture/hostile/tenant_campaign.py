@@ -38,6 +38,12 @@ from antiphon.transport.links import split_address
 HONEST_P99_SECONDS: Final = 0.25
 GROWTH_MEGABYTES: Final = 64.0
 WARM_SHARE: Final = 0.1
+WARM_SECONDS: Final = 20.0
+"""Growth counts from a tenth of the time, and from here at the earliest: until then not all attacks have been run."""
+
+MEGABYTES_AT_MOST: Final = 700.0
+"""What a node takes under the heaviest load, as ``docs/operations.md`` says."""
+
 LOOK_SECONDS: Final = 0.25
 PROBE_SECONDS: Final = 5.0
 """A node that does not answer a health probe within this time counts as dead; other nodes would think so, too."""
@@ -220,7 +226,7 @@ class TenantCampaign:
         while True:
             now = self._megabytes()
             findings.megabytes_highest = [max(pair) for pair in zip(findings.megabytes_highest, now, strict=True)]
-            if self._share <= WARM_SHARE:
+            if self._share <= max(WARM_SHARE, WARM_SECONDS / self._seconds):
                 findings.megabytes_warm = findings.megabytes_highest
             await asyncio.sleep(LOOK_SECONDS)
 
@@ -250,6 +256,8 @@ class TenantCampaign:
         growth = max(after - before for before, after in before_and_after)
         if growth > GROWTH_MEGABYTES:
             findings.violations.append(f"a node has grown by {growth:.0f} MB since a tenth of the time")
+        if max(findings.megabytes_highest) > MEGABYTES_AT_MOST:
+            findings.violations.append(f"a node took {max(findings.megabytes_highest):.0f} MB")
         p99 = findings.percentile_seconds(0.99)
         if p99 > self._p99_seconds:
             findings.violations.append(f"honest clients waited {p99 * 1000:.0f} ms at the 99th percentile")

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         MissedMessagesError,
         OverloadedError,
         QuotaError,
+        RemovedError,
         SlowConsumerError,
     )
     from antiphon.runtime.tasks import run
@@ -65,6 +66,7 @@ __all__ = [
     "Position",
     "QuotaError",
     "Receipt",
+    "RemovedError",
     "SlowConsumerError",
     "Subscription",
     "Tls",
@@ -85,6 +87,7 @@ HOMES = {
         "DeniedError",
         "JoinError",
         "LostTurnError",
+        "RemovedError",
         "MissedMessagesError",
         "OverloadedError",
         "QuotaError",

@@ -15,12 +15,13 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from antiphon.api.batch import Message
 from antiphon.api.columns import Receipt
 from antiphon.api.streams.consumption import ConsumedMessage
-from antiphon.api.streams.stream_api import SettledReceipt, Topics
+from antiphon.api.streams.stream_api import SettledReceipt
+from antiphon.api.streams.topics import PolicyChanges, Topics
 from antiphon.client.handle import Client
 from antiphon.client.handle import connect as connect_async
 from antiphon.runtime.errors import ClosedError
@@ -91,15 +92,19 @@ class SyncMessage:
 
 
 class SyncTopics:
-    """The topics with a history: make, list, describe and remove them."""
+    """The topics with a history: make, change, list, describe and remove them."""
 
     def __init__(self, thread: LoopThread, topics: Topics) -> None:
         self._thread = thread
         self._topics = topics
 
-    def create(self, name: str, *, replicas: int = 3) -> TopicInfo:
-        """Keep the history of a topic at so many nodes, from now on."""
-        return self._thread.run(self._topics.create(name, replicas=replicas))
+    def create(self, name: str, **policy: Unpack[PolicyChanges]) -> TopicInfo:
+        """Keep the history of a topic from now on; see :meth:`Topics.create`."""
+        return self._thread.run(self._topics.create(name, **policy))
+
+    def set(self, name: str, **policy: Unpack[PolicyChanges]) -> TopicInfo:
+        """Keep the history of a topic differently from now on; what is left out stays as it is."""
+        return self._thread.run(self._topics.set(name, **policy))
 
     def list(self) -> list[TopicInfo]:
         """All topics with a history that this client may read."""

@@ -114,12 +114,12 @@ LASTING = (
     faults(
         "a returned node reuses a sequence number",
         "repair/anti_entropy",
-        "        topic.published = topic.begun = max(topic.begun, order.past(self._me))\n",
-        "        topic.published = topic.begun = max(topic.begun, order.past(self._me) - 1)\n",
+        "        topic.published = topic.begun = max(topic.begun, mixed(topic).past(self._me))\n",
+        "        topic.published = topic.begun = max(topic.begun, mixed(topic).past(self._me) - 1)\n",
     ),
     faults(
         "publications after a return follow nothing",
-        "repair/anti_entropy",
+        "repair/delivery",
         "        order.adopt_barrier(vec[i64]([key for key in order.frontier() if key < 0 or",
         "        order.adopt_barrier(vec[i64]([key for key in order.frontier() if key == 0 and",
         "causal",

@@ -16,6 +16,7 @@ QUICK = {
     "a refused cluster is handed to no other node": (3, "completeness"),
     "a wave waits for a lost node": (1, "stuck"),
     "an order delivers across a gap of one number": (2, "fifo"),
+    "a node does not keep publications of others": (49, "completeness"),
     "a lock is granted to a claim that is first for one of its keys": (1, "total"),
     "proposals that were lost with a root are not repeated": (4, "stuck"),
     "a broker votes before its vote is on disk": (1018, "total"),

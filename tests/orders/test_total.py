@@ -90,6 +90,16 @@ def test_who_goes_before_the_first_lock_goes_before_all() -> None:
     assert feed(order, about(ANNA, 3, 1, NONE), about(ANNA, 1, 1, TOTAL, ((3, 1),))) == [(3, 1), (1, 1)]
 
 
+def test_a_second_copy_does_not_pass_one_that_waits_though_an_earlier_lock_has_come_since() -> None:
+    order = locked((ANNA, 1, 1, 2))
+    weaker = about(ANNA, 2, 1, NONE)
+    assert feed(order, weaker) == []
+    order.lock(3, 1, vec[i64]([ANNA]), 1)
+    earlier = about(ANNA, 3, 1, TOTAL, ((2, 1),))
+    assert feed(order, earlier, weaker) == []
+    assert feed(order, about(ANNA, 1, 1, TOTAL, ((3, 1),))) == [(2, 1), (3, 1), (1, 1)]
+
+
 def test_a_publisher_is_before_its_own_total_publication_or_after_it_by_its_numbers() -> None:
     order = locked((ANNA, 1, 2, 1))
     assert feed(order, about(ANNA, 1, 3, NONE)) == []

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from antiphon.streams.entries import COMMAND, DATA, MEMBERS, IndexEntry, ReplicaSet, decode_set
+from antiphon.streams.entries import COMMAND, DATA, MEMBERS, TRIM, IndexEntry, ReplicaSet, decode_set
 
 Name = tuple[int, int]
 
@@ -14,12 +14,14 @@ Name = tuple[int, int]
 class StreamJudge:
     """Collects violations; knows publications with their pasts, and looks at the disks themselves."""
 
-    def __init__(
-        self, disks: list[Any], founders: ReplicaSet, publications: dict[Name, tuple[int, frozenset[Name]]]
-    ) -> None:
-        self._disks = disks
-        self._publications = publications
-        self.replicas = founders
+    def __init__(self, world: Any) -> None:
+        self._world = world
+        self._disks = world.disks
+        self._publications: dict[Name, tuple[int, frozenset[Name]]] = world.publications
+        self.replicas: ReplicaSet = world.founders
+        # The first position that is kept; by consumer: how many messages were removed before they were done.
+        self.earliest = 0
+        self.missed: dict[str, int] = {}
         self.entries: dict[int, IndexEntry] = {}
         self.positions: dict[Name, int] = {}
         self._leaders: dict[int, int] = {}
@@ -33,6 +35,7 @@ class StreamJudge:
         # Who got a message last, if it has not given it back.
         self._holders: dict[tuple[str, int], int] = {}
         self.handed = 0
+        self._placed_us: dict[Name, int] = {}
 
     def leads(self, node: int, term: int) -> None:
         """A replica says that it leads."""
@@ -57,6 +60,8 @@ class StreamJudge:
             self._data(number, entry)
         if entry.kind == COMMAND and entry.payload[:1] >= b"\x90":
             self._command(msgspec.msgpack.decode(entry.payload))
+        if entry.kind == TRIM:
+            self._trim(*msgspec.msgpack.decode(entry.payload))
         self._is_on_majority(node, number, entry)
 
     def _data(self, number: int, entry: IndexEntry) -> None:
@@ -70,7 +75,71 @@ class StreamJudge:
         if missing:
             self.violations.append(f"{name} has its place before {sorted(missing)[0]}, which it follows")
         self.positions[name] = entry.position
+        self._placed_us[name] = self._world.clock.now_us
         self._names.update(dict.fromkeys(range(entry.position, entry.end), name))
+
+    # Retention.
+
+    def _trim(self, earliest: int, _first: int, _size: int, held: int) -> None:
+        """The messages before a position are removed: no more than the bounds demand, consumers considered."""
+        wanted = [self._first_wanted(consumer) for consumer in self.consumers]
+        if held < earliest and min(wanted, default=earliest) < earliest:
+            # It was planned before there was this consumer.
+            return
+        for number in sorted(self.entries):
+            entry = self.entries[number]
+            if entry.count and self.earliest < entry.end <= earliest:
+                self._removed(entry)
+        if earliest > self.earliest:
+            self.earliest = earliest
+        for consumer, (_, start) in self.consumers.items():
+            done = self.done.setdefault(consumer, set())
+            left = set(range(start, self.earliest)) - done
+            self.missed[consumer] = self.missed.get(consumer, 0) + len(left)
+            done |= left
+
+    def _first_wanted(self, consumer: str) -> int:
+        position = self.consumers[consumer][1]
+        while position in self.done.get(consumer, ()):
+            position += 1
+        return position
+
+    def _removed(self, entry: IndexEntry) -> None:
+        bounds, now_us = self._world.bounds, self._world.clock.now_us
+        size = sum(each.count for each in self.entries.values() if each.position >= entry.position)
+        is_wanted = any(
+            set(range(start, entry.end)) - self.done.get(consumer, set())
+            for consumer, (_, start) in self.consumers.items()
+        )
+        factor = bounds.hold if is_wanted else 1
+        is_large = 0 < bounds.size * factor < size * self._world.message_bytes
+        is_old = 0 < bounds.age_us * factor < now_us - self._world.published_us[entry.source, entry.sequence]
+        if not is_large and not is_old:
+            self.violations.append(f"{entry} was removed within the bounds; wanted by a consumer: {is_wanted}")
+
+    def _last_of_retention(self, lives: list[Any]) -> None:
+        """In the end every replica has the messages that are kept, and no others, and these are within the bounds."""
+        bounds, now_us = self._world.bounds, self._world.clock.now_us
+        kept = [entry for entry in self.entries.values() if entry.count and entry.end > self.earliest]
+        names = {(entry.source, entry.sequence) for entry in kept}
+        for life in lives:
+            disk = self._disks[life.me]
+            if life.me not in self.replicas.all:
+                continue
+            lost = sorted(names - set(disk.contents))
+            if lost:
+                self.violations.append(f"{life.me} has lost {lost[0]} and {len(lost) - 1} others that are kept")
+            removed = {name for name, place in self.positions.items() if place < self.earliest} - names
+            left = sorted(removed & set(disk.contents))
+            if left:
+                self.violations.append(f"{life.me} still has {left[0]} and {len(left) - 1} others that were removed")
+            for name, consumer in life.coordinator.table.by_name.items():
+                if consumer.missed != self.missed.get(name, 0):
+                    self.violations.append(f"{name} was told {consumer.missed} missed, not {self.missed.get(name, 0)}")
+        size = sum(entry.count for entry in kept) * self._world.message_bytes
+        oldest_us = min((self._placed_us[entry.source, entry.sequence] for entry in kept), default=now_us)
+        if 0 < bounds.size < size or 0 < bounds.age_us < now_us - oldest_us - 3_000_000:
+            self.violations.append(f"stuck: {size} bytes are kept, the oldest for {now_us - oldest_us} us")
 
     # Consumers.
 
@@ -90,7 +159,7 @@ class StreamJudge:
 
     def _command(self, command: list[Any]) -> None:
         if command[0] == 0 and command[1] not in self.consumers:
-            self.consumers[command[1]] = (command[3][0], command[2])
+            self.consumers[command[1]] = (command[3][0], max(command[2], self.earliest))
         elif command[0] == 2:
             for first, last in zip(command[2][::2], command[2][1::2], strict=True):
                 self.done.setdefault(command[1], set()).update(range(first, last + 1))
@@ -99,6 +168,8 @@ class StreamJudge:
         """A leader gives a message to a member."""
         self.handed += 1
         mode, start = self.consumers[consumer]
+        if position < self.earliest:
+            self.violations.append(f"{consumer}: {member} got {position}, which was removed")
         done = self.done.get(consumer, set())
         if mode == "key":
             key = self.key_of(position)
@@ -160,6 +231,7 @@ class StreamJudge:
             if name not in self.positions and any(name in life.delivered for life in lives):
                 self.violations.append(f"stuck: {name} has no position")
         end = max((entry.end for entry in self.entries.values()), default=0)
+        self._last_of_retention(lives)
         for consumer, (_, start) in self.consumers.items():
             left = set(range(start, end)) - self.done.get(consumer, set())
             if left:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.streams import handing, leading, numbering, readiness, replica_log
+from antiphon.streams import backfilling, consumers, handing, leading, numbering, readiness, replica_log, retention
 from antiphon.streams.entries import IndexEntry
 from tests.streams.stream_world import SimulatedReplica
 
@@ -86,6 +86,43 @@ def changed_positions(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(IndexEntry, "end", property(lambda self: self.position + 1), raising=False)
 
 
+def consumers_do_not_count(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SimulatedReplica, "not_done", lambda _: [])
+
+
+def removed_too_early(patch: pytest.MonkeyPatch) -> None:
+    original = retention.Bounds.is_beyond
+    patch.setattr(retention.Bounds, "is_beyond", lambda self, size, age: original(self, 2 * size, 2 * age))
+
+
+def space_is_not_freed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SimulatedReplica, "remove_entries", lambda self, _: self._write("remove", 0))
+
+
+def removed_before_the_snapshot_says_so(patch: pytest.MonkeyPatch) -> None:
+    def free(self: Any) -> None:
+        last = min(self.kept.first - 1, self.index.base)
+        if self.kept.first > self.index.base:
+            self.compact()
+        if last > self.index.floor:
+            self.index.floor = last
+            self.host.remove_entries(last)
+
+    patch.setattr(replica_log.ReplicaLog, "free", free)
+
+
+def history_is_not_filled(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(backfilling.Backfilling, "advance", lambda _: None)
+
+
+def missed_silently(patch: pytest.MonkeyPatch) -> None:
+    def pass_over(self: Any, earliest: int) -> None:
+        if earliest > self.done_below:
+            self.finish(self.done_below, earliest - 1)
+
+    patch.setattr(consumers.Consumer, "pass_over", pass_over)
+
+
 MUTANTS: dict[str, Plant] = {
     "a replica acknowledges entries without their messages": without_messages,
     "a replica acknowledges entries before they are on disk": before_the_disk,
@@ -98,4 +135,10 @@ MUTANTS: dict[str, Plant] = {
     "a message is handed out again before the replicas know": leases_end_silently,
     "an acknowledgement is answered before it is settled": answered_too_early,
     "a publication takes one position": changed_positions,
+    "retention does not look at consumers": consumers_do_not_count,
+    "retention removes half of what it should keep": removed_too_early,
+    "removed messages stay on the disk": space_is_not_freed,
+    "messages go before the snapshot says so": removed_before_the_snapshot_says_so,
+    "a replica that began with a snapshot does not fill its history": history_is_not_filled,
+    "a consumer is not told what it missed": missed_silently,
 }

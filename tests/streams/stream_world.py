@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -17,8 +18,9 @@ from antiphon.simulator.cluster.clock import VirtualClock
 from antiphon.streams.coordinator import Coordinator
 from antiphon.streams.entries import COMMAND, DATA, OPENING, IndexEntry, ReplicaSet
 from antiphon.streams.host import NOBODY, SavedReplica
-from antiphon.streams.messages import StreamMessage
+from antiphon.streams.messages import NamedContent, NumberedEntry, StreamMessage
 from antiphon.streams.replica import Replica
+from antiphon.streams.retention import Bounds, KeptRange, Retention
 from tests.streams.crew import Crew
 from tests.streams.stream_judge import StreamJudge
 
@@ -27,6 +29,7 @@ Name = tuple[int, int]
 COMMIT_US = 3000
 DETECTION_US = 20_000
 STREAM = 7
+MESSAGE_BYTES = 100
 
 
 class Disk:
@@ -39,7 +42,7 @@ class Disk:
         self.floor = 0
         self.contents: dict[Name, int] = {}
         # Local deliveries in their order.
-        self.deliveries: list[Name] = []
+        self.deliveries: list[tuple[Name, int]] = []
 
     def copy(self) -> Disk:
         found = Disk()
@@ -48,26 +51,45 @@ class Disk:
         found.contents, found.deliveries = dict(self.contents), list(self.deliveries)
         return found
 
-    def apply(self, write: tuple[object, ...]) -> None:
-        kind = write[0]
-        if kind == "vote":
-            self.vote = (write[1], write[2])  # type: ignore[assignment]
-        elif kind == "entries":
-            first, entries = write[1], write[2]
-            assert isinstance(first, int) and isinstance(entries, list)
-            self.entries = {number: entry for number, entry in self.entries.items() if number < first}
-            self.entries.update(enumerate(entries, first))
-        elif kind == "snapshot":
-            snapshot = write[1]
-            assert isinstance(snapshot, tuple)
-            self.snapshot = snapshot
-            if write[2]:
-                self.entries, self.floor = {}, snapshot[0]
-        elif kind == "content":
-            self.contents[write[1]] = write[2]  # type: ignore[index, assignment]
-        else:
-            self.contents[write[1]] = write[2]  # type: ignore[index, assignment]
-            self.deliveries.append(write[1])  # type: ignore[arg-type]
+    def apply(self, write: tuple[Any, ...]) -> None:
+        getattr(self, f"_{write[0]}")(*write[1:])
+
+    def _vote(self, term: int, voted_for: int) -> None:
+        self.vote = (term, voted_for)
+
+    def _entries(self, first: int, entries: list[IndexEntry]) -> None:
+        self.entries = {number: entry for number, entry in self.entries.items() if number < first}
+        self.entries.update(enumerate(entries, first))
+
+    def _snapshot(self, snapshot: tuple[int, int, int, bytes], replaces: bool) -> None:
+        self.snapshot = snapshot
+        if replaces:
+            self.entries, self.floor = {}, snapshot[0]
+
+    def _drop(self, names: list[Name]) -> None:
+        for name in names:
+            self.contents.pop(name, None)
+
+    def _remove(self, last: int) -> None:
+        self.floor = last
+        for number in [number for number in self.entries if number <= last]:
+            entry = self.entries.pop(number)
+            self.contents.pop((entry.source, entry.sequence), None)
+
+    def _fill(self, first: int, filled: list[NumberedEntry], contents: dict[Name, int]) -> None:
+        last = filled[-1][0]
+        self.entries = {number: entry for number, entry in self.entries.items() if not first <= number <= last}
+        self.entries.update(filled)
+        self.contents.update(contents)
+        self.floor = first - 1
+
+    def _content(self, name: Name, count: int) -> None:
+        self.contents[name] = count
+
+    def _delivery(self, name: Name, count: int, is_stored: bool) -> None:
+        if is_stored:
+            self.contents[name] = count
+        self.deliveries.append((name, count))
 
     def saved(self) -> SavedReplica:
         base, base_term, position, state = self.snapshot
@@ -86,7 +108,7 @@ class SimulatedReplica:
         self.world, self.me = world, me
         self.is_up = True
         self.disk = world.disks[me].copy()
-        self._unsafe: list[tuple[object, ...]] = []
+        self._unsafe: list[tuple[Any, ...]] = []
         self._callbacks: list[tuple[int, Callable[[], None]]] = []
         self._written = 0
         self._is_committing = False
@@ -95,10 +117,12 @@ class SimulatedReplica:
         self.delivered: set[Name] = set()
         self.random = random.Random(world.random.random())
         self.coordinator = Coordinator(self)
+        self.retention = Retention(self)
         self.replica = Replica(STREAM, me, self, self.disk.saved(), world.founders)
-        for name in self.disk.deliveries:
+        for name, count in self.disk.deliveries:
             self.delivered.add(name)
-            self.replica.delivered(*name, self.disk.contents[name])
+            if name in self.disk.contents:
+                self.replica.delivered(*name, count, count * MESSAGE_BYTES)
 
     # What the replica asks for.
 
@@ -149,6 +173,28 @@ class SimulatedReplica:
     def write_content(self, source: int, sequence: int, content: bytes) -> None:
         self._write("content", (source, sequence), len(content))
 
+    def remove_entries(self, last: int) -> None:
+        self._write("remove", last)
+
+    def drop_contents(self, is_settled: Callable[[Name], bool]) -> None:
+        there = {*self.disk.contents}
+        for write in self._unsafe:
+            if write[0] in ("content", "delivery"):
+                there.add(write[1])
+            elif write[0] == "fill":
+                there.update(write[3])
+        self._write("drop", [name for name in there if is_settled(name)])
+
+    def fill(self, first: int, entries: Sequence[NumberedEntry], contents: Sequence[NamedContent]) -> None:
+        counts = {(source, sequence): len(content) for source, sequence, content in contents}
+        self._write("fill", first, list(entries), counts)
+
+    def clock_us(self) -> int:
+        return self.world.clock.now_us
+
+    def trimmed(self, earliest: int) -> None:
+        self.coordinator.trimmed(earliest)
+
     def when_on_disk(self, call: Callable[[], None]) -> None:
         self._callbacks.append((self._written, call))
         self._commit_soon()
@@ -191,6 +237,8 @@ class SimulatedReplica:
         self.coordinator.settled(number, entry)
         if entry.kind == OPENING and self.replica.leading is not None and entry.term == self.replica.log.term:
             self.coordinator.opened()
+            self.retention.opened()
+        self.retention.settled(number)
 
     def snapshot(self) -> bytes:
         return msgspec.msgpack.encode((self.applied, self.coordinator.settled_end, self.coordinator.table.snapshot()))
@@ -206,6 +254,24 @@ class SimulatedReplica:
 
     def followed(self, leader: int) -> None:
         self.coordinator.resigned()
+        self.retention.resigned()
+
+    # What retention asks for.
+
+    def bounds(self) -> Bounds:
+        return self.world.bounds
+
+    def not_done(self) -> list[int]:
+        return [consumer.done_below for consumer in self.coordinator.table.by_name.values()]
+
+    def kept(self) -> KeptRange:
+        return self.replica.log.kept
+
+    def settled_entries(self) -> tuple[int, Callable[[int, int], list[IndexEntry]]]:
+        return self.replica.log.settled, self.replica.log.index.slice
+
+    def append(self, kind: int, payload: bytes) -> int | None:
+        return self.replica.propose(payload, kind)
 
     # What the coordinator asks for.
 
@@ -232,10 +298,12 @@ class SimulatedReplica:
 
     def deliver(self, name: Name, count: int) -> None:
         self.delivered.add(name)
-        self._write("delivery", name, count)
+        is_past = self.replica.log.is_past(*name)
+        self._write("delivery", name, count, not is_past)
 
         def safe() -> None:
-            self.replica.delivered(*name, count)
+            if not is_past:
+                self.replica.delivered(*name, count, count * MESSAGE_BYTES)
             self.replica.flush()
 
         self.when_on_disk(safe)
@@ -244,11 +312,13 @@ class SimulatedReplica:
 class StreamWorld:
     """Some machines, a network, a fabric, and the judge."""
 
-    def __init__(self, seed: int, nodes: int, founders: ReplicaSet) -> None:
+    def __init__(self, seed: int, nodes: int, founders: ReplicaSet, bounds: Bounds) -> None:
         self.random = random.Random(seed)
         self.clock = VirtualClock()
         self.nodes = nodes
         self.founders = founders
+        self.bounds = bounds
+        self.message_bytes = MESSAGE_BYTES
         self.disks = [Disk() for _ in range(nodes)]
         self.lives: list[SimulatedReplica | None] = [None] * nodes
         self.connections: list[set[int]] = [set() for _ in range(nodes)]
@@ -257,9 +327,10 @@ class StreamWorld:
         self._numbers: dict[frozenset[int], int] = {}
         self._noticed_of: dict[tuple[int, int], int] = {}
         self._arrivals: dict[tuple[int, int], int] = {}
+        self.published_us: dict[Name, int] = {}
         self.publications: dict[Name, tuple[int, frozenset[Name]]] = {}
         self._counts: dict[int, int] = {}
-        self.judge = StreamJudge(self.disks, founders, self.publications)
+        self.judge: StreamJudge = StreamJudge(self)
         self.crew = Crew(self)
         for node in range(nodes):
             self.start(node)
@@ -368,6 +439,7 @@ class StreamWorld:
         self._counts[node] = self._counts.get(node, 0) + 1
         name = (node, self._counts[node])
         count = self.random.randrange(1, 4)
+        self.published_us[name] = self.clock.now_us
         self.publications[name] = (count, frozenset(life.delivered))
         life.deliver(name, count)
         for other in range(self.nodes):

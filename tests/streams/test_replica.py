@@ -7,6 +7,7 @@ import random
 import pytest
 
 from antiphon.streams.entries import ReplicaSet
+from antiphon.streams.retention import Bounds
 from tests.streams.crew import consumer_of
 from tests.streams.stream_world import StreamWorld
 
@@ -18,7 +19,8 @@ class Schedule:
         draw = self._draw = random.Random(seed)
         self._nodes = draw.choice((1, 3, 3, 4, 5))
         voters = tuple(range(min(self._nodes, draw.choice((1, 3, 3, 5)))))
-        self.world = StreamWorld(seed, self._nodes, ReplicaSet(voters))
+        bounds = draw.choice((Bounds(), Bounds(0, 3_000_000), Bounds(2000), Bounds(1000, 5_000_000, 3.0)))
+        self.world = StreamWorld(seed, self._nodes, ReplicaSet(voters), bounds)
         modes = draw.sample(("any", "key", "causal"), draw.randrange(3))
         self._consumers = [consumer_of(mode, draw.choice((0, 3))) for mode in modes]
         self._events = {
@@ -47,6 +49,7 @@ class Schedule:
         for _ in range(20):
             world.clock.run_until(world.clock.now_us + 10_000_000)
             if world.judge.is_all_done():
+                world.clock.run_until(world.clock.now_us + 10_000_000)
                 break
         world.judge.last([life for life in world.lives if life is not None])
         return world

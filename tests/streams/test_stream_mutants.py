@@ -7,7 +7,7 @@ import pytest
 from tests.streams.stream_mutants import MUTANTS
 from tests.streams.test_replica import Schedule
 
-SEEDS = 400
+SEEDS = 1200
 
 
 @pytest.mark.parametrize("name", MUTANTS)

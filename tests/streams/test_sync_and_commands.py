@@ -15,6 +15,7 @@ import antiphon
 import antiphon.sync
 from antiphon import Node
 from antiphon.api.streams.stream_api import SettledReceipt
+from antiphon.cli.streams.policy import changes_of, topics_in
 from antiphon.sync import LoopThread
 
 
@@ -74,3 +75,35 @@ def test_commands_make_list_describe_and_remove_topics_with_a_history(node: Node
     assert said("consumers", "rm", "jobs", "workers", servers) == {"removed": "workers"}
     assert said("topics", "rm", "jobs", "--yes", servers) == {"removed": "jobs"}
     assert said("topics", "ls", servers) == []
+
+
+def test_a_policy_is_set_by_commands_and_by_a_file_which_can_be_applied_again(node: Node, tmp_path: Path) -> None:
+    servers = f"--servers={node.address}"
+    options = ("--replicas", "1", "--retention-bytes", "10M", "--retention-time", "7d", "--hold", "3")
+    made = said("topics", "create", "jobs", *options, "--replace-after", "5m", servers)["policy"]
+    assert (made["retention_bytes"], made["retention_us"], made["hold"]) == (10 << 20, 7 * 86_400_000_000, 3)
+    assert made["replace_us"] == 300_000_000
+    changed = said("topics", "set", "jobs", "--retention-time", "0", servers)["policy"]
+    assert (changed["retention_bytes"], changed["retention_us"]) == (10 << 20, 0)
+    file = tmp_path / "topics.toml"
+    file.write_text('[topics.jobs]\nretention_bytes = "20M"\n[topics.rooms]\nreplicas = 1\n')
+    assert said("topics", "apply", str(file), servers) == {"jobs": "changed", "rooms": "created"}
+    assert said("topics", "apply", str(file), servers) == {"jobs": "unchanged", "rooms": "unchanged"}
+    with antiphon.sync.connect(node.address) as client:
+        assert client.topics.describe("jobs").policy.retention_bytes == 20 << 20
+        assert client.topics.set("jobs", retention_seconds=60).policy.retention_us == 60_000_000
+
+
+def test_a_policy_that_cannot_be_is_refused_with_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(antiphon.UsageError, match="'ten' is no quantity; write a number and one of K, M, G, T"):
+        changes_of(None, "ten", None, None, None)
+    file = tmp_path / "topics.toml"
+    for text, why in (
+        ("topics = 3", "needs tables"),
+        ("[topics.a]\nretention = 3", "unknown key 'retention'"),
+        ("[topics.a]\nreplicas = true", "replicas of topic 'a' is a number"),
+        ("[topics.a", "is no TOML file"),
+    ):
+        file.write_text(text)
+        with pytest.raises(antiphon.UsageError, match=why):
+            topics_in(file)

@@ -237,8 +237,12 @@ class TotalOrder(CausalOrder):
 
     def arrived(self, publication: Publication) -> list[Publication]:
         lock = None
+        key = publication_key(publication.source, publication.sequence)
         if publication.order == TOTAL:
-            lock = self._locks.get(publication_key(publication.source, publication.sequence))
+            lock = self._locks.get(key)
+        elif len(self._held) > 0 and key in self._held:
+            # A lock for an earlier place may have come since its first copy had to wait, and would let this one pass.
+            return []
         released = super().arrived(publication) if lock is None else self._lock_arrived(lock, publication)
         if publication.sequence > self.past(publication.source):
             ahead = self._ahead

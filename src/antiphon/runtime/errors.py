@@ -27,11 +27,17 @@ class LostTurnError(PeerError):
     """The acknowledgement of a message came too late: its consumer has handed the message to another member."""
 
 
+class RemovedError(PeerError):
+    """Retention has removed the position at which somebody wanted to read; the text names the earliest one."""
+
+
 class SlowConsumerError(PeerError):
     """A subscription with the policy ``disconnect`` could not keep up."""
 
 
-KINDS: Final = {kind.__name__: kind for kind in (OverloadedError, NoMajorityError, QuotaError, SlowConsumerError)}
+KINDS: Final = {
+    kind.__name__: kind for kind in (OverloadedError, NoMajorityError, QuotaError, RemovedError, SlowConsumerError)
+}
 """Errors of a node that its clients raise as the same; the others reach them as :class:`PeerError`."""
 
 

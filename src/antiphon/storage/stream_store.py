@@ -25,6 +25,10 @@ FILE_NAME: Final = "streams.sqlite"
 VERSION: Final = 1
 RETRY_SECONDS: Final = 1.0
 
+SPARE_PAGES: Final = 256
+STEP_PAGES: Final = 256
+"""Free pages are given back, so many in one step, if there are more, and more than a quarter of those in use."""
+
 SCHEMA: Final = """
 create table if not exists fact (name text primary key, value blob not null) without rowid;
 create table if not exists entry (
@@ -68,6 +72,8 @@ class StreamStore:
         self._waiting: list[Callable[[], object]] = []
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
+        # Whether there may be free pages to give back.
+        self._has_removed = False
         self.trouble = ""
         """Why the last commit failed; empty if it did not."""
         self.identity = self._identity()
@@ -75,6 +81,7 @@ class StreamStore:
     @staticmethod
     def _connect(path: Path) -> sqlite3.Connection:
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        connection.execute("pragma auto_vacuum=incremental")  # only before the first table
         connection.execute("pragma journal_mode=wal")
         connection.execute("pragma synchronous=full")
         return connection
@@ -94,6 +101,26 @@ class StreamStore:
         """Write something with the next commit."""
         self._pending.append((sql, values))
 
+    def write_entry(self, stream: int, number: int, entry: IndexEntry) -> None:
+        """Write an entry with the next commit."""
+        body = msgspec.msgpack.encode(entry)
+        self.write("insert into entry values (?, ?, ?, ?)", stream, number, entry.position, body)
+
+    def remove_entries(self, stream: int, last: int) -> None:
+        """Remove the entries up to a number, with their messages. They are on disk."""
+        rows = self._reader.execute("select body from entry where stream = ? and number <= ?", (stream, last))
+        for (body,) in rows:
+            entry = msgspec.msgpack.decode(body, type=IndexEntry)
+            if entry.count:
+                self.remove_content(stream, entry.source, entry.sequence)
+        self.write("delete from entry where stream = ? and number <= ?", stream, last)
+        self.put(f"floor {stream}", b"%d" % last)
+
+    def remove_content(self, stream: int, source: int, sequence: int) -> None:
+        """Remove the messages of a publication with the next commit."""
+        self.write("delete from content where stream = ? and source = ? and sequence = ?", stream, source, sequence)
+        self._has_removed = True
+
     def put(self, name: str, value: bytes) -> None:
         """Write a fact."""
         self._facts[name] = value
@@ -108,7 +135,10 @@ class StreamStore:
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         try:
-            while self._waiting or self._pending:
+            while self._waiting or self._pending or self._has_removed:
+                if not self._waiting and not self._pending:
+                    self._has_removed = await loop.run_in_executor(self._thread, self._give_back)
+                    continue
                 statements, self._pending = self._pending, []
                 waiting, self._waiting = self._waiting, []
                 while True:
@@ -125,6 +155,22 @@ class StreamStore:
                     call()
         finally:
             self._task = None
+
+    def _give_back(self) -> bool:
+        """Give some free pages back to the file system; whether there are more to give."""
+        free, pages = self._pragma("freelist_count"), self._pragma("page_count")
+        if self._is_closed or free <= max(SPARE_PAGES, (pages - free) // 4):
+            return False
+        try:
+            self._writer.execute(f"pragma incremental_vacuum({STEP_PAGES})").fetchall()
+        except sqlite3.Error as error:
+            log.warning("cannot give space back", reason=str(error))
+            return False
+        # A file of an earlier version keeps its free pages, and uses them again.
+        return self._pragma("freelist_count") < free
+
+    def _pragma(self, name: str) -> int:
+        return int(self._writer.execute(f"pragma {name}").fetchone()[0])
 
     def _commit(self, statements: Sequence[Statement]) -> None:
         writer = self._writer
@@ -196,6 +242,10 @@ class StreamStore:
         """Whether the messages of a publication are on disk."""
         query = "select 1 from content where stream = ? and source = ? and sequence = ?"
         return self._reader.execute(query, (stream, source, sequence)).fetchone() is not None
+
+    def content_names(self, stream: int) -> list[tuple[int, int]]:
+        """The publications whose messages are on disk."""
+        return self._reader.execute("select source, sequence from content where stream = ?", (stream,)).fetchall()
 
     def deliveries(self, stream: int, first_offset: int) -> Iterable[tuple[int, int, int]]:
         """Publications that were delivered here from an offset on: source, sequence and offset, in this order."""

@@ -31,6 +31,8 @@ class Consumer:
         self.members: dict[int, None] = {}
         # How often messages came back that are not done.
         self.returns: dict[int, int] = {}
+        # How many messages retention has removed before they were done.
+        self.missed = 0
         self._done = IntervalSet(start)
 
     @property
@@ -51,6 +53,13 @@ class Consumer:
             self.returns = {place: count for place, count in self.returns.items() if not first <= place <= last}
         self._done.add_range(first + 1, last + 1)
 
+    def pass_over(self, earliest: int) -> None:
+        """The messages before a position are removed: those that were not done are missed."""
+        if earliest > self.done_below:
+            left = self._done.outside(self.done_below + 1, earliest)
+            self.missed += sum(int(last) - int(first) + 1 for first, last in left)
+            self.finish(self.done_below, earliest - 1)
+
     def apply(self, command: Acknowledge | Return | JoinGroup | LeaveGroup) -> None:
         """Apply a settled command about this consumer."""
         if isinstance(command, Acknowledge):
@@ -69,7 +78,9 @@ class Consumer:
         done = self._done
         inside = done.inside(done.complete + 1, done.highest())
         bounds = [int(done.complete), *(int(bound) for first, last in inside for bound in (first, last + 1))]
-        return ConsumerSnapshot(self.name, self.start, self.settings, list(self.members), self.returns, bounds)
+        return ConsumerSnapshot(
+            self.name, self.start, self.settings, list(self.members), self.returns, bounds, self.missed
+        )
 
 
 class ConsumerSnapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -81,12 +92,14 @@ class ConsumerSnapshot(msgspec.Struct, frozen=True, array_like=True):
     members: list[int]
     returns: dict[int, int]
     done: list[int]
+    missed: int = 0
 
     def consumer(self) -> Consumer:
         """The consumer that this was."""
         found = Consumer(self.name, self.start, self.settings)
         found.members = dict.fromkeys(self.members)
         found.returns = dict(self.returns)
+        found.missed = self.missed
         found._done = restored(self.done[0], ANY_GAPS, self.done[1:])
         return found
 
@@ -96,16 +109,25 @@ class ConsumerTable:
 
     def __init__(self) -> None:
         self.by_name: dict[str, Consumer] = {}
+        self._earliest = 0
 
     def apply(self, command: Command) -> None:
         """Apply a settled command. One about a consumer that is gone changes nothing."""
         if isinstance(command, CreateConsumer):
             if command.name not in self.by_name:
-                self.by_name[command.name] = Consumer(command.name, command.start, command.settings)
+                self.by_name[command.name] = Consumer(
+                    command.name, max(command.start, self._earliest), command.settings
+                )
         elif isinstance(command, RemoveConsumer):
             self.by_name.pop(command.name, None)
         elif (consumer := self.by_name.get(command.name)) is not None:
             consumer.apply(command)
+
+    def pass_over(self, earliest: int) -> None:
+        """The messages before a position are removed."""
+        self._earliest = earliest
+        for consumer in self.by_name.values():
+            consumer.pass_over(earliest)
 
     def snapshot(self) -> bytes:
         """All consumers."""

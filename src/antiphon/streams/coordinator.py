@@ -135,6 +135,12 @@ class Coordinator:
         for call in self._awaited.pop(number, ()):
             call()
 
+    def trimmed(self, earliest: int) -> None:
+        """The messages before a position are removed, done or not."""
+        self.table.pass_over(earliest)
+        for _, handing in tuple((self._handings or {}).values()):
+            handing.pass_over(earliest)
+
     def _apply(self, command: Command) -> None:
         self.table.apply(command)
         if self._handings is None:

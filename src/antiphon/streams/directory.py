@@ -31,7 +31,21 @@ class DropStream(msgspec.Struct, frozen=True, array_like=True, tag=1):
     number: int
 
 
-DirectoryCommand = AddStream | DropStream
+class ChangePolicy(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """A stream is kept differently from here on."""
+
+    number: int
+    policy: Policy
+
+
+class AssignReplicas(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """Other nodes are to keep a stream."""
+
+    number: int
+    nodes: list[int]
+
+
+DirectoryCommand = AddStream | DropStream | ChangePolicy | AssignReplicas
 
 _DECODER: Final[msgspec.msgpack.Decoder[Any]] = msgspec.msgpack.Decoder(DirectoryCommand)
 
@@ -50,12 +64,20 @@ class StreamDirectory:
         self.last = number
         if isinstance(command, AddStream):
             if command.name not in self.by_name:
-                info = StreamInfo(number, command.name, command.policy, command.voters)
-                self.by_name[info.name] = self.by_number[number] = info
+                self._put(StreamInfo(number, command.name, command.policy, command.voters))
+        elif isinstance(command, ChangePolicy):
+            if (found := self.by_number.get(command.number)) is not None:
+                self._put(StreamInfo(found.number, found.name, command.policy, found.voters, found.assigned))
+        elif isinstance(command, AssignReplicas):
+            if (found := self.by_number.get(command.number)) is not None:
+                self._put(StreamInfo(found.number, found.name, found.policy, found.voters, command.nodes))
         else:
             dropped = self.by_number.pop(command.number, None)
             if dropped is not None:
                 del self.by_name[dropped.name]
+
+    def _put(self, info: StreamInfo) -> None:
+        self.by_name[info.name] = self.by_number[info.number] = info
 
     def snapshot(self) -> bytes:
         """Everything, for a snapshot."""

@@ -65,7 +65,8 @@ class Election:
         if number == self._round and not self._replica.has_live_leader():
             self._granted = None
             self.await_leader()
-            if self._me in self._log.replicas.voters:
+            # A replica that lacks a part of the history cannot serve it: it fills it first.
+            if self._me in self._log.replicas.voters and self._log.is_whole:
                 self._ask(is_trial=True)
             self._replica.flush()
 

@@ -19,6 +19,9 @@ MEMBERS: Final = 2
 COMMAND: Final = 3
 """Something that all replicas apply to their state in the same order, such as an acknowledgement of a consumer."""
 
+TRIM: Final = 4
+"""The stream begins later from here on: the messages before are no more (:mod:`antiphon.streams.retention`)."""
+
 
 ReadEntries = Callable[[int, int], list["IndexEntry"]]
 """Reads entries from the disk: from a number on, at most so many."""
@@ -34,6 +37,10 @@ class IndexEntry(msgspec.Struct, frozen=True, array_like=True):
     source: int = 0
     sequence: int = 0
     payload: bytes = b""
+    size: int = 0
+    """The bytes of its messages."""
+    time_us: int = 0
+    """The time of day at which its leader placed it."""
 
     @property
     def end(self) -> int:

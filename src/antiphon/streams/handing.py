@@ -165,6 +165,13 @@ class Handing:
             self._release(lease)
             self._readiness.done(position, lease.is_paused)
 
+    def pass_over(self, earliest: int) -> None:
+        """The messages before a position are removed: they count as done, also those that members hold."""
+        for position in [each for each in self._leases if each < earliest]:
+            self.done(position)
+        self._readiness.pass_over(earliest)
+        self.advance()
+
     def _lease(self, position: int, member: int) -> None:
         ends_us = self._host.now_us() + self.consumer.settings.ack_us
         self._leases[position] = Lease(member, ends_us)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from antiphon.streams.entries import IndexEntry, ReplicaSet
-from antiphon.streams.messages import StreamMessage
+from antiphon.streams.messages import NamedContent, NumberedEntry, StreamMessage
 
 NOBODY: Final = -1
 
@@ -56,6 +56,19 @@ class ReplicaHost(Protocol):
     def write_snapshot(self, base: int, base_term: int, position: int, state: bytes, replaces: bool) -> None:
         """Write a snapshot. If it ``replaces`` the entries they go; otherwise they stay, for readers of history."""
 
+    def remove_entries(self, last: int) -> None:
+        """Remove the entries up to a number, with their messages: the stream begins later."""
+
+    def drop_contents(self, is_settled: Callable[[tuple[int, int]], bool]) -> None:
+        """Remove the messages of all publications that are settled now."""
+
+    def fill(self, first: int, entries: Sequence[NumberedEntry], contents: Sequence[NamedContent]) -> None:
+        """Write entries of before the snapshot, with their messages; they are all that there are from ``first`` on, up
+        to the first entry that is on disk. From then on this is the first one on disk."""
+
+    def clock_us(self) -> int:
+        """The time of day."""
+
     def when_on_disk(self, call: Callable[[], None]) -> None:
         """Call something when everything written so far is on disk."""
 
@@ -73,6 +86,12 @@ class ReplicaHost(Protocol):
 
     def settled(self, number: int, entry: IndexEntry) -> None:
         """An entry is settled: no replica will ever have another one with its number. Called once, in order."""
+
+    def not_done(self) -> Iterable[int]:
+        """The first position of each consumer that is not done."""
+
+    def trimmed(self, earliest: int) -> None:
+        """The stream begins at a position: all replicas agree."""
 
     def snapshot(self) -> bytes:
         """The state after all entries for which ``settled`` was called."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from antiphon.streams.entries import IndexEntry
+from antiphon.streams.entries import DATA, IndexEntry
 from antiphon.streams.messages import AppendRequest, AppendResponse, SnapshotRequest
+from antiphon.streams.numbering import Extent, Name
 from antiphon.streams.replica_log import ReplicaLog
 
 ENTRIES_AT_MOST: Final = 256
@@ -27,6 +28,7 @@ class ReplicaProgress:
         self.matched = 0
         self.sent = sent
         self.settled_told = -1
+        self.is_whole = False
         # Until a replica answers, nobody knows where its entries agree: one message at a time.
         self.is_probing = True
         self.is_waiting = False
@@ -46,10 +48,18 @@ class Leading:
         self.is_over = False
         self.replicas_changed()
 
-    def append(self, kind: int, count: int = 0, source: int = 0, sequence: int = 0, payload: bytes = b"") -> int:
+    def append(self, kind: int, payload: bytes = b"") -> int:
         """Add an entry of this term; gives its number."""
+        return self._append(IndexEntry(self._log.term, kind, self._log.index.next_position, payload=payload))
+
+    def place(self, name: Name, extent: Extent) -> None:
+        """Give a publication its place."""
+        log, (count, size) = self._log, extent
+        next_position, time_us = log.index.next_position, self._host.clock_us()
+        self._append(IndexEntry(log.term, DATA, next_position, count, *name, size=size, time_us=time_us))
+
+    def _append(self, entry: IndexEntry) -> int:
         log = self._log
-        entry = IndexEntry(log.term, kind, log.index.next_position, count, source, sequence, payload)
         number = log.matched = log.append(entry)
         log.advance()
         return number
@@ -131,6 +141,7 @@ class Leading:
             progress.sent = min(message.held, max(progress.sent - 1, 0))
             return
         progress.is_probing = False
+        progress.is_whole = message.is_whole
         progress.matched = max(progress.matched, message.matched)
         progress.sent = max(progress.sent, progress.matched)
         if message.held > progress.held:

@@ -13,6 +13,11 @@ Publications = list[tuple[Count, Count]]
 """Publications by source and sequence number."""
 
 
+NumberedEntry = tuple[Count, IndexEntry]
+NamedContent = tuple[Count, Count, bytes]
+"""The messages of a publication, with its source and sequence number."""
+
+
 class StreamMessage(msgspec.Struct, frozen=True, array_like=True):
     """A message of a replica. ``term`` counts leaders: whoever hears of a later one follows it."""
 
@@ -53,6 +58,8 @@ class AppendResponse(StreamMessage, frozen=True, array_like=True, tag=3):
     is_matched: bool
     held: Count
     matched: Count = 0
+    is_whole: bool = True
+    """Whether it has everything before its snapshot, too."""
 
 
 class ResignedRequest(StreamMessage, frozen=True, array_like=True, tag=4):
@@ -68,7 +75,7 @@ class ContentRequest(StreamMessage, frozen=True, array_like=True, tag=5):
 class ContentResponse(StreamMessage, frozen=True, array_like=True, tag=6):
     """The messages of publications, as the log of the sender has them."""
 
-    contents: list[tuple[Count, Count, bytes]]
+    contents: list[NamedContent]
 
 
 class SnapshotRequest(StreamMessage, frozen=True, array_like=True, tag=7):
@@ -80,6 +87,23 @@ class SnapshotRequest(StreamMessage, frozen=True, array_like=True, tag=7):
     state: bytes
 
 
+class BackfillRequest(StreamMessage, frozen=True, array_like=True, tag=8):
+    """A replica began with a snapshot and lacks the entries before ``below``; it has settled entries up to a number."""
+
+    below: Count
+    first: Count
+    settled: Count
+
+
+class BackfillResponse(StreamMessage, frozen=True, array_like=True, tag=9):
+    """All entries from ``first`` on that are before ``below``, with their messages."""
+
+    below: Count
+    first: Count
+    entries: list[NumberedEntry]
+    contents: list[NamedContent]
+
+
 ReplicaMessage = (
     VoteRequest
     | VoteResponse
@@ -89,6 +113,8 @@ ReplicaMessage = (
     | ContentRequest
     | ContentResponse
     | SnapshotRequest
+    | BackfillRequest
+    | BackfillResponse
 )
 
 _DECODER: Final[msgspec.msgpack.Decoder[Any]] = msgspec.msgpack.Decoder(ReplicaMessage)

@@ -16,6 +16,9 @@ from antiphon.kernel.interval_set import ANY_GAPS, IntervalSet, restored
 Name = tuple[int, int]
 """A publication: its source and its sequence number."""
 
+Extent = tuple[int, int]
+"""How many messages a publication has, and how many bytes."""
+
 SOURCES_AT_MOST: Final = 16_384
 """So many publishers are remembered. A publication that comes again after as many others is placed twice."""
 
@@ -27,23 +30,23 @@ class Numbering:
         self._settled: dict[int, IntervalSet] = {}
         # Those with a place that is not settled, and those delivered here whose place is not settled, in that order.
         self._placed: dict[Name, int] = {}
-        self._delivered: dict[Name, int] = {}
+        self._delivered: dict[Name, Extent] = {}
 
     def is_settled(self, name: Name) -> bool:
         """Whether a publication has its place for good."""
         numbers = self._settled.get(name[0])
         return numbers is not None and numbers.has(name[1])
 
-    def deliver(self, name: Name, count: int) -> bool:
+    def deliver(self, name: Name, extent: Extent) -> bool:
         """The fabric has delivered a publication here; whether it has no place yet."""
         if self.is_settled(name):
             return False
-        self._delivered[name] = count
+        self._delivered[name] = extent
         return name not in self._placed
 
-    def waiting(self) -> Iterator[tuple[Name, int]]:
-        """The publications without a place, in the order of their delivery, with the number of their messages."""
-        return iter([(name, count) for name, count in self._delivered.items() if name not in self._placed])
+    def waiting(self) -> Iterator[tuple[Name, Extent]]:
+        """The publications without a place, in the order of their delivery."""
+        return iter([(name, extent) for name, extent in self._delivered.items() if name not in self._placed])
 
     def place(self, name: Name, number: int) -> None:
         """A publication has got a place."""
@@ -79,4 +82,4 @@ class Numbering:
         """Take the settled publications from a snapshot."""
         self._settled = {source: restored(numbers[0], ANY_GAPS, numbers[1:]) for source, numbers in snapshot.items()}
         self._placed.clear()
-        self._delivered = {name: count for name, count in self._delivered.items() if not self.is_settled(name)}
+        self._delivered = {name: extent for name, extent in self._delivered.items() if not self.is_settled(name)}

@@ -115,6 +115,10 @@ class Readiness:
     def done(self, position: int, was_paused: bool) -> None:
         """A message that was handed out is done."""
 
+    def pass_over(self, earliest: int) -> None:
+        """The messages before a position are removed, and count as done."""
+        self._cursor = max(self._cursor, earliest)
+
 
 class CausalReadiness(Readiness):
     """Mode ``causal``: a message waits until everything that it follows is done."""
@@ -141,6 +145,11 @@ class CausalReadiness(Readiness):
         for waiting in self._waiting.pop(position, ()):
             self._held_back -= 1
             self._came_into_view(waiting)
+
+    def pass_over(self, earliest: int) -> None:
+        super().pass_over(earliest)
+        for before in sorted(each for each in self._waiting if each < earliest):
+            self.done(before, was_paused=False)
 
 
 class WaitingKey:

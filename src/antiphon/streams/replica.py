@@ -19,14 +19,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from antiphon.streams.backfilling import Backfilling
 from antiphon.streams.election import Election
-from antiphon.streams.entries import COMMAND, DATA, MEMBERS, OPENING, ReplicaSet, encode_set
+from antiphon.streams.entries import COMMAND, MEMBERS, OPENING, ReplicaSet, encode_set
 from antiphon.streams.fetching import Fetching
 from antiphon.streams.host import NOBODY, ReplicaHost, SavedReplica
 from antiphon.streams.leading import Leading
 from antiphon.streams.messages import (
     AppendRequest,
     AppendResponse,
+    BackfillRequest,
+    BackfillResponse,
     ContentRequest,
     ContentResponse,
     ResignedRequest,
@@ -51,6 +54,7 @@ class Replica:
         self.log: Final = ReplicaLog(host, saved, founders)
         self._election = Election(stream, me, self.log, self)
         self._fetching = Fetching(stream, me, self.log)
+        self._backfilling = Backfilling(stream, me, self.log)
         self._reported: tuple[int, ...] | None = None
         self._handlers: dict[type, Callable[[int, Any], None]] = {
             VoteRequest: self._on_vote_request,
@@ -61,6 +65,8 @@ class Replica:
             ResignedRequest: self._on_resigned,
             ContentRequest: self._fetching.on_request,
             ContentResponse: self._fetching.on_response,
+            BackfillRequest: self._backfilling.on_request,
+            BackfillResponse: self._backfilling.on_response,
         }
 
     @property
@@ -78,6 +84,7 @@ class Replica:
         """The node is up."""
         self._election.await_leader()
         self._fetching.advance()
+        self._backfilling.advance()
 
     def receive(self, sender: int, message: StreamMessage) -> None:
         """A message of another replica."""
@@ -108,16 +115,16 @@ class Replica:
             self.leading.count()
         self.flush()
 
-    def delivered(self, source: int, sequence: int, count: int) -> None:
-        """The fabric has delivered a publication with so many messages here, and it is on disk."""
-        has_no_place = self.log.numbering.deliver((source, sequence), count)
+    def delivered(self, source: int, sequence: int, count: int, size: int) -> None:
+        """The fabric has delivered a publication with so many messages and bytes here, and it is on disk."""
+        has_no_place = self.log.numbering.deliver((source, sequence), (count, size))
         if has_no_place and self.leading is not None:
-            self.leading.append(DATA, count, source, sequence)
+            self.leading.place((source, sequence), (count, size))
         self._fetching.advance()
 
-    def propose(self, payload: bytes) -> int | None:
+    def propose(self, payload: bytes, kind: int = COMMAND) -> int | None:
         """Let all replicas apply something; gives the number of its entry, or None if this replica does not lead."""
-        return None if self.leading is None else self.leading.append(COMMAND, payload=payload)
+        return None if self.leading is None else self.leading.append(kind, payload)
 
     def change_replicas(self, replicas: ReplicaSet) -> bool:
         """Add or remove one voter, and any learners; whether this is possible now.
@@ -129,13 +136,14 @@ class Replica:
         is_ready = log.is_set_settled and log.index.term_at(log.settled) == log.term
         if self.leading is None or not is_ready or not replicas.is_one_step_from(log.replicas):
             return False
-        self.leading.append(MEMBERS, payload=encode_set(replicas))
+        self.leading.append(MEMBERS, encode_set(replicas))
         self.leading.replicas_changed()
         self.flush()
         return True
 
     def flush(self) -> None:
         """Write what is new, and send it."""
+        self.log.free()
         self.log.write()
         if self.leading is not None:
             self.leading.send_to_all()
@@ -149,8 +157,8 @@ class Replica:
         self.leader = self.me
         self.leading = Leading(self.stream, self.me, self.log, self._resign)
         self.leading.append(OPENING)
-        for (source, sequence), count in self.log.numbering.waiting():
-            self.leading.append(DATA, count, source, sequence)
+        for name, extent in self.log.numbering.waiting():
+            self.leading.place(name, extent)
         self._fetching.advance()
         self.host.leads(self.log.term)
 
@@ -217,6 +225,7 @@ class Replica:
             return
         if message.base > log.settled:
             log.install(message.base, message.base_term, message.position, message.state)
+            self._backfilling.advance()
         log.matched = max(log.matched, log.settled)
         self._reported = None
 
@@ -232,7 +241,7 @@ class Replica:
     def _report(self) -> None:
         """Tell the leader how far this replica has come, if that is news."""
         log = self.log
-        news = (log.held, min(log.matched, log.on_disk))
+        news = (log.held, min(log.matched, log.on_disk), log.is_whole)
         if news != self._reported:
             self._reported = news
             self.host.send(self.leader, AppendResponse(self.stream, log.term, True, *news))

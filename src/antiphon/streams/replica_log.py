@@ -6,9 +6,11 @@ from typing import Final
 
 import msgspec
 
-from antiphon.streams.entries import DATA, MEMBERS, Index, IndexEntry, ReplicaSet, decode_set
+from antiphon.streams.entries import DATA, MEMBERS, TRIM, Index, IndexEntry, ReplicaSet, decode_set
 from antiphon.streams.host import NOBODY, ReplicaHost, SavedReplica
+from antiphon.streams.messages import NamedContent, NumberedEntry
 from antiphon.streams.numbering import Numbering
+from antiphon.streams.retention import KeptRange, Trim
 
 COMPACT_ENTRIES: Final = 4096
 """After so many settled entries a replica writes a snapshot, so that it needs little memory and starts quickly."""
@@ -20,6 +22,7 @@ class SnapshotState(msgspec.Struct, frozen=True, array_like=True):
     replicas: ReplicaSet
     settled: dict[int, list[int]]
     application: bytes
+    kept: KeptRange = KeptRange()
 
 
 class ReplicaLog:
@@ -36,6 +39,8 @@ class ReplicaLog:
         self.voted_for = saved.voted_for
         self.index = Index(saved.base, saved.base_term, saved.position, saved.floor, host.read_entries)
         self.numbering = Numbering()
+        # The part that is kept, now and according to the snapshot.
+        self.kept = self._saved_kept = KeptRange()
         self.state = saved.state
         self.settled = self.matched = self.on_disk = self.complete = self._written = saved.base
         # Answers of the disk from before this many truncations speak of entries that may be gone.
@@ -125,16 +130,29 @@ class ReplicaLog:
         """Entries or messages have come; whether the messages of all entries are here."""
         while self.complete < self.index.last:
             entry = self.index.entry(self.complete + 1)
-            if entry.kind == DATA and not self.host.holds(entry.source, entry.sequence):
+            if entry.kind == DATA and entry.end > self.kept.earliest and not self._holds(entry):
                 return False
             self.complete += 1
         return True
 
+    def _holds(self, entry: IndexEntry) -> bool:
+        return self.host.holds(entry.source, entry.sequence)
+
+    def is_past(self, source: int, sequence: int) -> bool:
+        """Whether the messages of a publication are not to be stored: they were removed, or come with the history.
+
+        That is so if they have a place, and no entry behind the snapshot waits for them.
+        """
+        name = (source, sequence)
+        if not self.numbering.is_settled(name) or self.host.holds(source, sequence):
+            return False
+        return self.complete >= self.settled or name not in self.missing(self.settled - self.complete)
+
     def missing(self, most: int) -> list[tuple[int, int]]:
         """The publications among the next entries whose messages are not here."""
         entries = self.index.slice(self.complete + 1, most)
-        names = [(entry.source, entry.sequence) for entry in entries if entry.kind == DATA]
-        return [name for name in names if not self.host.holds(*name)]
+        wanted = [entry for entry in entries if entry.kind == DATA and entry.end > self.kept.earliest]
+        return [(entry.source, entry.sequence) for entry in wanted if not self._holds(entry)]
 
     def settle_to(self, number: int) -> None:
         """The entries up to a number are settled."""
@@ -143,27 +161,65 @@ class ReplicaLog:
             entry = self.index.entry(self.settled)
             if entry.kind == DATA:
                 self.numbering.settle((entry.source, entry.sequence))
+                self.kept = self.kept.grown(entry.size)
+            elif entry.kind == TRIM:
+                self.kept = self.kept.trimmed(msgspec.msgpack.decode(entry.payload, type=Trim), self.host.not_done())
+                self.advance()
             self.host.settled(self.settled, entry)
-        if self.settled - self.index.base >= COMPACT_ENTRIES:
+            if entry.kind == TRIM:
+                self.host.trimmed(self.kept.earliest)
+        self.free()
+
+    # The part that is kept.
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything that is kept is here: a replica that began with a snapshot lacks what was before."""
+        return self.index.floor < self.kept.first
+
+    def free(self) -> None:
+        """Free memory, and the disk space of what is not kept any more."""
+        if self.settled - self.index.base >= COMPACT_ENTRIES or self.kept.first > self._saved_kept.first:
             self.compact()
+        # Only what the snapshot does not count as kept: after a crash the replica begins with the snapshot.
+        last = self._saved_kept.first - 1
+        if last > self.index.floor:
+            self.index.floor = last
+            self.host.remove_entries(last)
+            self._confirm(self._written)
+
+    def fill(self, first: int, entries: list[NumberedEntry], contents: list[NamedContent]) -> None:
+        """Take entries of before the snapshot, all from a number on to the first one that is here."""
+        index, below = self.index, self.index.floor
+        self.host.fill(first, entries, contents)
+
+        def on_disk() -> None:
+            if self.index is index and index.floor == below:
+                index.floor = first - 1
+                self.free()
+
+        self.host.when_on_disk(on_disk)
 
     # Snapshots.
 
     def compact(self) -> None:
         """Write a snapshot of the state after the settled entries, which need not be in memory any more."""
-        if self.settled == self.index.base or self.on_disk < self.settled:
+        if self.settled == self.index.base or min(self.on_disk, self.complete) < self.settled:
             return
         replicas = next(found for number, found in reversed(self._sets) if number <= self.settled)
-        snapshot = SnapshotState(replicas, self.numbering.snapshot(), self.host.snapshot())
+        self._saved_kept = self.kept
+        snapshot = SnapshotState(replicas, self.numbering.snapshot(), self.host.snapshot(), self.kept)
         self.state = msgspec.msgpack.encode(snapshot)
         self.index.forget(self.settled)
         self._sets = [(self.settled, replicas), *(each for each in self._sets if each[0] > self.settled)]
-        # The messages of settled entries that are not here belong to the history, which is filled by other means.
-        self.complete = max(self.complete, self.settled)
         self._write_snapshot(replaces=False)
 
     def install(self, base: int, base_term: int, position: int, state: bytes) -> None:
-        """Begin with the snapshot of a leader, in place of everything here."""
+        """Begin with the snapshot of a leader, in place of everything here.
+
+        The leader does not keep the entries that follow those here: it has removed these, too. Messages that are here
+        and have a place may be among those that are kept: they come again when the history is filled.
+        """
         self.index = Index(base, base_term, position, base, self.host.read_entries)
         self.settled = self.matched = self.complete = self._written = base
         self.on_disk = 0
@@ -172,6 +228,7 @@ class ReplicaLog:
         self._restore(state)
         self.host.replicas_changed(self.replicas)
         self._write_snapshot(replaces=True)
+        self.host.drop_contents(self.numbering.is_settled)
         self._confirm(base)
 
     def _write_snapshot(self, replaces: bool) -> None:
@@ -182,4 +239,6 @@ class ReplicaLog:
         snapshot = msgspec.msgpack.decode(encoded, type=SnapshotState)
         self._sets = [(self.index.base, snapshot.replicas)]
         self.numbering.restore(snapshot.settled)
+        self.kept = self._saved_kept = snapshot.kept
         self.host.restore(snapshot.application)
+        self.host.trimmed(self.kept.earliest)

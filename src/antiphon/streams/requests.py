@@ -10,29 +10,59 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from antiphon.streams.commands import ConsumerSettings
+from antiphon.streams.retention import Bounds
 
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 Positions = Annotated[list[Count], msgspec.Meta(max_length=65536)]
 
-EARLIEST: Final = 0
 LATEST: Final = -1
 """In the place of a position: behind the last message that is settled."""
+
+EARLIEST: Final = -2
+"""In the place of a position: the first one that is kept."""
+
+Start = Annotated[int, msgspec.Meta(ge=-2, lt=1 << 62)]
+
+REPLACE_US: Final = 600_000_000
+"""Unless a policy says otherwise, a replica that is away for so long is replaced by another node."""
 
 
 class Policy(msgspec.Struct, frozen=True, array_like=True):
     """How a topic's history is kept."""
 
     replicas: Annotated[int, msgspec.Meta(ge=1, le=7)] = 3
+    retention_bytes: Count = 0
+    """The newest messages are kept up to so many bytes; 0: no bound."""
+    retention_us: Count = 0
+    """Messages are kept for so long; 0: no bound."""
+    hold: Annotated[float, msgspec.Meta(ge=1.0, le=1000.0)] = 2.0
+    """Messages that a named consumer has not done are kept up to so many times the bounds."""
+    replace_us: Annotated[int, msgspec.Meta(ge=1_000_000, lt=1 << 62)] = REPLACE_US
+    """After how long a replica that is away is replaced by another node."""
+
+    @property
+    def bounds(self) -> Bounds:
+        """How much is kept."""
+        return Bounds(self.retention_bytes, self.retention_us, self.hold)
 
 
 class StreamInfo(msgspec.Struct, frozen=True, array_like=True):
-    """A topic with a history: its number, which is never used again, its policy, and its first replicas."""
+    """A topic with a history: its number, which is never used again, its policy, and its first replicas.
+
+    ``assigned`` are the nodes that are to keep it now, if others than the first ones.
+    """
 
     number: Count
     name: Name
     policy: Policy
     voters: list[Count]
+    assigned: list[Count] = []
+
+    @property
+    def keepers(self) -> list[int]:
+        """The nodes that are to keep it now."""
+        return self.assigned or self.voters
 
 
 class CreateTopic(msgspec.Struct, frozen=True, array_like=True, tag=0):
@@ -64,7 +94,7 @@ class AttachConsumer(msgspec.Struct, frozen=True, array_like=True, tag=4):
     topic: Name
     consumer: Name
     settings: ConsumerSettings
-    start: Annotated[int, msgspec.Meta(ge=-1, lt=1 << 62)]
+    start: Start
     member: Count
     held: Annotated[list[tuple[Count, Count]], msgspec.Meta(max_length=65536)]
     window: Annotated[int, msgspec.Meta(ge=0, le=65536)]
@@ -130,7 +160,7 @@ class ReadHistory(msgspec.Struct, frozen=True, array_like=True, tag=11):
     """
 
     topic: Name
-    position: Annotated[int, msgspec.Meta(ge=-1, lt=1 << 62)]
+    position: Start
     most_bytes: Count
     wait_us: Count
     generation: Count = 0
@@ -142,6 +172,13 @@ class AwaitPosition(msgspec.Struct, frozen=True, array_like=True, tag=12):
     topic: Name
     author: Count
     sequence: Count
+
+
+class SetPolicy(msgspec.Struct, frozen=True, array_like=True, tag=40):
+    """Keep the history of a topic differently from now on."""
+
+    name: Name
+    policy: Policy
 
 
 Request = (
@@ -158,6 +195,7 @@ Request = (
     | RemoveConsumerRequest
     | ReadHistory
     | AwaitPosition
+    | SetPolicy
 )
 
 
@@ -195,6 +233,7 @@ class ConsumerInfo(msgspec.Struct, frozen=True, array_like=True):
     lag: int
     handed_out: int
     members: int
+    missed: int = 0
 
 
 class TopicInfo(msgspec.Struct, frozen=True, array_like=True):
@@ -206,6 +245,10 @@ class TopicInfo(msgspec.Struct, frozen=True, array_like=True):
     end: int = -1
     connected: int = -1
     consumers: list[ConsumerInfo] = []
+    policy: Policy = Policy()
+    earliest: int = -1
+    """The first position that is kept."""
+    bytes: int = -1
 
 
 class TopicList(msgspec.Struct, frozen=True, array_like=True, tag=3):
@@ -248,7 +291,13 @@ class PositionFound(msgspec.Struct, frozen=True, array_like=True, tag=6):
     disks: int
 
 
-Response = Redirect | StreamFailure | Done | TopicList | Handed | HistoryPiece | PositionFound
+class MissedMessages(msgspec.Struct, frozen=True, array_like=True, tag=40):
+    """So many messages were removed before they were done, since there is the consumer."""
+
+    total: int
+
+
+Response = Redirect | StreamFailure | Done | TopicList | Handed | HistoryPiece | PositionFound | MissedMessages
 
 _REQUESTS: Final[msgspec.msgpack.Decoder[Any]] = msgspec.msgpack.Decoder(Request)
 _RESPONSES: Final[msgspec.msgpack.Decoder[Any]] = msgspec.msgpack.Decoder(Response)

@@ -11,7 +11,7 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.fault_tolerant import FaultTolerantVCubePs
-from antiphon.fabrics.cube.messages import Acknowledgement, Unsubscribe, member_entry
+from antiphon.fabrics.cube.messages import Acknowledgement, LeafCopy, SurveyResponse, Unsubscribe, member_entry
 from antiphon.fabrics.cube.repair.messages import (
     REQUEST,
     REQUEST_TO_ALL,
@@ -315,6 +315,35 @@ def test_who_lacks_something_is_given_it_and_is_back_in_the_view() -> None:
     given = [message for target, message in notes.sent if target == 6 and isinstance(message, RepairBatch)]
     assert [(each.source, each.sequence) for filling in given for each in filling.publications] == [(1, 1)]
     assert topic.view.contains(6) and not topic.away
+
+
+def test_the_copy_for_a_newcomer_alone_is_acknowledged_behind_its_delivery() -> None:
+    """A host with durability holds an acknowledgement back until all that was delivered before it is on disk."""
+
+    class Journal(Notebook):
+        def send(self, destination: int, message: ProtocolMessage) -> None:
+            assert not isinstance(message, Acknowledgement) or self.delivered == [(1, 1)]
+            super().send(destination, message)
+
+    process = FaultTolerantVCubePs(notes := Journal(0), PartialCube(1, [0, 1]), Options(mixed=True), FaultOptions())
+    process.begin_as_member(0, View(1, range(2)))
+    process.start()
+    process.receive(1, LeafCopy(said(1, 1)))
+    assert [type(message) for _, message in notes.sent] == [Acknowledgement]
+
+
+def test_the_first_publication_of_a_newcomer_follows_all_that_was_past_when_it_came() -> None:
+    """A client that comes to its node may have seen that elsewhere."""
+    notes = Notebook(0)
+    process = FaultTolerantVCubePs(notes, PartialCube(1, [0, 1]), Options(mixed=True, bundle=1), FaultOptions())
+    process.start()
+    process.subscribe(0)
+    past = publication_key(2, 3)
+    process.receive(1, SurveyResponse(0, 1, 0, vec[i64]([member_entry(1, 1, True)]), vec[i64](), False))
+    process.receive(1, SurveyResponse(0, 1, 0, vec[i64]([past]), vec[i64](), True))
+    assert process.publish(b"", 0, CAUSAL) == 1
+    sent = [message for _, message in notes.sent if isinstance(message, Ordered)]
+    assert [list(message.dependencies) for message in sent] == [[past]]
 
 
 def test_what_waits_for_a_moment_makes_nobody_compare() -> None:

@@ -8,7 +8,13 @@ import pytest
 from librt.vecs import vec
 from mypy_extensions import i64
 
+from antiphon.fabrics.cube.fault_tolerant import FaultTolerantVCubePs
+from antiphon.fabrics.cube.messages import LeafCopy, Refusal
 from antiphon.fabrics.cube.repair.delivery import PLACES_AT_MOST, Places
+from antiphon.fabrics.cube.topic import FaultOptions, Options
+from antiphon.fabrics.cube.topology import PartialCube
+from antiphon.fabrics.cube.total_order.messages import KeyLockRequest
+from antiphon.fabrics.cube.view import View
 from antiphon.kernel.message import TOTAL
 from antiphon.orders.claims import Claims
 from antiphon.orders.lock_queue import LockRequest
@@ -24,7 +30,7 @@ from antiphon.simulator.scenario.scenario import (
     PublishTable,
     SubscribeTable,
 )
-from tests.fabrics.cube.test_lasting import nothing_broken, system, while_up
+from tests.fabrics.cube.test_lasting import Notebook, nothing_broken, system, while_up
 
 BROKEN_ONCE = Path(__file__).parent / "broken_once"
 ORDERS = ("total", "causal", "total", "none")
@@ -134,3 +140,20 @@ def test_a_lock_that_is_taken_back_waits_for_nobody() -> None:
     order.lock(1, 1, vec[i64]([7]), 9)
     assert not order.has_unknown_before(6, vec[i64]([7])), "it was granted anew"
     assert order.withdraw(order.locks()) == [] and not order.is_closed(vec[i64]([7]))
+
+
+def test_a_node_that_is_found_is_locked_before_it_is_known_to_be_a_member() -> None:
+    """It may have become one behind a partition, and publish before it hears of what starts now."""
+    notes = Notebook(0)
+    process = FaultTolerantVCubePs(notes, PartialCube(1, [0, 1]), Options(mixed=True, total=True), FaultOptions())
+    process.begin_as_member(0, View(1, [0]))
+    process.start()
+    process.peer_lost(1)
+    process.peer_found(1)
+    process.publish_about([5], b"", 0, TOTAL)
+    (lock,) = [each.packet for node, each in notes.sent if node == 1 and isinstance(each, LeafCopy)]
+    assert isinstance(lock, KeyLockRequest) and notes.delivered == []
+    process.receive(1, Refusal(lock, 0, True))
+    assert len(notes.delivered) == 1, "it is not a member"
+    process.publish_about([5], b"", 0, TOTAL)
+    assert len(notes.delivered) == 2, "and is not asked again"

@@ -33,6 +33,8 @@ from antiphon.fabrics.gossip.stream import QueuedRequest, Stream
 from antiphon.fabrics.gossip.trees import Trees
 from antiphon.kernel.message import FIFO, UNSPECIFIED, Publication, publication_key
 from antiphon.orders.order import Ordered
+from antiphon.simulator.scenario.run import run_scenario
+from antiphon.torture.schedules.gossip_rare import draw_any_gossip_schedule
 from tests.support import Notebook
 
 ME, SEED, PEER, SOURCE = 5, 0, 7, 3
@@ -198,3 +200,9 @@ def test_a_new_child_and_a_node_that_asks_get_what_is_kept() -> None:
     assert (bench.sent_to(NotKept), bench.sent_to(FetchRequest)) == ([PEER], [8, 9])
     retransmission.found(numbered(1))
     assert bench.sent_to(FetchResponse) == [PEER] * 4, "the node that asked gets what the neighbours had"
+
+
+def test_what_may_begin_only_late_is_told_before_the_topic_falls_silent() -> None:
+    """A publication and an unsubscription had to wait behind a total publication, until long after all was quiet."""
+    result = run_scenario(draw_any_gossip_schedule(370, "total"))
+    assert result.violations is not None and not any(result.violations.values()), result.judgement

@@ -12,6 +12,7 @@ from antiphon.api.batch import Batch, Message
 from antiphon.api.streams.leader_links import LeaderLinks, StreamPeer
 from antiphon.kernel.errors import PeerError
 from antiphon.runtime.errors import ClosedError, LostTurnError
+from antiphon.runtime.logging import logger
 from antiphon.streams.commands import ConsumerSettings
 from antiphon.streams.position import Position
 from antiphon.streams.requests import (
@@ -21,12 +22,15 @@ from antiphon.streams.requests import (
     Done,
     ExtendLease,
     Handed,
+    MissedMessages,
     Redirect,
     Response,
     ReturnMessage,
     SetWindow,
     encode,
 )
+
+log = logger("consumer")
 
 ANSWER_SECONDS: Final = 30.0
 """How long a member looks for the leader before it gives up."""
@@ -84,6 +88,8 @@ class Consumption:
         self._settings = settings
         self._start = start
         self._window = window
+        self.missed = 0
+        """How many messages retention has removed before they were done, since there is the consumer."""
         # Of which history the start is.
         self._generation = generation
         self._member = secrets.randbits(61)
@@ -145,6 +151,9 @@ class Consumption:
         elif isinstance(response, Redirect):
             # The leader leads no more.
             self._leader = None
+        elif isinstance(response, MissedMessages):
+            log.warning("retention removed messages before they were done", count=response.total - self.missed)
+            self.missed = response.total
         self._arrival.set()
 
     def _take(self, handed: Handed) -> None:

@@ -41,7 +41,7 @@ class HistoryFeed:
         self._ready: asyncio.Future[None] = loop.create_future()
         self._room = asyncio.Event()
         self.subscription = LiveSubscription(self, topic, start, callback, policy, limit, when_missed)
-        self.subscription.begin_at(self._topic, self._position)
+        self.subscription.begin_at(self._topic, max(0, self._position))
         self._reading = loop.create_task(self._read())
 
     async def _read(self) -> None:
@@ -85,7 +85,7 @@ class HistoryFeed:
 
     def first_offset(self, topic: LiveTopic, start: Start) -> int:
         """The history decides."""
-        return self._position
+        return max(0, self._position)
 
     def read_log(self, topic: LiveTopic, offset: int, max_bytes: int) -> list[Batch]:
         """There is none."""

@@ -10,6 +10,7 @@ from antiphon.api.columns import Receipt
 from antiphon.api.receipts import Publishing
 from antiphon.api.streams.consumption import Consumption
 from antiphon.api.streams.leader_links import LeaderLinks, NoAnswerError
+from antiphon.api.streams.topics import ASK_SECONDS, Topics
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.runtime.errors import ClosedError
 from antiphon.runtime.logging import logger
@@ -20,20 +21,12 @@ from antiphon.streams.requests import (
     LATEST,
     AwaitPosition,
     BatchContent,
-    CreateTopic,
     DescribeTopic,
     HistoryPiece,
-    ListTopics,
-    Policy,
     PositionFound,
     ReadHistory,
-    RemoveConsumerRequest,
-    RemoveTopic,
-    TopicInfo,
-    TopicList,
 )
 
-ASK_SECONDS: Final = 15.0
 SETTLE_SECONDS: Final = 15.0
 """How long a publisher waits for the position of a message."""
 
@@ -46,9 +39,6 @@ LOOK_SECONDS: Final = 3.0
 
 log = logger("streams")
 
-MANAGEMENT: Final = "topics"
-"""In the place of a topic, where a request is about all of them."""
-
 
 class SettledReceipt(NamedTuple):
     """Of a message in the history of its topic: its author and number, its position, and on how many disks it is."""
@@ -59,41 +49,6 @@ class SettledReceipt(NamedTuple):
     generation: int
     position: Position
     disks: int
-
-
-class Topics:
-    """The topics with a history: make, list, describe and remove them."""
-
-    def __init__(self, links: LeaderLinks) -> None:
-        self._links = links
-
-    async def create(self, name: str, *, replicas: int = 3) -> TopicInfo:
-        """Keep the history of a topic at so many nodes, from now on; a topic that has one keeps it."""
-        if not 1 <= replicas <= 7:
-            raise UsageError(f"a topic has between 1 and 7 replicas, not {replicas}")
-        _, found = await self._links.ask(MANAGEMENT, CreateTopic(name, Policy(replicas)), ASK_SECONDS)
-        assert isinstance(found, TopicList)
-        return found.topics[0]
-
-    async def list(self) -> list[TopicInfo]:
-        """All topics with a history that this client may read."""
-        _, found = await self._links.ask(MANAGEMENT, ListTopics(), ASK_SECONDS)
-        assert isinstance(found, TopicList)
-        return found.topics
-
-    async def describe(self, name: str) -> TopicInfo:
-        """How far a topic's history is, where it is kept, and its consumers."""
-        _, found = await self._links.ask(name, DescribeTopic(name), ASK_SECONDS)
-        assert isinstance(found, TopicList)
-        return found.topics[0]
-
-    async def remove(self, name: str) -> None:
-        """Remove the history of a topic, and its consumers."""
-        await self._links.ask(MANAGEMENT, RemoveTopic(name), ASK_SECONDS)
-
-    async def remove_consumer(self, topic: str, name: str) -> None:
-        """Forget a consumer of a topic."""
-        await self._links.ask(topic, RemoveConsumerRequest(topic, name), ASK_SECONDS)
 
 
 class StreamCalls:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -10,12 +11,14 @@ import typer
 from rich.table import Table
 
 import antiphon
+from antiphon.api.streams.topics import PolicyChanges, changed_policy
 from antiphon.cli import output, running
+from antiphon.cli.streams import policy
 from antiphon.client.handle import Client
 from antiphon.kernel.errors import UsageError
 from antiphon.streams.requests import TopicInfo
 
-app = typer.Typer(no_args_is_help=True, help="Topics whose history several nodes keep: make, list, look at, remove.")
+app = typer.Typer(no_args_is_help=True, help="Topics with a history: make, change, list, look at, remove.")
 
 Result = TypeVar("Result")
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
@@ -35,7 +38,11 @@ def ask(access: running.ServerAccess, question: Callable[[Client], Awaitable[Res
 @app.command()
 def create(
     topic: Topic,
-    replicas: Annotated[int, typer.Option(min=1, max=7, metavar="N", help="How many nodes keep the history.")] = 3,
+    replicas: policy.Replicas = None,
+    retention_bytes: policy.RetentionBytes = None,
+    retention_time: policy.RetentionTime = None,
+    hold: policy.Hold = None,
+    replace_after: policy.ReplaceAfter = None,
     servers: running.Servers = running.DEFAULT_SERVERS,
     cluster: running.ClusterName = "antiphon",
     tls_authority: running.TlsAuthority = None,
@@ -44,12 +51,13 @@ def create(
     token_file: running.TokenFile = None,
     json: Json = False,
 ) -> None:
-    """Keep the history of a topic from now on. A topic that has a history keeps it.
+    """Keep the history of a topic from now on. A topic that has a history keeps it as it is.
 
-    Example: antiphon topics create orders --replicas 3
+    Example: antiphon topics create orders --replicas 3 --retention-bytes 10G --retention-time 7d
     """
+    changes = policy.changes_of(replicas, retention_bytes, retention_time, hold, replace_after)
     access = running.access_to(servers, cluster, 0.0, tls_authority, tls_certificate, tls_key, token_file)
-    found = ask(access, lambda client: client.topics.create(topic, replicas=replicas))
+    found = ask(access, lambda client: client.topics.create(topic, **changes))
     if json:
         output.print_json(described(found))
         return
@@ -58,6 +66,78 @@ def create(
     if 0 < found.connected < found.replicas:
         missing = found.replicas - found.connected
         typer.echo(f"{missing} more nodes with a data directory are needed for {found.replicas} replicas")
+
+
+@app.command("set")
+def change(
+    topic: Topic,
+    replicas: policy.Replicas = None,
+    retention_bytes: policy.RetentionBytes = None,
+    retention_time: policy.RetentionTime = None,
+    hold: policy.Hold = None,
+    replace_after: policy.ReplaceAfter = None,
+    servers: running.Servers = running.DEFAULT_SERVERS,
+    cluster: running.ClusterName = "antiphon",
+    tls_authority: running.TlsAuthority = None,
+    tls_certificate: running.TlsCertificate = None,
+    tls_key: running.TlsKey = None,
+    token_file: running.TokenFile = None,
+    json: Json = False,
+) -> None:
+    """Keep the history of a topic differently from now on. What is not named stays as it is.
+
+    Example: antiphon topics set orders --retention-time 30d
+    """
+    changes = policy.changes_of(replicas, retention_bytes, retention_time, hold, replace_after)
+    if not changes:
+        raise UsageError("name what is to change, for example --retention-time 30d")
+    access = running.access_to(servers, cluster, 0.0, tls_authority, tls_certificate, tls_key, token_file)
+    found = ask(access, lambda client: client.topics.set(topic, **changes))
+    if json:
+        output.print_json(described(found))
+    else:
+        typer.echo(f"the history of {topic!r} {policy.described_policy(found.policy)}")
+
+
+@app.command("apply")
+def apply_file(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Topics as tables: [topics.NAME].", show_default=False)],
+    servers: running.Servers = running.DEFAULT_SERVERS,
+    cluster: running.ClusterName = "antiphon",
+    tls_authority: running.TlsAuthority = None,
+    tls_certificate: running.TlsCertificate = None,
+    tls_key: running.TlsKey = None,
+    token_file: running.TokenFile = None,
+    json: Json = False,
+) -> None:
+    """Make the topics of a TOML file, and change those that are kept otherwise. Other topics stay as they are.
+
+    Applied twice, the second time changes nothing. Example: antiphon topics apply topics.toml
+    """
+    wanted = policy.topics_in(file)
+    access = running.access_to(servers, cluster, 0.0, tls_authority, tls_certificate, tls_key, token_file)
+    outcomes = ask(access, lambda client: applied(client, wanted))
+    if json:
+        output.print_json(outcomes)
+        return
+    for name, outcome in outcomes.items():
+        typer.echo(f"{name}: {outcome}")
+
+
+async def applied(client: Client, wanted: dict[str, PolicyChanges]) -> dict[str, str]:
+    """Make or change topics; for each whether it was made, changed, or as it should be."""
+    known = {topic.name: topic for topic in await client.topics.list()}
+    outcomes: dict[str, str] = {}
+    for name, changes in wanted.items():
+        if name not in known:
+            await client.topics.create(name, **changes)
+            outcomes[name] = "created"
+        elif changed_policy(known[name].policy, changes) != known[name].policy:
+            await client.topics.set(name, **changes)
+            outcomes[name] = "changed"
+        else:
+            outcomes[name] = "unchanged"
+    return outcomes
 
 
 @app.command("ls")
@@ -103,6 +183,9 @@ def info(
         f"{found.name}: {found.end} messages, {found.connected} of {found.replicas} replicas connected, "
         f"generation {found.generation}"
     )
+    typer.echo(
+        f"it {policy.described_policy(found.policy)}; from position {found.earliest} on, {found.bytes:,} bytes are kept"
+    )
     show_consumers(found)
 
 
@@ -134,7 +217,8 @@ def remove(
 def described(topic: TopicInfo) -> dict[str, Any]:
     """A topic as JSON."""
     return {name: msgspec.to_builtins(getattr(topic, name)) for name in topic.__struct_fields__} | {
-        "consumers": [{name: getattr(each, name) for name in each.__struct_fields__} for each in topic.consumers]
+        "consumers": [msgspec.structs.asdict(each) for each in topic.consumers],
+        "policy": msgspec.structs.asdict(topic.policy),
     }
 
 
@@ -143,9 +227,8 @@ def show_consumers(topic: TopicInfo) -> None:
     if not topic.consumers:
         typer.echo("it has no consumers")
         return
-    table = Table("consumer", "hands out by", "done below", "lag", "handed out", "members")
+    table = Table("consumer", "hands out by", "done below", "lag", "handed out", "members", "missed")
     for each in topic.consumers:
-        table.add_row(
-            each.name, each.mode, *(str(n) for n in (each.done_below, each.lag, each.handed_out, each.members))
-        )
+        numbers = (each.done_below, each.lag, each.handed_out, each.members, each.missed)
+        table.add_row(each.name, each.mode, *(str(number) for number in numbers))
     output.console.print(table)

@@ -82,8 +82,9 @@ class CubeDissemination:
             self._environment.unwanted(copy)
             self.refuse(sender, topic, copy.packet, True)
             return
-        self._environment.send(sender, Acknowledgement(copy.source, copy.sequence, copy.topic))
+        # First, so that a host that holds acknowledgements back until all that was delivered is on disk holds this one.
         self._delivery.take(topic, copy.packet)
+        self._environment.send(sender, Acknowledgement(copy.source, copy.sequence, copy.topic))
 
     # Sending down trees.
 

@@ -91,6 +91,8 @@ class Application:
             if not delivery.may_begin(asked):
                 self.queue = queue[position:]
                 return
+            # It may have waited for long behind something total: others have yet to hear of it.
+            self._quiescence.wake()
             if payload is not None:
                 self._publish(asked, payload)
             elif delivery.is_member:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, Protocol
@@ -17,9 +18,10 @@ from antiphon.streams.coordinator import Coordinator
 from antiphon.streams.directory import DIRECTORY, StreamDirectory
 from antiphon.streams.entries import DATA, OPENING, IndexEntry, ReplicaSet
 from antiphon.streams.host import NOBODY
-from antiphon.streams.messages import StreamMessage
+from antiphon.streams.messages import NamedContent, NumberedEntry, StreamMessage
 from antiphon.streams.replica import Replica
 from antiphon.streams.requests import StreamInfo
+from antiphon.streams.retention import Bounds, KeptRange, Retention
 
 BATCHES_CACHED: Final = 256
 """The messages of so many publications are held in memory for consumers."""
@@ -51,6 +53,9 @@ class StreamNode(Protocol):
 
     def hand(self, replica: LiveReplica, consumer: str, member: int, position: int, delivery: int) -> None:
         """Give a message to a member."""
+
+    def trimmed(self, replica: LiveReplica) -> None:
+        """A stream begins later."""
 
     def bury(
         self, replica: LiveReplica, consumer: str, position: int, deliveries: int, then: Callable[[], object]
@@ -85,6 +90,7 @@ class LiveReplica:
         # Entries with messages that are settled, by their last position: the tail that consumers look at.
         self._tail: dict[int, IndexEntry] = {}
         self.coordinator = Coordinator(self)
+        self._retention = Retention(self)
         saved = self._store.saved(stream)
         self.next_offset = int(self._store.fact(f"offset {stream}") or 0)
         self.replica = Replica(stream, self._store.identity, self, saved, founders)
@@ -93,7 +99,7 @@ class LiveReplica:
             assert content is not None, "it was listed"
             count = int(self._batch(content).count)
             self._offsets[source, sequence] = offset
-            self.replica.delivered(source, sequence, count)
+            self.replica.delivered(source, sequence, count, len(content.payload))
             self.next_offset = max(self.next_offset, offset + count)
 
     def start(self) -> None:
@@ -128,16 +134,18 @@ class LiveReplica:
 
     def _deliver(self, batch: Batch) -> None:
         name = (batch.author, batch.number)
+        self.next_offset = batch.end_offset
+        if self.replica.log.is_past(*name):
+            return
         content = StreamContent(int(batch.publisher), int(batch.sequence), batch.order, batch.payload)
         self._write_content(name, content, batch.first_offset)
         self._offsets[name] = batch.first_offset
-        self.next_offset = batch.end_offset
         self._remember(name, batch)
 
         def safe() -> None:
             if not self.is_over:
                 self._unsafe.pop(name, None)
-                self.replica.delivered(*name, int(batch.count))
+                self.replica.delivered(*name, int(batch.count), len(batch.payload))
                 self.turn_ends()
 
         self._store.then(safe)
@@ -203,13 +211,7 @@ class LiveReplica:
     def write_entries(self, first: int, entries: Sequence[IndexEntry]) -> None:
         self._store.write("delete from entry where stream = ? and number >= ?", self.stream, first)
         for number, entry in enumerate(entries, first):
-            self._store.write(
-                "insert into entry values (?, ?, ?, ?)",
-                self.stream,
-                number,
-                entry.position,
-                msgspec.msgpack.encode(entry),
-            )
+            self._store.write_entry(self.stream, number, entry)
 
     def read_entries(self, first: int, most: int) -> list[IndexEntry]:
         return self._store.entries(self.stream, first, most)
@@ -222,6 +224,32 @@ class LiveReplica:
         if replaces:
             self._store.put(f"floor {self.stream}", str(base).encode())
             self._store.write("delete from entry where stream = ?", self.stream)
+
+    def drop_contents(self, is_settled: Callable[[tuple[int, int]], bool]) -> None:
+        for name in {*self._store.content_names(self.stream), *self._unsafe}:
+            if is_settled(name):
+                self._store.remove_content(self.stream, *name)
+
+    def remove_entries(self, last: int) -> None:
+        self._store.remove_entries(self.stream, last)
+
+    def fill(self, first: int, entries: Sequence[NumberedEntry], contents: Sequence[NamedContent]) -> None:
+        last = entries[-1][0]
+        self._store.write("delete from entry where stream = ? and number between ? and ?", self.stream, first, last)
+        for number, entry in entries:
+            self._store.write_entry(self.stream, number, entry)
+        for source, sequence, content in contents:
+            self._write_content((source, sequence), msgspec.msgpack.decode(content, type=StreamContent), -1)
+            self._store.then(partial(self._unsafe.pop, (source, sequence), None))
+        self._store.put(f"floor {self.stream}", b"%d" % (first - 1))
+
+    def clock_us(self) -> int:
+        return time.time_ns() // 1000
+
+    def trimmed(self, earliest: int) -> None:
+        self.coordinator.trimmed(earliest)
+        if self.is_open:
+            self._node.trimmed(self)
 
     def when_on_disk(self, call: Callable[[], object]) -> None:
         self._store.then(partial(self._call, call))
@@ -256,7 +284,9 @@ class LiveReplica:
         if is_mine:
             self.is_open = True
             self.coordinator.opened()
+            self._retention.opened()
             self._node.leader_changed(self)
+        self._retention.settled(number)
         call = self._awaited.pop(number, None)
         if call is not None:
             call()
@@ -280,6 +310,7 @@ class LiveReplica:
         self.is_open = False
         self._awaited.clear()
         self.coordinator.resigned()
+        self._retention.resigned()
         self._node.leader_changed(self)
 
     def replicas_changed(self, replicas: ReplicaSet) -> None:
@@ -288,6 +319,24 @@ class LiveReplica:
     def when_settled(self, number: int, call: Callable[[], object]) -> None:
         """Call something when an entry is settled, if this replica still leads then."""
         self._awaited[number] = call
+
+    # What retention asks for.
+
+    def bounds(self) -> Bounds:
+        return Bounds() if self.info is None else self.info.policy.bounds
+
+    def not_done(self) -> Iterable[int]:
+        return [consumer.done_below for consumer in self.coordinator.table.by_name.values()]
+
+    def kept(self) -> KeptRange:
+        return self.replica.log.kept
+
+    def settled_entries(self) -> tuple[int, Callable[[int, int], list[IndexEntry]]]:
+        log = self.replica.log
+        return log.settled, log.index.slice
+
+    def append(self, kind: int, payload: bytes) -> int | None:
+        return self.replica.propose(payload, kind)
 
     # What consumers ask for.
 

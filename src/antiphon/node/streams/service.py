@@ -29,7 +29,7 @@ from antiphon.node.streams.service_messages import (
 from antiphon.node.subscriptions import Subscriptions
 from antiphon.runtime.clocks import monotonic_us
 from antiphon.storage.stream_store import StreamStore
-from antiphon.streams.directory import DIRECTORY, AddStream, DropStream, StreamDirectory, replicas_for
+from antiphon.streams.directory import DIRECTORY, AddStream, DirectoryCommand, StreamDirectory, replicas_for
 from antiphon.streams.entries import COMMAND, IndexEntry, ReplicaSet
 from antiphon.streams.host import NOBODY
 from antiphon.streams.messages import StreamMessage, decode_message, encode_message
@@ -53,6 +53,9 @@ class StreamMembers(Protocol):
 
     def leader_changed(self, replica: LiveReplica) -> None:
         """A replica leads, follows another one, or has no leader."""
+
+    def trimmed(self, replica: LiveReplica) -> None:
+        """A stream begins later."""
 
     def bury(
         self, replica: LiveReplica, consumer: str, position: int, deliveries: int, then: Callable[[], object]
@@ -118,7 +121,10 @@ class StreamService:
         replica.start()
 
     def _keep(self, info: StreamInfo) -> None:
-        if info.number in self.replicas or self._is_over:
+        known = self.replicas.get(info.number)
+        if known is not None or self._is_over:
+            if known is not None:
+                known.info = info
             return
         if self.store.fact(f"offset {info.number}") is None:
             # The history begins now, and not with what the log of this node has of the topic.
@@ -209,7 +215,8 @@ class StreamService:
         if not self.leads_directory:
             return
         for info in self.directory.by_number.values():
-            if identity in info.voters and info.number not in kept:
+            # A node that keeps it may have an earlier policy.
+            if identity in info.keepers:
                 self._tell_identity(identity, KeepStream(info))
         gone = [each for each in kept if each and each <= self.directory.last and each not in self.directory.by_number]
         if gone:
@@ -260,18 +267,14 @@ class StreamService:
         if found is not None:
             done(found)
             return
-        directory = self.replicas[DIRECTORY]
-        number = directory.replica.log.index.last + 1
+        number = self.replicas[DIRECTORY].replica.log.index.last + 1
         voters = replicas_for(number, self.candidates(), policy.replicas)
-        proposed = directory.propose(msgspec.msgpack.encode(AddStream(name, policy, voters)))
-        assert proposed is not None, "the leader proposes"
-        directory.when_settled(proposed, lambda: done(self.directory.by_name[name]))
-        directory.turn_ends()
+        self.decide(AddStream(name, policy, voters), lambda: done(self.directory.by_name[name]))
 
-    def remove(self, info: StreamInfo, done: Callable[[], None]) -> None:
-        """As the leader of the directory: forget the history of a topic."""
+    def decide(self, command: DirectoryCommand, done: Callable[[], object]) -> None:
+        """As the leader of the directory: change it."""
         directory = self.replicas[DIRECTORY]
-        proposed = directory.propose(msgspec.msgpack.encode(DropStream(info.number)))
+        proposed = directory.propose(msgspec.msgpack.encode(command))
         assert proposed is not None, "the leader proposes"
         directory.when_settled(proposed, done)
         directory.turn_ends()
@@ -319,16 +322,21 @@ class StreamService:
         if not self.leads_directory:
             return
         now = self.directory.by_number
-        for info in (info for number, info in now.items() if number not in before):
-            for identity in info.voters:
+        for info in (info for number, info in now.items() if before.get(number) != info):
+            for identity in info.keepers:
                 self._tell_identity(identity, KeepStream(info))
         for info in (info for number, info in before.items() if number not in now):
-            for identity in info.voters:
+            for identity in info.keepers:
                 self._tell_identity(identity, ForgetStreams([info.number]))
 
     def hand(self, replica: LiveReplica, consumer: str, member: int, position: int, delivery: int) -> None:
         """Give a message to a member."""
         self.members.hand(replica, consumer, member, position, delivery)
+
+    def trimmed(self, replica: LiveReplica) -> None:
+        """A stream begins later."""
+        if replica.stream != DIRECTORY:
+            self.members.trimmed(replica)
 
     def bury(
         self, replica: LiveReplica, consumer: str, position: int, deliveries: int, then: Callable[[], object]
@@ -359,6 +367,6 @@ class StreamService:
             identities = sorted(self._with_directory)
         else:
             info = self.directory.by_number.get(stream)
-            identities = [] if info is None else info.voters
+            identities = [] if info is None else info.keepers
         found: list[Any] = [self.address_of(each) for each in identities]
         return [each for each in found if each is not None]

@@ -15,11 +15,12 @@ from antiphon.node.acl import Holder
 from antiphon.node.streams.live_replica import LiveReplica
 from antiphon.node.streams.recent_positions import PlacedBatch, RecentPositions
 from antiphon.node.streams.service import StreamService
-from antiphon.runtime.errors import DeniedError, kind_of
+from antiphon.runtime.errors import DeniedError, RemovedError, kind_of
 from antiphon.streams.commands import CreateConsumer, RemoveConsumer
-from antiphon.streams.directory import DIRECTORY
+from antiphon.streams.directory import DIRECTORY, ChangePolicy, DropStream
 from antiphon.streams.entries import DATA, IndexEntry
 from antiphon.streams.requests import (
+    EARLIEST,
     LATEST,
     AckMessages,
     AttachConsumer,
@@ -34,6 +35,7 @@ from antiphon.streams.requests import (
     Handed,
     HistoryPiece,
     ListTopics,
+    MissedMessages,
     PositionFound,
     ReadHistory,
     Redirect,
@@ -42,6 +44,7 @@ from antiphon.streams.requests import (
     Request,
     Response,
     ReturnMessage,
+    SetPolicy,
     SetWindow,
     StreamFailure,
     StreamInfo,
@@ -72,6 +75,8 @@ class MemberAttachment:
     number: int
     # Messages of this turn, by the batch that they are in.
     batches: dict[int, tuple[BatchContent, list[tuple[int, int]]]] = field(default_factory=dict)
+    # How many messages the member knows that its consumer has missed.
+    missed: int = 0
 
 
 class StreamAccess:
@@ -131,7 +136,7 @@ class StreamGateway:
         client.answer(number, encode(response))
 
     def _handle(self, client: StreamClient, number: int, request: Request, respond: Callable[[Response], None]) -> None:
-        if isinstance(request, (CreateTopic, RemoveTopic, ListTopics)):
+        if isinstance(request, (CreateTopic, RemoveTopic, ListTopics, SetPolicy)):
             self._manage(client, request, respond)
             return
         self._check(client, request.topic)
@@ -155,7 +160,10 @@ class StreamGateway:
     # Topics.
 
     def _manage(
-        self, client: StreamClient, request: CreateTopic | RemoveTopic | ListTopics, respond: Callable[[Response], None]
+        self,
+        client: StreamClient,
+        request: CreateTopic | RemoveTopic | ListTopics | SetPolicy,
+        respond: Callable[[Response], None],
     ) -> None:
         service = self._service
         if not isinstance(request, ListTopics) and not client.holder.rights.admin:
@@ -172,18 +180,22 @@ class StreamGateway:
             topics = [
                 info for name, info in sorted(directory.by_name.items()) if client.holder.rights.may_subscribe(name)
             ]
-            respond(TopicList([TopicInfo(info.name, info.policy.replicas, info.number) for info in topics]))
+            respond(TopicList([_listed(info) for info in topics]))
         elif isinstance(request, CreateTopic):
             checked_name(request.name)
             service.create(request.name, request.policy, partial(self._created, respond))
         else:
             found = directory.by_name.get(request.name)
             if found is None:
-                raise UsageError(f"the topic {request.name!r} has no history to remove")
-            service.remove(found, lambda: respond(Done()))
+                raise UsageError(f"the topic {request.name!r} has no history; make it with: antiphon topics create")
+            if isinstance(request, RemoveTopic):
+                service.decide(DropStream(found.number), lambda: respond(Done()))
+            else:
+                changed = ChangePolicy(found.number, request.policy)
+                service.decide(changed, lambda: respond(TopicList([_listed(directory.by_number[found.number])])))
 
     def _created(self, respond: Callable[[Response], None], info: StreamInfo) -> None:
-        respond(TopicList([TopicInfo(info.name, info.policy.replicas, info.number, -1, len(info.voters))]))
+        respond(TopicList([_listed(info, len(info.keepers))]))
 
     def _leader_of(self, topic: str, respond: Callable[[Response], None]) -> LiveReplica | None:
         """The replica here that leads the history of a topic; otherwise the client is told whom to ask."""
@@ -215,15 +227,23 @@ class StreamGateway:
             handing = coordinator.handing(name)
             handed_out = 0 if handing is None else len(handing.holders())
             lag = coordinator.settled_end - consumer.done_below
-            consumers.append(
-                ConsumerInfo(name, consumer.settings.mode, consumer.done_below, lag, handed_out, len(consumer.members))
-            )
+            mode, members = consumer.settings.mode, len(consumer.members)
+            consumers.append(ConsumerInfo(name, mode, consumer.done_below, lag, handed_out, members, consumer.missed))
         connected = sum(
             each == self._service.identity or self._service.is_connected(each)
             for each in replica.replica.replicas.voters
         )
+        kept, end = replica.kept(), coordinator.settled_end
         return TopicInfo(
-            info.name, len(replica.replica.replicas.voters), info.number, coordinator.settled_end, connected, consumers
+            info.name,
+            info.policy.replicas,
+            info.number,
+            end,
+            connected,
+            consumers,
+            info.policy,
+            kept.earliest,
+            kept.size,
         )
 
     # History.
@@ -231,13 +251,26 @@ class StreamGateway:
     def _read(self, replica: LiveReplica, request: ReadHistory, respond: Callable[[Response], None]) -> None:
         check_generation(replica, request.generation)
         end = replica.coordinator.settled_end
-        position = end if request.position == LATEST else request.position
+        position = self._position_of(replica, request.position)
         if position < end:
             respond(self._history(replica, position, request.most_bytes))
         elif request.wait_us == 0:
             respond(HistoryPiece([], position, replica.stream))
         else:
             self._wait_for_news(replica, position, request, respond)
+
+    def _position_of(self, replica: LiveReplica, start: int) -> int:
+        """The position at which somebody begins, or goes on."""
+        earliest = replica.kept().earliest
+        if start == LATEST:
+            return replica.coordinator.settled_end
+        if start == EARLIEST:
+            return earliest
+        if start < earliest:
+            raise RemovedError(
+                f"position {start} of {replica.topic!r} was removed by retention; the earliest one is {earliest}"
+            )
+        return start
 
     def _wait_for_news(
         self, replica: LiveReplica, position: int, request: ReadHistory, respond: Callable[[Response], None]
@@ -248,7 +281,10 @@ class StreamGateway:
             nonlocal is_answered
             if not is_answered:
                 is_answered = True
-                respond(self._history(replica, position, request.most_bytes))
+                # Retention may have removed the position meanwhile: then the next question is refused.
+                is_kept = position >= replica.kept().earliest
+                piece = self._history(replica, position, request.most_bytes) if is_kept else HistoryPiece([], position)
+                respond(piece)
 
         self._readers.setdefault(replica.stream, []).append(answer)
         self._service.after(request.wait_us, answer)
@@ -361,11 +397,13 @@ class StreamGateway:
             )
         if request.settings.mode == "causal":
             raise UsageError("consumers hand out by any member or by key; causal handing out is not there yet")
-        start = coordinator.settled_end if request.start == LATEST else request.start
+        # Where a consumer begins counts when it is made; afterwards it goes on.
+        start = self._position_of(replica, request.start) if known is None else 0
         place = (replica.stream, request.consumer, request.member)
 
         def attached(is_attached: bool) -> None:
             respond(Done(is_attached))
+            self.trimmed(replica)
 
         def created(_: bool) -> None:
             self._attached[place] = MemberAttachment(client, number)
@@ -375,6 +413,14 @@ class StreamGateway:
             coordinator.create(CreateConsumer(request.consumer, start, request.settings), created)
         else:
             created(True)
+
+    def trimmed(self, replica: LiveReplica) -> None:
+        """Tell members what their consumers have missed."""
+        for (stream, name, _), attachment in self._attached.items():
+            consumer = replica.coordinator.table.by_name.get(name) if stream == replica.stream else None
+            if consumer is not None and consumer.missed > attachment.missed:
+                attachment.missed = consumer.missed
+                attachment.client.answer(attachment.number, encode(MissedMessages(consumer.missed)))
 
     def _detach(self, replica: LiveReplica, consumer: str, member: int) -> None:
         self._attached.pop((replica.stream, consumer, member), None)
@@ -436,6 +482,11 @@ class StreamGateway:
             "antiphon-reason": b"not acknowledged",
         }
         self._publish(f"{replica.topic}.dead", value, headers, then)
+
+
+def _listed(info: StreamInfo, connected: int = -1) -> TopicInfo:
+    """A topic as the directory knows it."""
+    return TopicInfo(info.name, info.policy.replicas, info.number, -1, connected, policy=info.policy)
 
 
 def check_generation(replica: LiveReplica, generation: int) -> None:

@@ -38,7 +38,6 @@ from antiphon.trace.contract import (
     REQUESTS,
     STUCK,
     TOLD_ALWAYS,
-    TOLD_FAILED,
     TOLD_NEVER,
     TOLD_UNKEPT,
     TOTAL_ORDER,
@@ -200,9 +199,10 @@ def all_have_logs(scenario: Scenario) -> bool:
 def whose_losses(scenario: Scenario) -> str:
     """The publications that a node may report as lost instead of delivering them."""
     if PROTOCOLS[scenario.protocol].remembers:
-        # A node that fails for good may take publications with it that others know of; they report it. The same holds
-        # for the sides of a partition that begin to order totally without each other. No other loss may be reported.
-        return TOLD_ALWAYS if scenario.uses_order(TOTAL_ORDER) and any_partition(scenario) else TOLD_FAILED
+        # A node that fails for good may take publications with it that others know of; they report it, unless a member
+        # has delivered them: that one gives them to others. The sides of a partition that begin to order totally
+        # without each other report losses too. No other loss may be reported.
+        return TOLD_ALWAYS if scenario.uses_order(TOTAL_ORDER) and any_partition(scenario) else TOLD_UNKEPT
     if failing_publisher(scenario) is not None and all_have_logs(scenario):
         return TOLD_UNKEPT
     return TOLD_ALWAYS if may_pass_over(scenario) else TOLD_NEVER

@@ -112,6 +112,7 @@ class CubeAntiEntropy(MembershipListener):
 
     def on_member_found(self, topic: CubeTopic, peer: i64) -> None:
         """Somebody who may be a member of a topic of which this node is one can be reached."""
+        self._total_order.on_member_found(topic, peer)
         if peer in topic.away or self._delivery.meet_after_return(topic):
             self._unsettled.disturb(topic)
         unsettled = self._unsettled.of(topic)
@@ -456,6 +457,7 @@ class CubeAntiEntropy(MembershipListener):
     # Coming, and coming back.
 
     def on_joined(self, topic: CubeTopic, early: list[ProtocolMessage]) -> None:
+        self._delivery.follow_past(topic)
         for peer in self._presence.end_asking(topic):
             self.on_member_found(topic, peer)
         if len(topic.away) > 0:
@@ -480,16 +482,15 @@ class CubeAntiEntropy(MembershipListener):
         topic.joined_counter = self._topics.next_counter()
         topic.view = View(self._nodes.cube.dimension)
         topic.order.start_from(past)
-        order = mixed(topic)
-        topic.published = topic.begun = max(topic.begun, order.past(self._me))
-        # What is published now follows all that was delivered then.
-        order.adopt_barrier(vec[i64]([key for key in order.frontier() if key < 0 or key & SOURCE_MASK != self._me]))
+        topic.published = topic.begun = max(topic.begun, mixed(topic).past(self._me))
+        self._delivery.follow_past(topic)
         topic.state = MEMBER
         if self._options.total:
             self._delivery.begin_returning(topic)
             self._total_order.send_unlocked(topic)
         self._environment.subscribed(topic.name)
         for peer in self._presence.present:
+            self._total_order.on_member_found(topic, peer)
             self._compare(topic, peer, REQUEST)
         self._unsettled.disturb(topic)
         self._agenda.advance(topic)

@@ -24,7 +24,7 @@ from antiphon.fabrics.cube.repair.retransmit_buffer import with_held
 from antiphon.fabrics.cube.repair.unsettled import UnsettledTopics
 from antiphon.fabrics.cube.topic import OUTSIDE, CubeTopic, mixed, total
 from antiphon.kernel.errors import ProtocolError
-from antiphon.kernel.message import TOTAL, Publication, publication_key
+from antiphon.kernel.message import SOURCE_MASK, TOTAL, Publication, publication_key
 from antiphon.kernel.process import Environment, LogReader
 from antiphon.orders.order import Placed, merged_frontiers
 from antiphon.orders.total import keys_of
@@ -200,6 +200,14 @@ class RepairedDelivery(CubeDelivery):
         if past is not None:
             self._restored[topic.name] = None
         return past
+
+    def follow_past(self, topic: CubeTopic) -> None:
+        """What this node publishes from now on follows all that counts as past.
+
+        An earlier life has delivered it; or this is a newcomer, and a client that came here may have seen it elsewhere.
+        """
+        order = mixed(topic)
+        order.adopt_barrier(vec[i64]([key for key in order.frontier() if key < 0 or key & SOURCE_MASK != self._me]))
 
     def has_arrived(self, topic: CubeTopic, key: i64) -> bool:
         """Whether a publication counts as past, or waits."""

@@ -25,7 +25,7 @@ class Presence:
         self.lost_at: Final[dict[i64, i64]] = {}
         # For how long they had given no sign of life before; 0 if a connection broke.
         self._silent_before: Final[dict[i64, i64]] = {}
-        # By topic that this node is about to join, who was found since it began to ask.
+        # By topic, who was found and has not said since whether it is a member.
         self._met: Final[dict[i64, dict[i64, bool]]] = {}
 
     def watch_all(self) -> None:
@@ -54,18 +54,24 @@ class Presence:
         """The nodes within reach that are not silent: those that would be lost soon are not among them."""
         return [peer for peer in self.present if self._environment.silence_ticks(peer) == 0]
 
-    # Newcomers to a topic.
+    # Nodes that may be members of a topic.
 
     def begin_asking(self, topic: CubeTopic) -> None:
         """This node begins to ask for the members of a topic."""
         self._met.pop(topic.name, None)
 
     def meet(self, topic: CubeTopic, peer: i64) -> None:
-        """A node is found while this one asks for the members of a topic."""
+        """A node is found that may be a member of a topic."""
         self._met.setdefault(topic.name, {})[peer] = True
 
+    def hear(self, topic: CubeTopic, peer: i64) -> None:
+        """A node says that it is not a member of a topic."""
+        met = self._met.get(topic.name)
+        if met is not None:
+            met.pop(peer, False)
+
     def met(self, topic: CubeTopic) -> list[i64]:
-        """The reachable nodes that were found since this node began to ask for the members of a topic."""
+        """The reachable nodes that were found and may be members: they have not said that they are not."""
         return [peer for peer in self._met.get(topic.name, {}) if peer in self.present]
 
     def end_asking(self, topic: CubeTopic) -> list[i64]:

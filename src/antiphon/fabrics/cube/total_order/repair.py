@@ -169,9 +169,10 @@ class RepairedTotalOrder(CubeTotalOrder):
         self._settle_lock(topic, key, one)
 
     def _lock_met(self, topic: CubeTopic, one: LockRoute, height: i64) -> None:
-        """Lock those too of whom this newcomer does not know whether they are members, found since it began to ask.
+        """Lock those too of whom this node does not know whether they are members, because it has only found them.
 
-        The owner of the lock relies on it for its clusters. A node that is not a member refuses.
+        A newcomer finds nodes while it asks for members, and a node that returns with its log knows no members. The
+        owner of the lock relies on this node for its clusters. A node that is not a member refuses.
         """
         for peer in self._presence.met(topic):
             if peer != one.lock.source and cluster(self.me, peer) <= height and not topic.view.contains(peer):
@@ -190,6 +191,8 @@ class RepairedTotalOrder(CubeTotalOrder):
     def on_lock_refused(self, sender: i64, refusal: Refusal) -> None:
         topic = self.topics.find(refusal.topic)
         topic.view.remove(sender, refusal.counter)
+        if refusal.was_leaf:
+            self._presence.hear(topic, sender)
         key = publication_key(refusal.source, refusal.sequence)
         one = self._lock_routes.get(topic.name, {}).get(key)
         if one is None or not one.route.on_ack(sender):
@@ -226,6 +229,16 @@ class RepairedTotalOrder(CubeTotalOrder):
     def on_member_back(self, topic: CubeTopic, peer: i64) -> None:
         """A member has been given all that is here: it has to know the locks of this node, and no others of it."""
         self.environment.send(peer, self._unlock_message(topic))
+        self._lock_again(topic, peer)
+
+    def on_member_found(self, topic: CubeTopic, peer: i64) -> None:
+        """A node is within reach that may be a member: nobody knows before it has answered, so it is locked too."""
+        if self.options.total and topic.state == MEMBER:
+            self._presence.meet(topic, peer)
+            self._lock_again(topic, peer)
+
+    def _lock_again(self, topic: CubeTopic, peer: i64) -> None:
+        """Lock a node that may not have the locks of this one, before anything starts."""
         routes = self._lock_routes.setdefault(topic.name, {})
         for own in topic.own_totals:
             if not own.is_granted:

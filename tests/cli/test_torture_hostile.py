@@ -1,4 +1,4 @@
-"""``antiphon torture --hostile``: small campaigns; ``docs/torture.md`` has the figures of large ones."""
+"""``antiphon torture --hostile``: small campaigns; ``docs/hostile.md`` has the figures of large ones."""
 
 from __future__ import annotations
 

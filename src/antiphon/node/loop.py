@@ -58,6 +58,9 @@ TRIED_ALWAYS: Final = 4
 TRIED_AT_ONCE: Final = 64
 """So many are tried if room may have opened on any topic; the others have their turn soon after."""
 
+UNHANDLED_LOGGED: Final = 20
+"""So many failed steps are logged one by one; after that only some are, at growing distances."""
+
 HURRY_SECONDS: Final = 0.05
 """How long acknowledgements are written at once after a publisher has said that it waits for them."""
 
@@ -71,6 +74,8 @@ class NodeLoop:
 
     def __init__(self, settings: Settings, lifecycle: Lifecycle, fail: Callable[[BaseException], None]) -> None:
         self.fail = fail
+        # Steps that have failed: peers have lied, or this program has a bug.
+        self.unhandled_errors = 0
         self.identifier = -1
         self.codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS), FABRIC_KINDS[settings.fabric], self._check)
         # What this node takes for the time that all share.
@@ -233,11 +238,17 @@ class NodeLoop:
         assert self.process is not None, "only a process sets timers"
         try:
             self.process.expire(name)
-        except Exception as error:
-            # As for messages: better no node than a wrong one.
-            self.fail(error)
-            return
-        self.settle_everywhere()
+        finally:
+            self.settle_everywhere()
+
+    def unhandled(self, error: Exception) -> None:
+        """A step has failed, perhaps because of a message that no correct peer sends: count it, and go on.
+
+        A node that ended could be ended by any peer that lies, and the next one after it.
+        """
+        self.unhandled_errors += 1
+        if self.unhandled_errors <= UNHANDLED_LOGGED or self.unhandled_errors.bit_count() == 1:
+            log.error("a step has failed and the node goes on", count=self.unhandled_errors, cause=error)
 
     # What the process does.
 

@@ -294,12 +294,21 @@ class CausalOrder(Order):
         for key in self._waiting_for:
             name = key if key >= 0 else ~key
             source, wanted = name & SOURCE_MASK, name >> SOURCE_BITS
-            last = self.past(source)
-            while last < wanted and publication_key(source, last + 1) not in self._held:
-                last += 1
+            last = self._last_missing(source, wanted)
             if last > max(self.past(source), found.get(source, 0)):
                 found[source] = last
         return sorted(found.items())
+
+    def _last_missing(self, source: i64, wanted: i64) -> i64:
+        """Up to which number, and at most up to ``wanted``, nothing of a source has arrived."""
+        last = self.past(source)
+        if wanted - last > len(self._held):
+            # A peer that lies may name a number that is a trillion away.
+            numbers = [key >> SOURCE_BITS for key in self._held if key & SOURCE_MASK == source]
+            return max(last, min([each - 1 for each in numbers if last < each <= wanted], default=wanted))
+        while last < wanted and publication_key(source, last + 1) not in self._held:
+            last += 1
+        return last
 
     def pass_over(self, source: i64, sequence: i64) -> list[Publication]:
         """Count everything of a source up to a number as past, delivered or not; return what may be delivered now.

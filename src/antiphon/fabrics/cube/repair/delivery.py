@@ -23,6 +23,7 @@ from antiphon.fabrics.cube.repair.retransmission import CubeRetransmission
 from antiphon.fabrics.cube.repair.retransmit_buffer import with_held
 from antiphon.fabrics.cube.repair.unsettled import UnsettledTopics
 from antiphon.fabrics.cube.topic import OUTSIDE, CubeTopic, mixed, total
+from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import SOURCE_MASK, TOTAL, Publication, publication_key
 from antiphon.kernel.process import Environment, LogReader
 from antiphon.orders.order import Placed, merged_frontiers
@@ -98,6 +99,10 @@ class Places:
         return f"{sorted(self._last.items())} {self._forgotten} {self._pieces_read} {self._log is None}"
 
 
+HELD_AT_MOST: Final[i64] = 1 << 16
+"""So many publications wait on a topic for others. A publisher has no more than its window under way."""
+
+
 @final
 class RepairedDelivery(CubeDelivery):
     """Delivers what an order releases, unless it is too late, and keeps what arrives for others."""
@@ -125,6 +130,10 @@ class RepairedDelivery(CubeDelivery):
     # What arrives.
 
     def arrived(self, topic: CubeTopic, publication: Publication) -> None:
+        if topic.order.waiting() >= HELD_AT_MOST:
+            raise ProtocolError(
+                f"{HELD_AT_MOST} publications wait on topic {topic.name}: no correct nodes have so many on the way"
+            )
         if len(self._returning) > 0 and publication.order != TOTAL and self.is_returning(topic):
             # It may belong behind a total publication that has not come yet, and of which nobody has told this node.
             key = publication_key(publication.source, publication.sequence)

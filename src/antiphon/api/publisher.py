@@ -61,8 +61,8 @@ class PublishHost:
     def check_majority(self, topic: str, order: str) -> None:
         """Refuse what needs a majority where that is known to be out of reach now."""
 
-    def settle_publishing(self, publishing: Publishing) -> Awaitable[Any]:
-        """The receipt of a message when it has its position in the history of its topic."""
+    def settle_publishing(self, publishing: Publishing, acks: str) -> Awaitable[Any]:
+        """The receipt of a message when it has its position in the history of its topic, on so many disks."""
         raise NotImplementedError
 
     def change_keys(self, outbox: Outbox, key: bytes | None, keys: object) -> None:
@@ -148,10 +148,11 @@ class Publisher:
         ``headers`` are shown to subscribers. After ``ttl_seconds`` no subscriber is shown the message any more.
 
         ``acks="quorum"``, on a topic with a history, waits for more: the message has its position there, on the disks
-        of a majority of the topic's replicas. The result is then a ``SettledReceipt``.
+        of a majority of the topic's replicas. ``acks="all"`` waits for all of them; if one is away it raises after 10
+        seconds. The result is then a ``SettledReceipt``.
         """
-        if acks != "one" and acks != "quorum":
-            raise UsageError(f"acks is 'one' or 'quorum', not {acks!r}")
+        if acks != "one" and acks != "quorum" and acks != "all":
+            raise UsageError(f"acks is 'one', 'quorum' or 'all', not {acks!r}")
         host = self._host
         outbox = host.outboxes.get(topic)
         if outbox is None:
@@ -169,11 +170,11 @@ class Publisher:
         plain = value if isinstance(value, bytes) and len(value) <= VALUE_BYTES_AT_MOST else checked_value(value)
         if name is None and headers is None and ttl_seconds is None:
             publishing = outbox.post(plain, host.with_receipts)
-            return publishing if acks == "one" else host.settle_publishing(publishing)
+            return publishing if acks == "one" else host.settle_publishing(publishing, acks)
         check_beside_value(name, headers)
         expires_us = NEVER if ttl_seconds is None else outbox.clock_us() + checked_ttl_us(ttl_seconds)
         publishing = outbox.post_with(plain, name, headers, expires_us, host.with_receipts)
-        return publishing if acks == "one" else host.settle_publishing(publishing)
+        return publishing if acks == "one" else host.settle_publishing(publishing, acks)
 
 
 def check_order(order: str) -> None:

@@ -236,6 +236,9 @@ class Replica:
             return False
         if sender != self.leader:
             self.follow(sender)
+            if self.log.voted_for == NOBODY:
+                # Whoever has seen the leader of a term does not vote for another one in it, even if it began anew.
+                self.log.vote(sender)
         return True
 
     def _report(self) -> None:

@@ -14,6 +14,7 @@ from antiphon.sessions.dedup import DedupTable, Ranges
 from antiphon.sessions.host import FabricTraits
 from antiphon.sessions.lost_peers import LostPeers
 from antiphon.sessions.node_end import NodeEnd
+from antiphon.sessions.peer_messages import FrontierRequest, FrontierResponse, ReplayRequest
 from antiphon.sessions.replay_buffer import Budget, ReplayBuffer, Resumption
 from antiphon.sessions.steps import Promise, start
 
@@ -85,6 +86,9 @@ class TwoBrokers:
         self.topics: dict[int, Any] = {}
         self.ends: dict[int, NodeEnd[Any]] = {}
         self.barriers = 0
+        # Why there is no total order.
+        self.reason: str | None = None
+        self.sent: list[Any] = []
         for broker in (1, 2):
             self.topics[broker] = Topic(partial(self.is_member, broker))
             host: Any = SimpleNamespace(
@@ -96,7 +100,7 @@ class TwoBrokers:
                 send_control=partial(self.send, broker),
                 until_shown=kept,
                 draw=lambda _: 1,
-                refusal=lambda: None,
+                refusal=lambda: self.reason,
                 publish_barrier=self.publish_barrier,
             )
             self.ends[broker] = NodeEnd(FabricTraits(True, False, False), host)
@@ -109,6 +113,7 @@ class TwoBrokers:
         heapq.heappush(self.due, (self.now + delay_us, len(self.due) + self.now * 1000, call))
 
     def send(self, sender: int, receiver: int, message: Any) -> None:
+        self.sent.append(message)
         self.after(1000, lambda: self.ends[receiver].on_message(sender, message))
 
     def publish_barrier(self, topic: Any, key: int) -> tuple[int, Promise[None]]:
@@ -141,3 +146,38 @@ def test_a_broker_that_becomes_a_member_during_the_question_does_not_make_a_gap(
     brokers.run(seconds=1)
     assert fetched.is_done and brokers.barriers == 2
     assert resumption.replay("room", brokers.topics[1].replay_buffer) == (False, [])
+
+
+def test_the_others_are_asked_for_the_whole_time_of_a_client_also_if_the_barrier_waited_for_a_majority() -> None:
+    """The barrier waits for five seconds; the client was subscribed for one second before."""
+    brokers = TwoBrokers()
+    brokers.topics[2].replay_buffer.begin(brokers.now)
+    resumption: Resumption[Any] = Resumption(9, brokers.now - 1_000_000, {"room": {}}, {"room": {}})
+    brokers.reason = "no majority"
+    start(brokers.ends[1].fetch(brokers.topics[1], resumption))
+    brokers.run(seconds=5)
+    brokers.reason = None
+    brokers.run(seconds=1)
+    asked = next(message for message in brokers.sent if isinstance(message, ReplayRequest))
+    assert 6_000_000 <= asked.age_us < 6_100_000
+
+
+def test_a_node_tells_newcomers_whose_batches_its_log_held_when_it_returned() -> None:
+    """It has not delivered them in this life, and a client may hand one of them in again."""
+    logged = SimpleNamespace(author=50, number=1, is_written=False, publisher=3, sequence=4, payload=b"")
+    sent: list[Any] = []
+    host: Any = SimpleNamespace(
+        now_us=lambda: 1000,
+        after=lambda *_: None,
+        frontier_keys=lambda _: [],
+        send_control=lambda _, control: sent.append(control),
+    )
+    topic: Any = Topic(lambda: True)
+    host.find_topic = lambda _: topic
+    topic.learned = kept()
+    topic.replay_buffer.begin(0)
+    topic.replay_buffer.add(0, logged)
+    topic.seen.add(60, 1)
+    end: NodeEnd[Any] = NodeEnd(FabricTraits(False, True, False), host)
+    end.on_message(2, FrontierRequest(8, "room", []))
+    assert sent == [FrontierResponse(8, True, [], {50: [1], 60: [1]})]

@@ -257,3 +257,21 @@ def test_on_a_cube_what_others_have_seen_is_not_taken_for_what_the_new_node_show
             assert client.address == following.address and own.gaps == 0
 
     running(test)
+
+
+@pytest.mark.parametrize("fabric", ["cube", "tree", "gossip"])
+def test_a_node_shows_no_ordered_message_behind_a_later_one_of_its_publisher(fabric: str) -> None:
+    """As when a client hands both in at two nodes, and the first of them publishes the earlier one much later."""
+
+    async def test() -> None:
+        async with antiphon.start(fabric=fabric) as node, antiphon.connect(node.address) as client:
+            own = await node.subscribe("room").ready()
+            serials = client._live._end._serials
+            for serial, order, value in ((3, "causal", b"third"), (1, "causal", b"first"), (2, "none", b"second")):
+                serials["room"] = serial - 1
+                await client.publish("room", value, order=order)
+            serials["room"] = 3
+            await client.publish("room", b"end")
+            assert await values_until(own, b"end") == [b"third", b"second", b"end"]
+
+    running(test)

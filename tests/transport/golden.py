@@ -83,7 +83,7 @@ VALUES: dict[str, Any] = {
     "load": 119, "bandwidth": 120, "stamp": 121, "echo": 122, "held": 123, "hops": 124, "is_upward": True,
     "is_answer": True, "is_urgent": True, "wants_pulse": True, "question": 125, "whole": False, "latest": 126,
     "sent_at": 127, "asks": 2, "is_member": True, "is_last": True, "is_past": True, "incarnation": 128,
-    "reserved": 129, "proposal": 168,
+    "reserved": 129, "proposal": 168, "last_stamp": 172, "last_name": 173,
     "dependencies": array_of(130), "targets": array_of(131), "entries": array_of(132, -133), "announced": array_of(134),
     "voters": array_of(135), "added": array_of(136), "removed": array_of(137), "members": array_of(138),
     "past": array_of(139), "keys": array_of(140), "path": array_of(141), "numbers": array_of(142, 143),

@@ -193,6 +193,8 @@ FIELD_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "echo": st.integers(LEAST, MOST),
     "held": st.integers(LEAST, MOST),
     "hops": st.integers(0, 9),
+    "last_stamp": st.integers(LEAST, MOST),
+    "last_name": st.integers(0, MOST),
     "nodes": nodes,
     "is_upward": st.booleans(),
     "is_answer": st.booleans(),

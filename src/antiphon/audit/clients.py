@@ -13,6 +13,12 @@ knows nothing of the code behind it. The judge checks:
 * ``stuck``: in the end every message is accepted or refused, and every subscription is effective.
 * ``error``: nothing is raised.
 
+Where nodes pass over what comes too late for its place (``may_pass_over``, in gossip), a total message that a client
+handed in at two nodes has two places, one for each copy. A node that passes over the first copy reports a gap, and
+shows the message at the place of the second one (``docs/guarantees.md``, clients that change their node). So between
+two subscriptions that were shown it as different publications, and of which one was told of a gap since it was asked
+for, it has no order with messages of others.
+
 Messages of an exactly-once writer are promised less (``docs/spark.md``). A series that was written again may come to
 some nodes late, so its messages have no order with those of others. A node that others do not reach is not waited for,
 so where that may be (``nodes_may_be_away``), messages of writers may be missing there.
@@ -53,6 +59,8 @@ class SubscriptionRecord:
         self.ready_at_us: int | None = None
         self.gap_at_us = -1
         self.shown: dict[str, int] = {}
+        # By message, the node that published what was shown, and the number there.
+        self.publications: dict[str, tuple[int, int] | None] = {}
 
 
 class ClientJudge:
@@ -66,6 +74,7 @@ class ClientJudge:
         self._writers: set[int] = set()
         self._written_again: set[str] = set()
         self.nodes_may_be_away = False
+        self.may_pass_over = False
         self.violations: dict[str, int] = {}
         self.examples: list[str] = []
         self.deliveries = 0
@@ -123,14 +132,15 @@ class ClientJudge:
         """A client has found no node for so long that it has ended."""
         self._given_up.add(client)
 
-    def shown(self, client: int, name: str) -> None:
-        """The subscription of a client shows a message."""
+    def shown(self, client: int, name: str, publication: tuple[int, int] | None = None) -> None:
+        """The subscription of a client shows a message, as this publication of a node if that is known."""
         self.deliveries += 1
         heard = self._heard.setdefault(client, SubscriptionRecord())
         asked = self._asked.get(name)
         if asked is None or name in heard.shown:
             self.violation(DUPLICATES, f"client {client} was shown {name} twice, or nobody has asked for it")
             return
+        heard.publications[name] = publication
         for other in heard.shown:
             self._compare(client, name, asked, other, self._asked[other])
         heard.shown[name] = len(heard.shown)
@@ -145,8 +155,17 @@ class ClientJudge:
             self.violation(FIFO, f"client {client} was shown {other} before {name}")
         elif name in self._written_again:
             return
-        elif earlier.order != "fifo" and name in earlier.past:
+        elif (
+            earlier.order != "fifo" and name in earlier.past and not self._has_two_places(name, client, earlier.client)
+        ):
             self.violation(CAUSAL, f"client {client} was shown {other} before {name}, which it follows")
+
+    def _has_two_places(self, name: str, one: int, other: int) -> bool:
+        """Whether two clients were shown different copies of a total message, and one of them was told of a gap."""
+        asked, heard = self._asked[name], (self._heard[one], self._heard[other])
+        first, second = (each.publications[name] for each in heard)
+        has_gap = max(each.gap_at_us for each in heard) > asked.at_us
+        return self.may_pass_over and asked.order == "total" and first != second and has_gap
 
     def log_holds(self, node: str, names: Iterable[str]) -> None:
         """The log of a node holds these messages of writers, each named by its writer, its series and its place."""
@@ -189,14 +208,15 @@ class ClientJudge:
                 self.violation(LOST, f"client {client} was never shown {name}, accepted for client {asked.client}")
 
     def _look_at_total(self) -> None:
-        records = list(self._heard.values())
-        for index, one in enumerate(records):
+        clients = list(self._heard)
+        for index, one in enumerate(clients):
             places = {
                 name: place
-                for place, name in enumerate(one.shown)
+                for name, place in self._heard[one].shown.items()
                 if self._asked[name].order == "total" and name not in self._written_again
             }
-            for other in records[:index]:
-                common = [places[name] for name in other.shown if name in places]
+            for other in clients[:index]:
+                names = [name for name in self._heard[other].shown if name in places]
+                common = [places[name] for name in names if not self._has_two_places(name, one, other)]
                 if common != sorted(common):
                     self.violation(TOTAL, "two clients were shown total messages in different orders")

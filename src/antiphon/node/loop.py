@@ -296,9 +296,8 @@ class NodeLoop:
             if is_new:
                 topic.seen.add(batch.author, batch.number, only_grows=True)
         else:
-            is_new = topic.seen.add(batch.author, batch.number)
-            logged = topic.logged_before
-            is_new = is_new and (logged is None or not logged.has(batch.author, batch.number))
+            strict, logged = self.traits.is_strict, topic.logged_before
+            is_new = topic.seen.take_at_node(batch.author, batch.number, batch.order, strict, logged)
         self._has_watched_news = self._has_watched_news or topic.is_watched
         if batch.count == 0 or (batch.client != 0 and not is_new):
             self._pass_over(topic, batch, publication)

@@ -228,6 +228,11 @@ class Arrivals(DedupTable):
         is_in_sequence = not had_gaps and not seen.has_gaps()
         return is_in_sequence or order == "none" or self._is_next(author, number, order == "total", is_strict)
 
+    def take_at_node(self, author: int, number: int, order: str, is_strict: bool, logged: DedupTable | None) -> bool:
+        """A batch is delivered at a node; whether it is new, and an earlier life of the node has not logged it."""
+        is_new = self.take(author, number, order, is_strict)
+        return is_new and (logged is None or not logged.has(author, number))
+
     def _is_next(self, author: int, number: int, is_total: bool, is_strict: bool) -> bool:
         """Whether no later ordered batch of the author has come."""
         last = self._ordered.get(author, 0)

@@ -331,7 +331,10 @@ class NodeEnd(Generic[B]):
             until_us = self.host.now_us() + PAST_US
             if (yield from self.until(topic, partial(self._is_past, topic, message.past), until_us)):
                 past = self.host.frontier_keys(topic.number)
-                answer = FrontierResponse(message.number, True, past, topic.seen.ranges())
+                # What its log held when it returned is past, too; an author may hand it in again.
+                seen = DedupTable(topic.replay_buffer.shown.ranges())
+                seen.merge(topic.seen.ranges())
+                answer = FrontierResponse(message.number, True, past, seen.ranges())
         self.host.send_control(sender, answer)
 
     def _is_past(self, topic: SessionTopic[B], past: list[int]) -> bool:
@@ -357,11 +360,12 @@ class NodeEnd(Generic[B]):
         if not can_ask or not topic.replay_buffer.may_lack(seen, resumption.since_us):
             return
         past = [] if self.traits.has_barriers else self.host.frontier_keys(topic.number)
-        age_us = self.host.now_us() - resumption.since_us
         barrier, asked_at_us = 0, 0
 
         def ask(number: int, wants_batches: bool = False) -> ReplayRequest:
-            waited_us, client, ranges = self.host.now_us() - asked_at_us, resumption.client, seen.ranges()
+            now_us, client, ranges = self.host.now_us(), resumption.client, seen.ranges()
+            # Both ages as of now: a barrier may have waited for a majority for long.
+            age_us, waited_us = now_us - resumption.since_us, now_us - asked_at_us
             return ReplayRequest(number, topic.name, barrier, past, client, age_us, ranges, wants_batches, waited_us)
 
         for _ in range(BARRIERS_AT_MOST):

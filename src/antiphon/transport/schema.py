@@ -156,6 +156,8 @@ FIELDS: Final[dict[str, Any]] = {
     "wants_pulse": bool,
     "question": Number,
     "stamps": Integers,
+    "last_stamp": Integer,
+    "last_name": Number,
     "whole": bool,
     "latest": Stamp,
     "sent_at": Integer,
@@ -226,6 +228,8 @@ ADDED: Final[dict[tuple[type[Any], str], Any]] = {
     (cube_faults.Digest, "question"): 0,
     (cube_totals.LockManagerNotice, "proposal"): 0,
     (cube_totals.LockManagerNotice, "proposed"): [],
+    (gossip.GossipFrontierResponse, "last_stamp"): -1,
+    (gossip.GossipFrontierResponse, "last_name"): 0,
 }
 """Fields that came after ``OLDEST_VERSION``, by class and name, each with its value in frames that lack it.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from antiphon.fabrics.gossip.epto.options import EptoOptions
-from antiphon.fabrics.gossip.epto.order import HostClock, KnownEvent, LogicalClock, Ordering
+from antiphon.fabrics.gossip.epto.order import HostClock, KeyOrdering, KnownEvent, LogicalClock, Ordering
 from antiphon.kernel import UsageError
 from tests.fabrics.gossip.epto_worlds import Desk, known, options
 
@@ -59,6 +59,18 @@ def test_what_comes_too_late_is_a_hole_and_is_reported_once() -> None:
     assert order.release(LIMIT) == [] and desk.holes == [(2, 1)]
     order.offer(known(1, 1, 30), OLD)
     assert order.release(LIMIT) == [] and desk.holes == [(2, 1)], "a copy of what was delivered is no hole"
+
+
+def test_who_goes_on_where_a_neighbour_is_refuses_what_waited_and_is_too_late_there() -> None:
+    desk = Desk()
+    order = ordering("keys", desk, is_founder=False)
+    assert isinstance(order, KeyOrdering)
+    for event in (known(1, 1, 10), known(2, 1, 20), known(3, 1, 30)):
+        order.offer(event, YOUNG)
+    assert names(order.start_after(known(2, 7, 20))) == [(1, 1), (2, 1)]
+    order.offer(known(4, 1, 15), OLD)
+    assert order.start_after(known(1, 1, 10)) == [], "what is before that is no news"
+    assert names(order.release(YOUNG)) == [(3, 1)] and desk.holes == [(1, 1), (2, 1), (4, 1)]
 
 
 def test_a_hole_is_reported_where_it_would_have_come() -> None:

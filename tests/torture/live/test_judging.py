@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ def judged(
     may_lose: bool = False,
     dropping: list[list[str]] | None = None,
     disturbed: list[tuple[int, int]] | None = None,
+    fabric: str = "tree",
 ) -> CampaignJudgement:
     """Judge journals that are given as lines, one list for each place; each begins with a subscription to topic 0.
 
@@ -32,7 +34,7 @@ def judged(
         for place, lines in enumerate(all_lines, FIRST_IDENTITY if kind == DROPPING_NAME else 0):
             text = "\n".join([*(line.format(me=place) for line in BEGIN), *lines]) + "\n"
             (directory / kind / f"place-{place}.txt").write_text(text)
-    circumstances = Circumstances("tree", killed or [], may_lose, disturbed=disturbed or [], wait_seconds=20e-6)
+    circumstances = Circumstances(fabric, killed or [], may_lose, disturbed=disturbed or [], wait_seconds=20e-6)
     return judge_journals(directory, circumstances, audit_files, directory)
 
 
@@ -90,6 +92,33 @@ def test_total_order_is_judged_by_what_was_shown(tmp_path: Path) -> None:
     assert broken(judged(tmp_path / "again", [*one[:2], "see 31 0 0 1 total", "see 32 0 1 1 total"], other)) == {
         "total": 1
     }
+
+
+@pytest.mark.parametrize(
+    ("fabric", "gap", "copy", "is_excused", "answer"),
+    [
+        *product(["gossip"], [["gap 25 0"]], [8], [True], ["total", "causal"]),
+        *product(["gossip"], [["gap 25 0"]], [7], [False], ["total", "causal"]),
+        *product(["gossip"], [["gap 9 0"], []], [8], [False], ["total", "causal"]),
+        ("tree", ["gap 25 0"], 8, False, "total"),
+    ],
+)
+def test_a_second_copy_behind_a_gap_has_another_place_in_gossip(
+    tmp_path: Path, fabric: str, gap: list[str], copy: int, is_excused: bool, answer: str
+) -> None:
+    """The third place was told of a gap, and shown the question behind the answer, as the publication of node 8."""
+    asks = ["ask 10 0 1 total -", "yes 11 0 1", "see 20 0 0 1 total 7", f"see 33 0 1 1 {answer} 7"]
+    answers = ["see 21 0 0 1 total 7", f"ask 30 0 1 {answer} -", "yes 31 0 1", f"see 32 0 1 1 {answer} 7"]
+    late = [*gap, f"see 40 0 1 1 {answer} 7", f"see 41 0 0 1 total {copy}"]
+    found = broken(judged(tmp_path, asks, answers, late, fabric=fabric))
+    assert found == ({} if is_excused else {answer: 1})
+
+
+def test_a_second_copy_is_not_shown_behind_what_its_publisher_asked_for_later(tmp_path: Path) -> None:
+    asks = ["ask 10 0 1 total -", "yes 11 0 1", "ask 12 0 2 causal -", "yes 13 0 2"]
+    sees = ["see 20 0 0 1 total 7", "see 21 0 0 2 causal 7"]
+    late = ["gap 25 0", "see 40 0 0 2 causal 7", "see 41 0 0 1 total 8"]
+    assert broken(judged(tmp_path, [*asks, *sees], sees, late, fabric="gossip")) == {"fifo": 1}
 
 
 def test_who_was_told_of_a_gap_is_owed_nothing_that_was_under_way(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.epto.messages import Ball, Probe, Stamped
+from antiphon.fabrics.gossip.epto.order import KnownEvent
 from antiphon.fabrics.gossip.epto.topic import TOPICS, Memory, TopicTotals
 from antiphon.fabrics.gossip.messages import GossipFrontierResponse
 from antiphon.fabrics.gossip.options import BrisaOptions
@@ -254,15 +255,19 @@ class GossipDelivery:
                 stream_of(self._streams, ~key & SOURCE_MASK).skip(~key >> SOURCE_BITS)
 
     def welcome(self) -> GossipFrontierResponse:
-        """Tells a newcomer what is past here, and the time of total order, 0 if there is none."""
-        time: i64 = 0 if self.totals is None else self.totals.reading()
-        return GossipFrontierResponse(self._me, self._topic, self.order.frontier(), time)
+        """Tells a newcomer what is past here, and where total order is, if there is any."""
+        totals, frontier = self.totals, self.order.frontier()
+        if totals is None:
+            return GossipFrontierResponse(self._me, self._topic, frontier, 0)
+        last = totals.last_delivered
+        return GossipFrontierResponse(self._me, self._topic, frontier, totals.reading(), last.stamp, last.name)
 
-    def welcomed(self, frontier: vec[i64], stamp: i64) -> None:
-        """A neighbour has said what is past, and the time of its total order."""
-        if stamp > 0 and self.has_total_order():
-            self._ordered().begin_after(stamp)
-        self.count_as_past(frontier)
+    def welcomed(self, message: GossipFrontierResponse) -> None:
+        """A neighbour has said what is past, and where its total order is."""
+        self.count_as_past(message.frontier)
+        if message.stamp > 0 and self.has_total_order():
+            self._ordered().begin_after(message.stamp)
+            self._ordered().go_on_after(KnownEvent(message.last_name, message.last_stamp, None))
         for stream in self._streams.values():
             if stream.source != self._me:
                 stream.assume()

@@ -106,6 +106,6 @@ class GossipJoining:
     def on_frontier_response(self, message: GossipFrontierResponse) -> None:
         """A neighbour has said what counts as past: take part, and do what the application waits for."""
         if not self._delivery.is_synchronised:
-            self._delivery.welcomed(message.frontier, message.stamp)
+            self._delivery.welcomed(message)
             self._quiescence.wake()
             self._application.serve()

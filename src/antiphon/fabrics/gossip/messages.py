@@ -187,12 +187,20 @@ class GossipFrontierRequest(ProtocolMessage):
 
 @mypyc_attr(acyclic=True)
 class GossipFrontierResponse(ProtocolMessage):
-    """The frontier of the sender, where a newcomer starts, and the time of its total order, 0 if there is none."""
+    """The frontier of the sender, where a newcomer starts, and the time of its total order, 0 if there is none.
 
-    def __init__(self, source: i64, topic: i64, frontier: vec[i64], stamp: i64) -> None:
+    ``last_stamp`` and ``last_name`` are the key of what the sender has delivered last in total order; the stamp is
+    below 0 if there is nothing.
+    """
+
+    def __init__(
+        self, source: i64, topic: i64, frontier: vec[i64], stamp: i64, last_stamp: i64 = -1, last_name: i64 = 0
+    ) -> None:
         super().__init__(source, 0, topic)
         self.frontier: Final[vec[i64]] = frontier
         self.stamp: Final[i64] = stamp
+        self.last_stamp: Final[i64] = last_stamp
+        self.last_name: Final[i64] = last_name
 
 
 NUMBERED: Final[dict[int, type[Any]]] = {

@@ -138,7 +138,7 @@ class SimulatedClient:
             batch = batch_of(frame.publisher, frame.sequence, frame.order, frame.payload)
             publication = (frame.publisher, frame.sequence)
             if self.end.take(self.subscription, ROOM, batch, publication):
-                self._judge.shown(self.number, batch.name)
+                self._judge.shown(self.number, batch.name, publication)
         elif isinstance(frame, StatusResponse) and self._opening is not None:
             (address, promise), self._opening = self._opening, None
             peers = [peer["address"] for peer in frame.status["peers"]]

@@ -147,8 +147,7 @@ class ServingLife(NodeLife):
             if is_new:
                 topic.seen.add(batch.author, batch.number, only_grows=True)
         else:
-            is_new = topic.seen.take(batch.author, batch.number, batch.order, is_strict=True)
-            is_new = is_new and not topic.logged_before.has(batch.author, batch.number)
+            is_new = topic.seen.take_at_node(batch.author, batch.number, batch.order, True, topic.logged_before)
         self._has_news = self._has_news or self.topic_state.is_watched
         if int(publication.source) == self.identifier:
             accepted = self._undelivered.pop(batch.sequence, None)

@@ -94,6 +94,7 @@ class ClientWorld:
         self.clock = VirtualClock()
         self.judge = ClientJudge()
         self.judge.nodes_may_be_away = any(step.kind in ("cut", "pause") for step in schedule.steps)
+        self.judge.may_pass_over = FABRICS[schedule.fabric].may_pass_over
         policy = FABRICS[schedule.fabric].membership
         self._has_founders = policy.has_founders
         self._members = MembershipJudge(MembershipRules(policy.keeps_identity, policy.begins_apart, policy.is_full))

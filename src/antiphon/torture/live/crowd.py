@@ -167,7 +167,9 @@ class Guest:
                             self._count_dropped(subscription, topic)
                             name = name_in(message.headers)
                             is_whole = message.value == name.value()
-                            self.journal.see(topic, name.identity, name.number, message.order, is_whole)
+                            self.journal.see(
+                                topic, name.identity, name.number, message.order, message.publisher, is_whole
+                            )
                             self.probe = max(self.probe, name.probe)
                             self._flush_sometimes()
                     except MissedMessagesError:

@@ -2,19 +2,17 @@
 
 A line has the event, its time (microseconds of the clock that all processes of a machine share) and its fields:
 
-===========  =====================================  ==================================================================
-line         fields                                 meaning ===========  =====================================
-================================================================== ``begin``    identity
-an application has begun; no other one has this number ``node``     address                                its client
-talks to the node there from now on ``ready``    topic                                  its subscription is effective
-``ask``      topic, number, order, keys             it publishes a message with this number on the topic, about these
-keys ``yes``      topic, number                          that message was accepted ``no``       topic, number
-that message was refused, or may have been ``see``      topic, identity, number, order         a message of an
-application has arrived ``torn``     topic, identity, number                and its value differs from the published one
-``dropped``  topic, count                           its subscription reports so many dropped messages so far ``gap``
-topic                                  the application was told that messages may be missing here ``end``      topic
-it has ended its subscription to the topic ===========  =====================================
-==================================================================
+* ``begin`` identity: an application has begun; no other one has this number.
+* ``node`` address: its client talks to the node there from now on.
+* ``ready`` topic: its subscription is effective.
+* ``ask`` topic, number, order, keys: it publishes a message with this number on the topic, about these keys.
+* ``yes`` topic, number: that message was accepted.
+* ``no`` topic, number: that message was refused, or may have been.
+* ``see`` topic, identity, number, order, node: a message of an application has arrived, as a publication of this node.
+* ``torn`` topic, identity, number: and its value differs from the published one.
+* ``dropped`` topic, count: its subscription reports so many dropped messages so far.
+* ``gap`` topic: the application was told that messages may be missing here.
+* ``end`` topic: it has ended its subscription to the topic.
 
 One file holds the events at one place, where one application may follow another.
 """
@@ -67,9 +65,9 @@ class ApplicationJournal:
         """A message was accepted, or was not."""
         self._write("yes" if is_accepted else "no", topic, number)
 
-    def see(self, topic: int, identity: int, number: int, order: str, is_whole: bool = True) -> None:
-        """A message has arrived, whole or not."""
-        self._write("see", topic, identity, number, order)
+    def see(self, topic: int, identity: int, number: int, order: str, publisher: int, is_whole: bool = True) -> None:
+        """A message has arrived that a node published, whole or not."""
+        self._write("see", topic, identity, number, order, publisher)
         if not is_whole:
             self._write("torn", topic, identity, number)
 

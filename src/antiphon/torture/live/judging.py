@@ -30,8 +30,10 @@ from librt.vecs import append, vec
 from mypy_extensions import i64
 
 from antiphon.api.topic_names import key_number
+from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import ORDER_NAMES
+from antiphon.torture.live.copies import ShownCopies, own_key
 from antiphon.torture.live.crowd import DROPPING_NAME, FIRST_IDENTITY
 from antiphon.torture.live.dropping import Droppings, Name, PublishedMessage, visits_in
 from antiphon.torture.live.journal import NO_KEYS, JournalEntry, read_journal
@@ -59,6 +61,9 @@ DIES_SOON_US: Final = 60_000_000
 """A message that a node accepted or showed shortly before it was killed may be lost with it; older ones must be known
 elsewhere.
 """
+
+SEEN_FIELDS: Final = 4
+"""A line about a message that has arrived has so many fields, and then, unless it is old, the publishing node."""
 
 INVENTED: Final = 1 << 30
 """Added to the numbers of messages that no application has asked for."""
@@ -198,6 +203,7 @@ class CampaignEvidence:
         self.messages: dict[Name, AskedMessage] = {}
         self.deliveries = 0
         self.gone_with_node = 0
+        self._copies = ShownCopies() if FABRICS[self._fabric].may_pass_over else None
         # Applications, by topic, that need not see their own messages, because they ended or were told of a gap.
         self._excused: set[tuple[int, int]] = set()
         for journal in self._journals:
@@ -240,11 +246,15 @@ class CampaignEvidence:
             elif entry.what == "torn":
                 topic, source, number = map(int, entry.fields[:3])
                 self.torn.append(f"message {number} of {source} on topic {topic} came to {identity} and was changed")
+            elif entry.what == "gap" and self._copies is not None:
+                self._copies.gap(identity, int(entry.fields[0]), entry.time_us)
             elif entry.what == "see":
                 self.deliveries += 1
                 topic, source, number = map(int, entry.fields[:3])
                 message = self.messages.get((source, topic, number))
                 if message is not None:
+                    if self._copies is not None and message.order == "total" and len(entry.fields) > SEEN_FIELDS:
+                        self._copies.shown(identity, (source, topic, number), entry.fields[SEEN_FIELDS])
                     message.is_seen = True
                     message.is_seen_by_itself |= source == identity
                     message.is_safe = message.is_safe or not self._dies_soon(door, entry.time_us)
@@ -324,7 +334,7 @@ class CampaignEvidence:
             paths.append(directory / f"{journal.stem}.parquet")
             about = {"host": "live", "unit": "microseconds", "fabric": self._fabric}
             with TraceWriter(paths[-1], "deliveries", about) as writer:
-                rows = CampaignRows(writer.recorder, self.messages, as_asked)
+                rows = CampaignRows(writer.recorder, self.messages, as_asked, self._copies)
                 for entry in read_journal(journal):
                     rows.add(entry)
                     writer.recorder.flush_if_full()
@@ -369,10 +379,13 @@ def attributed(journal: Path) -> Iterator[tuple[int, str, int, JournalEntry]]:
 class CampaignRows:
     """Writes the rows of one file."""
 
-    def __init__(self, recorder: Recorder, messages: dict[Name, AskedMessage], as_asked: bool) -> None:
+    def __init__(
+        self, recorder: Recorder, messages: dict[Name, AskedMessage], as_asked: bool, copies: ShownCopies | None = None
+    ) -> None:
         self._recorder = recorder
         self._messages = messages
         self._as_asked = as_asked
+        self._copies = copies
         self._identity = -1
         self._members: set[int] = set()
 
@@ -424,7 +437,10 @@ class CampaignRows:
         if message is None:
             self._about(entry, DELIVER, name, name[2] + INVENTED, order, [])
         elif message.number and not (self._as_asked and name[0] == self._identity):
-            self._about(entry, DELIVER, name, message.number, order, message.keys)
+            if self._copies is None or not self._copies.is_second(self._identity, name, message.asked_us):
+                self._about(entry, DELIVER, name, message.number, order, message.keys)
+            elif not self._as_asked:
+                self._about(entry, DELIVER, name, message.number, order, [own_key(name)])
 
     def _about(self, entry: JournalEntry, event: i64, name: Name, number: int, order: int, keys: list[int]) -> None:
         packed = vec[i64]()

@@ -237,7 +237,8 @@ class LoadApplication:
     def _see(self, topic: int, message: Message) -> None:
         name = name_in(message.headers)
         self.seen += 1
-        self.journal.see(topic, name.identity, name.number, message.order, message.value == name.value())
+        is_whole = message.value == name.value()
+        self.journal.see(topic, name.identity, name.number, message.order, message.publisher, is_whole)
         if name.probe:
             place = name.identity % len(self._work.doors)
             self.probes.setdefault(name.probe, set()).add((place, topic, message.order))

@@ -276,15 +276,15 @@ class EptoDissemination:
             for event in self.ordering.release(latest_birth):
                 publication = event.publication
                 assert publication is not None, "only what is complete is delivered"
-                self._done(event)
+                self.done(event)
                 self._environment.deliver(publication)
             stuck = self.ordering.next() if self._digests else None
             if stuck is None or stuck.born > latest_birth - self._patience or stuck.publication is not None:
                 break
             self.ordering.give_up(stuck)
-            self._done(stuck)
+            self.done(stuck)
 
-    def _done(self, event: KnownEvent) -> None:
+    def done(self, event: KnownEvent) -> None:
         """An event has left the ordering component; unless it is in a ball its slot is free."""
         slot = event.place
         self._is_done[slot] = 1

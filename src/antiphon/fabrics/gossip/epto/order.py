@@ -231,10 +231,22 @@ class KeyOrdering(Ordering):
         """The event that left last, if any did."""
         return self._last
 
-    def start_after(self, last: KnownEvent) -> None:
-        """Go on after an earlier membership of the same node: what is not above what left last is refused."""
+    def start_after(self, last: KnownEvent) -> list[KnownEvent]:
+        """Go on after an earlier membership of this node, or where a neighbour is: what is not above this is refused.
+
+        Gives the events that waited and are refused now.
+        """
+        refused: list[KnownEvent] = []
+        if self._last is not None and last.is_before(self._last):
+            return refused
         self._last = last
         self.last_stamp = last.stamp
+        while len(self._heap) > 0 and not last.is_before(self._heap[0]):
+            event = self._heap[0]
+            self._pop()
+            self.refuse(event)
+            refused.append(event)
+        return refused
 
     def offer(self, event: KnownEvent, born: i64) -> None:
         if event.state == WAITING:

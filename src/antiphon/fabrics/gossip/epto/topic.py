@@ -21,8 +21,9 @@ another because of what was delivered, directly or through others, its key is th
 which they do in the end: it takes its place in the order of the topic, after what it depends on, and the application is
 told there instead of getting it. So what follows it still comes after all that it followed.
 
-**Newcomers** count as past what a neighbour has delivered, and are told its time. A node that comes back to a
-topic goes on after what it had delivered itself.
+**Newcomers** count as past what a neighbour has delivered, are told its time, and go on after what it has delivered
+last, so that they refuse what would be too late there. Otherwise a client that had been shown what is past would be
+shown earlier publications after it. A node that comes back to a topic goes on after what it had delivered itself.
 """
 
 from __future__ import annotations
@@ -202,8 +203,11 @@ class TopicTotals:
         ordering = self.balls.ordering
         assert isinstance(ordering, KeyOrdering), "topics are ordered by whole keys"
         self._ordering: Final[KeyOrdering] = ordering
+        # The key of what was delivered last, or counts as such.
+        self.last_delivered: KnownEvent = KnownEvent(0, -1, None)
         if memory is not None and memory.last is not None:
             ordering.start_after(memory.last)
+            self.last_delivered = memory.last
         # Own publications that have not been delivered here.
         self.own: i64 = 0
 
@@ -218,6 +222,13 @@ class TopicTotals:
     def begin_after(self, stamp: i64) -> None:
         """A neighbour has said the time."""
         self._clock.begin_after(stamp)
+
+    def go_on_after(self, last: KnownEvent) -> None:
+        """A neighbour has said what it has delivered last."""
+        if self.last_delivered.is_before(last):
+            self.last_delivered = last
+            for event in self._ordering.start_after(last):
+                self.balls.done(event)
 
     # Publications and messages that come in.
 
@@ -281,7 +292,9 @@ class TopicTotals:
     def delivered(self) -> None:
         """The next publication has been delivered."""
         publication = self._relayed.released.popleft()
-        self._relayed.names.remove(publication_key(publication.source, publication.sequence))
+        name = publication_key(publication.source, publication.sequence)
+        self.last_delivered = KnownEvent(name, publication.stamp, None)
+        self._relayed.names.remove(name)
         if publication.source == self._me:
             self.own -= 1
 

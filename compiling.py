@@ -50,6 +50,7 @@ PRODUCT = (
     "simulator/network/*.py",
     "api/batch.py",
     "api/batch_codec.py",
+    "api/heard.py",
     "api/outbox.py",
     "api/publisher.py",
     "api/receipts.py",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from antiphon.api.batch import Batch
 from antiphon.api.batch_codec import decode_columns, encode_columns, read_header
-from antiphon.api.columns import Columns
+from antiphon.api.columns import Columns, Follows
 from antiphon.kernel.errors import ProtocolError
 
 
@@ -24,8 +24,15 @@ def columns_of_a_batch(draw: st.DrawFn) -> Columns:
     keys = column(st.none() | st.binary(max_size=5))
     headers = column(st.none() | st.dictionaries(st.text(max_size=5), st.binary(max_size=5), max_size=2))
     expires = column(st.integers(0, (1 << 62) - 1))
+    follows = column(
+        st.none()
+        | st.builds(
+            Follows, st.dictionaries(st.text(max_size=3), st.lists(st.integers(0, 9), max_size=4)), st.booleans()
+        )
+    )
     times = st.integers(0, 253_402_300_799_999_999)
-    return Columns(draw(st.integers(1, (1 << 62) - 1)), draw(times), values, keys, headers, expires)  # type: ignore[arg-type]
+    first = draw(st.integers(1, (1 << 62) - 1))
+    return Columns(first, draw(times), values, keys, headers, expires, None, None, follows)  # type: ignore[arg-type]
 
 
 @given(columns_of_a_batch())
@@ -56,9 +63,9 @@ def test_damaged_batches_are_refused_or_are_other_batches(columns: Columns, data
     assert len(found.values) == read_header(bytes(payload))[0]
 
 
-@pytest.mark.parametrize("place", [2, 3, 4, 5])
+@pytest.mark.parametrize("place", [2, 3, 4, 5, 8])
 def test_columns_of_different_lengths_are_refused(place: int) -> None:
-    fields: list[object] = [1, 0, [b"a", b"b"], [None, b"k"], [{}, None], [0, 1]]
+    fields: list[object] = [1, 0, [b"a", b"b"], [None, b"k"], [{}, None], [0, 1], None, None, [None, [{}, True]]]
     decode_columns((2).to_bytes(4, "little") + msgspec.msgpack.encode(fields))
     column = fields[place]
     assert isinstance(column, list)
@@ -71,3 +78,9 @@ def test_columns_of_different_lengths_are_refused(place: int) -> None:
 def test_what_holds_no_batch_is_refused(payload: bytes) -> None:
     with pytest.raises(ProtocolError, match="holds no batch"):
         decode_columns(payload)
+
+
+def test_names_of_headers_that_are_no_text_are_refused() -> None:
+    payload = encode_columns(Columns(1, 0, [b""], headers=[{"name": b""}]))
+    with pytest.raises(ProtocolError, match="holds no batch"):
+        decode_columns(payload.replace(b"name", b"nam\xff"))

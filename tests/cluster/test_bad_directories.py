@@ -1,4 +1,4 @@
-"""Mistakes with data directories and lists of founders: refused with a sentence that says what to do, nothing lost."""
+"""Mistakes with data directories, addresses and founders: refused with a sentence that says what to do."""
 
 from __future__ import annotations
 
@@ -40,24 +40,44 @@ async def until_it_stops(begun: Any) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_a_copy_of_the_data_directory_of_a_running_node_of_a_cube(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fabric", ["cube", "gossip"])
+def test_a_copy_of_the_data_directory_of_a_running_node(tmp_path: Path, fabric: str) -> None:
     async def test() -> None:
-        async with antiphon.start(data=str(tmp_path / "first")) as first:
-            async with antiphon.start(join=[first.address], data=str(tmp_path / "second")):
+        async with antiphon.start(fabric=fabric, data=str(tmp_path / "first")) as first:
+            async with antiphon.start(fabric=fabric, join=[first.address], data=str(tmp_path / "second")):
                 pass
             shutil.copytree(tmp_path / "second", tmp_path / "copy")
-            async with antiphon.start(join=[first.address], data=str(tmp_path / "second")) as second:
-                begun = antiphon.start(join=[second.address], data=str(tmp_path / "copy"))
-                with pytest.raises(JoinError, match=r"has a copy; stop one of them, and start it with an empty data"):
-                    async with begun:
-                        pass
-                begun = antiphon.start(join=[first.address], data=str(tmp_path / "copy"))
-                with pytest.raises(JoinError, match=r"has a copy; stop one of them, and start it with an empty data"):
-                    async with begun:
-                        pass
+            original = antiphon.start(fabric=fabric, join=[first.address], data=str(tmp_path / "second"))
+            async with original as second:
+                for asked in (second, first):
+                    begun = antiphon.start(fabric=fabric, join=[asked.address], data=str(tmp_path / "copy"))
+                    with pytest.raises(
+                        PeerError, match=r"has a copy; stop one of them, and start it with an empty data"
+                    ):
+                        await until_it_stops(begun)
                 [subscription] = await subscribed([first])
                 await second.publish("room", b"still here")
-                assert await take_values(subscription, 1) == [b"still here"]
+                assert b"still here" in await take_values(subscription, 1)
+
+    running(test)
+
+
+@pytest.mark.parametrize("fabric", ["cube", "gossip"])
+def test_an_address_at_which_another_node_lives(fabric: str) -> None:
+    """That of the node that is asked for a place, and that of a third one."""
+
+    async def test() -> None:
+        async with (
+            antiphon.start(fabric=fabric) as first,
+            antiphon.start(fabric=fabric, join=[first.address]) as second,
+        ):
+            for taken in (first.address, second.address):
+                begun = antiphon.start(fabric=fabric, join=[first.address], advertise=taken, join_seconds=2.0)
+                with pytest.raises(JoinError, match=rf"another node lives at {taken}, .*; give each node an address"):
+                    await until_it_stops(begun)
+            [subscription] = await subscribed([first])
+            await second.publish("room", b"still here")
+            assert await take_values(subscription, 1) == [b"still here"]
 
     running(test)
 
@@ -95,6 +115,30 @@ def test_the_data_directory_of_another_cluster(tmp_path: Path, fabric: str) -> N
                 pass
         async with antiphon.start(fabric=fabric, cluster="one", data=str(tmp_path / "data")):
             pass
+
+    running(test)
+
+
+def test_the_data_directory_of_another_tree(tmp_path: Path) -> None:
+    """Both trees have the same name, and the directory has the identity of a broker that this tree has, too."""
+
+    async def test() -> None:
+        trees = [tmp_path / "one", tmp_path / "other"]
+        addresses = [free_addresses(2), free_addresses(2)]
+        for tree, listed in zip(trees, addresses, strict=True):
+            tree.mkdir()
+            async with AsyncExitStack() as stack:
+                begun = [founder(listed, place, tree) for place in range(2)]
+                first, _ = await asyncio.gather(*(stack.enter_async_context(each) for each in begun))
+                await total_works(first)
+        foreign = founder(addresses[0], 1, trees[0], data=str(trees[1] / "data 1"))
+        with pytest.raises(
+            JoinError, match=r"belongs to the tree of the brokers at .*; start it with its own data dir"
+        ):
+            await until_it_stops(foreign)
+        for tree, listed in zip(trees, addresses, strict=True):
+            async with founder(listed, 0, tree) as first, founder(listed, 1, tree):
+                await total_works(first)
 
     running(test)
 

@@ -19,9 +19,9 @@ from antiphon.fabrics.cube.fault_tolerant import FaultTolerantVCubePs
 from antiphon.membership import joining
 from antiphon.membership.address_book import BLOCKS_FIRST
 from antiphon.membership.cube_members import CubeMembers
-from antiphon.membership.full_mesh import RETRY
 from antiphon.membership.host import Timer
 from antiphon.membership.messages import PlaceResponse
+from antiphon.membership.retries import RETRY
 from antiphon.node.settings import Settings
 from antiphon.sessions.dedup import LoggedPublications
 from antiphon.storage.checkpoint import BATCHES_PER_CHECKPOINT
@@ -308,7 +308,7 @@ def test_who_was_cut_off_is_told_of_those_who_joined_meanwhile(monkeypatch: pyte
                 # It does not look for the one that is cut off by itself.
                 assert isinstance(newcomer._live.cluster, CubeMembers)
                 monkeypatch.setattr(newcomer._live.cluster, "_retry_later", lambda *_: None)
-                for peer in tuple(newcomer._live.cluster._retry_us):
+                for peer in tuple(newcomer._live.cluster._retries._next_us):
                     newcomer._live.host.cancel_timer(Timer(RETRY, peer))
                 proxies[2].mend()
                 await until(lambda: newcomer.identifier in present(nodes[2]))

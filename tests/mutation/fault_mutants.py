@@ -118,6 +118,12 @@ LASTING = (
         "        topic.published = topic.begun = max(topic.begun, mixed(topic).past(self._me) - 1)\n",
     ),
     faults(
+        "a returned node locks only members that it knows",
+        "repair/anti_entropy",
+        "            self._total_order.on_member_found(topic, peer)\n            self._compare(",
+        "            self._compare(",
+    ),
+    faults(
         "publications after a return follow nothing",
         "repair/delivery",
         "        order.adopt_barrier(vec[i64]([key for key in order.frontier() if key < 0 or",

@@ -61,7 +61,7 @@ MEMBERSHIP: tuple[Mutant, ...] = (
     membership(
         "a lost node is not looked for",
         "full_mesh",
-        "            self._host.set_timer(Timer(RETRY, identifier), wait)\n",
+        "            self._retries.later(identifier)\n",
         "            pass\n",
     ),
     membership(

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from antiphon.api.batch_codec import encode_columns
-from antiphon.api.columns import Columns
+from antiphon.api.columns import Columns, Follows
 from antiphon.membership.messages import PROTOCOL_VERSION, Control, Hello, Refused
 from antiphon.sessions import client_messages as messages
 from antiphon.sessions.peer_messages import LaneState
@@ -90,7 +90,7 @@ def message_rows() -> Iterator[str]:
 
 def part_rows() -> Iterator[str]:
     """A row for each array that is a part of messages."""
-    for kind in (messages.LaneOf, messages.Resume, messages.LogRange, messages.NodeProducerState, LaneState):
+    for kind in (messages.LaneOf, messages.Resume, messages.LogRange, messages.NodeProducerState, LaneState, Follows):
         yield f"| `{kind.__name__}` | {'<br>'.join(fields_of(kind))} | {sentence_of(kind)} |"
 
 

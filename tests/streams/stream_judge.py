@@ -148,6 +148,11 @@ class StreamJudge:
         source, sequence = self._names[position]
         return b"%d" % ((source * 7 + sequence) % 3)
 
+    def name_of(self, position: int) -> tuple[int, int]:
+        """The author of a message, and its number among the author's."""
+        source, sequence = self._names[position]
+        return source, sequence * 1000 + position - self.positions[source, sequence]
+
     def follows(self, position: int) -> list[int]:
         """The last messages that the publisher had seen."""
         name = self._names[position]

@@ -18,6 +18,7 @@ from antiphon.simulator.cluster.clock import VirtualClock
 from antiphon.streams.coordinator import Coordinator
 from antiphon.streams.entries import COMMAND, DATA, MEMBERS, OPENING, IndexEntry, ReplicaSet
 from antiphon.streams.host import NOBODY, SavedReplica
+from antiphon.streams.links import MessageLinks
 from antiphon.streams.messages import NamedContent, NumberedEntry, StreamMessage
 from antiphon.streams.reassignment import Reassignment
 from antiphon.streams.replica import Replica
@@ -292,8 +293,8 @@ class SimulatedReplica:
     def key_of(self, position: int) -> bytes:
         return self.world.judge.key_of(position)
 
-    def follows(self, position: int) -> list[int]:
-        return self.world.judge.follows(position)
+    def links(self, position: int) -> MessageLinks:
+        return self.world.links(position)
 
     def hand(self, consumer: str, member: int, position: int, delivery: int) -> None:
         self.world.crew.hand(self, consumer, member, position, delivery)
@@ -322,6 +323,13 @@ class SimulatedReplica:
 
 class StreamWorld:
     """Some machines, a network, a fabric, and the judge."""
+
+    def links(self, position: int) -> MessageLinks:
+        """What a message says: half of the publishers name single messages, the others all up to some."""
+        judge = self.judge
+        author, number = judge.name_of(position)
+        follows = tuple(judge.name_of(before) for before in judge.follows(position))
+        return MessageLinks(author, number, follows, is_narrowed=author % 2 == 0)
 
     def __init__(self, seed: int, nodes: int, founders: ReplicaSet, bounds: Bounds) -> None:
         self.random = random.Random(seed)

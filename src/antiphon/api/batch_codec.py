@@ -6,8 +6,9 @@ from struct import Struct as Layout
 from typing import Final
 
 import msgspec
+from mypy_extensions import i64
 
-from antiphon.api.columns import NO_AUTHOR, Author, Columns, UnreadColumns
+from antiphon.api.columns import NO_AUTHOR, Author, Columns, Follows, UnreadColumns
 from antiphon.kernel.errors import ProtocolError
 
 COUNT_BYTES: Final = 4
@@ -102,9 +103,9 @@ def decode_after_header(payload: bytes, count: int, begin: int) -> Columns:
         if len(payload) > SCANNED_BYTES:
             check_headers(memoryview(payload)[begin:])
         columns = COLUMNS_DECODER.decode(memoryview(payload)[begin:])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ProtocolError(f"a publication of {len(payload)} bytes holds no batch of messages: {error}") from error
-    for column in (columns.values, columns.keys, columns.headers, columns.expires_us):
+    for column in (columns.values, columns.keys, columns.headers, columns.expires_us, columns.follows):
         if column is not None and len(column) != count:
             raise ProtocolError(f"a batch of {count} messages has a column of {len(column)} entries")
     return columns
@@ -127,3 +128,20 @@ def decode_checked(payload: bytes) -> Columns | None:
 def check_payload(payload: bytes) -> None:
     """Refuse a payload from a peer that cannot be decoded."""
     decode_checked(payload)
+
+
+def size_of_follows(follows: Follows) -> i64:
+    """How many bytes the names of those that a message follows take, about."""
+    size: i64 = 0
+    for name, pairs in follows.topics.items():
+        size += len(name) + 9 * len(pairs)
+    return size
+
+
+def size_beside_value(key: bytes | None, headers: dict[str, bytes] | None) -> i64:
+    """How many bytes a message holds beside its value."""
+    size: i64 = 0 if key is None else len(key)
+    if headers is not None:
+        for name, content in headers.items():
+            size += len(name) + len(content)
+    return size

@@ -28,6 +28,24 @@ NEVER: Final = 0
 """In the column of expiry times: the message does not expire."""
 
 
+FOLLOWED_AT_MOST: Final = 1 << 16
+"""So many authors one message may name of those whose messages it follows."""
+
+Followed = Annotated[list[Number], msgspec.Meta(max_length=2 * FOLLOWED_AT_MOST)]
+
+
+class Follows(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """The messages that one follows: for each topic, authors and their numbers for messages, by turns.
+
+    The empty name stands for the topic of the message itself. A message follows all messages of these authors up to
+    these numbers, and all that its own author published on the topic before it. A *narrowed* one follows these messages
+    alone.
+    """
+
+    topics: Annotated[dict[str, Followed], msgspec.Meta(max_length=HEADERS_AT_MOST)]
+    is_narrowed: bool = False
+
+
 class Columns(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     """The content of a batch as it is written; a column that no message uses is missing.
 
@@ -43,6 +61,8 @@ class Columns(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
     expires_us: Annotated[list[Number], Count] | None = None
     about: Annotated[list[bytes], Count] | None = None
     author_sequence: Number | None = None
+    follows: Annotated[list[Follows | None], Count] | None = None
+    """What each message follows beside all that its author published before it; None: no more than that."""
 
 
 NOTHING: Final = msgspec.Raw(b"\xc0")

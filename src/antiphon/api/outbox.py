@@ -14,7 +14,8 @@ from typing import Any, Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.api.columns import NEVER, NO_AUTHOR, Author, Columns
+from antiphon.api.batch_codec import size_beside_value, size_of_follows
+from antiphon.api.columns import NEVER, NO_AUTHOR, Author, Columns, Follows
 from antiphon.api.receipts import BatchReceipt, Publishing, Refusals
 from antiphon.runtime.errors import OverloadedError
 
@@ -188,6 +189,7 @@ class Outbox:
         self._keys: list[bytes | None] | None = None
         self._headers: list[dict[str, bytes] | None] | None = None
         self._expires_us: list[int] | None = None
+        self._follows: list[Follows | None] | None = None
         self._bytes: i64 = 0
         self._is_scheduled: bool = False
         self._receipt: BatchReceipt | None = None
@@ -219,10 +221,18 @@ class Outbox:
             self._headers.append(None)
         if self._expires_us is not None:
             self._expires_us.append(NEVER)
+        if self._follows is not None:
+            self._follows.append(None)
         return self._take(value, len(value), with_receipt)
 
     def post_with(
-        self, value: bytes, key: bytes | None, headers: dict[str, bytes] | None, expires_us: int, with_receipt: bool
+        self,
+        value: bytes,
+        key: bytes | None,
+        headers: dict[str, bytes] | None,
+        expires_us: int,
+        with_receipt: bool,
+        follows: Follows | None = None,
     ) -> Publishing:
         """Take a value with more than itself; a column begins with the first message that uses it."""
         count = len(self._values)
@@ -238,7 +248,12 @@ class Outbox:
             self._headers.append(headers)
         if self._expires_us is not None:
             self._expires_us.append(expires_us)
-        return self._take(value, len(value) + size_beside_value(key, headers), with_receipt)
+        if follows is not None and self._follows is None:
+            self._follows = [None] * count
+        if self._follows is not None:
+            self._follows.append(follows)
+        size = size_beside_value(key, headers) + (0 if follows is None else size_of_follows(follows))
+        return self._take(value, len(value) + size, with_receipt)
 
     def _take(self, value: bytes, size: i64, with_receipt: bool) -> Publishing:
         number = self.next_sequence + len(self._values)
@@ -283,6 +298,7 @@ class Outbox:
             columns.about,
             # A lane of a writer counts what it has written in another way.
             columns.first_sequence if author.client != 0 and author.writer == 0 else None,
+            columns.follows,
         )
         self.next_sequence += len(columns.values)
         self._add_closed(Segment(order, about, numbered, size, receipt, author, is_foreign=True))
@@ -334,6 +350,8 @@ class Outbox:
             self._headers.pop()
         if self._expires_us is not None:
             self._expires_us.pop()
+        if self._follows is not None:
+            self._follows.pop()
 
     def change(self, order: str, about: tuple[int, ...], names: tuple[bytes, ...]) -> None:
         """The next messages have another order or are about other keys, and so belong to another batch.
@@ -419,7 +437,15 @@ class Outbox:
         values = self._values
         names = list(self.names) if len(self.names) > 0 else None
         columns = Columns(
-            int(self.next_sequence), self.clock_us(), values, self._keys, self._headers, self._expires_us, names
+            int(self.next_sequence),
+            self.clock_us(),
+            values,
+            self._keys,
+            self._headers,
+            self._expires_us,
+            names,
+            None,
+            self._follows,
         )
         self.next_sequence += len(values)
         self._owner.refusals.published += len(values)
@@ -432,6 +458,7 @@ class Outbox:
         self._keys = None
         self._headers = None
         self._expires_us = None
+        self._follows = None
         self._bytes = 0
         self._receipt = None
 
@@ -470,12 +497,3 @@ def set_if_waiting(future: Any) -> None:
     """Finish a future that nobody may have cancelled."""
     if not future.done():
         future.set_result(None)
-
-
-def size_beside_value(key: bytes | None, headers: dict[str, bytes] | None) -> i64:
-    """How many bytes a message holds beside its value."""
-    size: i64 = 0 if key is None else len(key)
-    if headers is not None:
-        for name, content in headers.items():
-            size += len(name) + len(content)
-    return size

@@ -10,13 +10,14 @@ from typing import Any, Final, overload
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.api.columns import NEVER
+from antiphon.api.columns import FOLLOWED_AT_MOST, NEVER
+from antiphon.api.heard import HeardTable, narrowed
 from antiphon.api.outbox import Outbox
 from antiphon.api.receipts import Publishing, Refusals
 from antiphon.api.topic_names import key_number
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import ORDER_NAMES
-from antiphon.runtime.errors import WrongTypeError
+from antiphon.runtime.errors import OverloadedError, WrongTypeError
 
 VALUE_BYTES_AT_MOST: Final = 10 << 20
 BESIDE_BYTES_AT_MOST: Final = 64 << 10
@@ -43,6 +44,8 @@ class PublishHost:
         self.outboxes: dict[str, Outbox] = {}
         # What was refused since the last flush.
         self.refusals: Final = Refusals()
+        # The messages that its program has received since it published on their topics.
+        self.heard: Final = HeardTable()
         # Whether a message is accepted only later than it is taken, as when it must be on disk.
         self.with_receipts: bool = False
         # Whether messages about different keys may be in one batch, unless it is total. It then waits for all of them.
@@ -94,6 +97,7 @@ class Publisher:
         key: Key | None = None,
         headers: dict[str, bytes] | None = None,
         ttl_seconds: float | None = None,
+        after: Sequence[Any] | None = None,
     ) -> Publishing: ...
 
     @overload
@@ -107,6 +111,7 @@ class Publisher:
         keys: Sequence[Key] | None,
         headers: dict[str, bytes] | None = None,
         ttl_seconds: float | None = None,
+        after: Sequence[Any] | None = None,
     ) -> Publishing: ...
 
     @overload
@@ -120,6 +125,7 @@ class Publisher:
         keys: Sequence[Key] | None = None,
         headers: dict[str, bytes] | None = None,
         ttl_seconds: float | None = None,
+        after: Sequence[Any] | None = None,
         acks: str,
     ) -> Awaitable[Any]: ...
 
@@ -134,6 +140,7 @@ class Publisher:
         keys: Any = None,
         headers: Any = None,
         ttl_seconds: Any = None,
+        after: Any = None,
         acks: str = "one",
     ) -> Any:
         """Publish a message. Await the result: it becomes a ``Receipt`` when the message is accepted.
@@ -146,6 +153,9 @@ class Publisher:
         counts. ``key`` or ``keys`` say what the message is about: ``"total"`` puts it into one order with all messages
         about the same keys. A key is bytes, or a text or a number, which stand for the bytes of their text.
         ``headers`` are shown to subscribers. After ``ttl_seconds`` no subscriber is shown the message any more.
+
+        A message *follows* what its publisher published and received on the topic before: a consumer with ``mode``
+        ``"causal"`` hands it out when all that is done. ``after`` lists messages or receipts that it follows instead.
 
         ``acks="quorum"``, on a topic with a history, waits for more: the message has its position there, on the disks
         of a majority of the topic's replicas. ``acks="all"`` waits for all of them; if one is away it raises after 10
@@ -168,13 +178,32 @@ class Publisher:
         if name is not None or keys is not None or len(outbox.about) > 0:
             host.change_keys(outbox, name, keys)
         plain = value if isinstance(value, bytes) and len(value) <= VALUE_BYTES_AT_MOST else checked_value(value)
-        if name is None and headers is None and ttl_seconds is None:
+        has_heard = topic in host.heard.by_topic
+        if name is None and headers is None and ttl_seconds is None and after is None and not has_heard:
             publishing = outbox.post(plain, host.with_receipts)
             return publishing if acks == "one" else host.settle_publishing(publishing, acks)
         check_beside_value(name, headers)
         expires_us = NEVER if ttl_seconds is None else outbox.clock_us() + checked_ttl_us(ttl_seconds)
-        publishing = outbox.post_with(plain, name, headers, expires_us, host.with_receipts)
+        follows = host.heard.take(topic, host.author_number()) if after is None else narrowed(topic, names_of(after))
+        try:
+            publishing = outbox.post_with(plain, name, headers, expires_us, host.with_receipts, follows)
+        except OverloadedError:
+            host.heard.give_back(topic, follows)
+            raise
         return publishing if acks == "one" else host.settle_publishing(publishing, acks)
+
+
+def names_of(after: object) -> list[tuple[str, int, int]]:
+    """Messages or receipts that a message follows: each with its topic, its author and the author's number."""
+    if not isinstance(after, (list, tuple)) or len(after) > FOLLOWED_AT_MOST:
+        raise WrongTypeError(f"after is a list of at most {FOLLOWED_AT_MOST} messages or receipts")
+    found: list[tuple[str, int, int]] = []
+    for each in after:
+        number = getattr(each, "author_sequence", None) or getattr(each, "sequence", None)
+        if number is None:
+            raise WrongTypeError(f"after lists messages or receipts, not {type(each).__name__}")
+        found.append((each.topic, each.author, number))
+    return found
 
 
 def check_order(order: str) -> None:

@@ -18,6 +18,7 @@ from datetime import datetime
 from typing import Final, Protocol
 
 from antiphon.api.batch import Batch, Message
+from antiphon.api.heard import HeardTable
 from antiphon.api.iteration import Callback, call_for_each
 from antiphon.api.outbox import set_if_waiting
 from antiphon.api.topic_state import LiveTopic
@@ -113,6 +114,8 @@ class LiveSubscription:
         self._callback = callback if callback is not None and not inspect.iscoroutinefunction(callback) else None
         # Whether it looks into batches, as all do but those of gateways.
         self.reads_messages = True
+        # Where its program publishes, too: what it has received.
+        self.heard: HeardTable | None = None
         # Whether marks say where each topic begins, as gateways want it.
         self.marks_beginnings = False
         # Where gateways want it: the batches that were dropped since somebody took note of them.
@@ -383,6 +386,8 @@ class LiveSubscription:
 
     def _visible(self, topic: LiveTopic, batch: Batch) -> list[Message]:
         from_offset = self._from_offset.get(topic, 0)
+        if self.heard is not None:
+            self.heard.add(batch)
         messages = batch.messages(from_offset, wall_clock_us())
         self.expired += batch.count_from(from_offset) - len(messages)
         return messages

@@ -37,6 +37,7 @@ class Life:
     lineage: int
     is_troubled: bool = False
     identifiers: set[int] = field(default_factory=set)
+    placed_as: int | None = None
     entered_as: int | None = None
     sent: int = 0
     losses: dict[int, int] = field(default_factory=dict)
@@ -66,8 +67,8 @@ class MembershipJudge:
         self._lives: dict[int, Life] = {}
         self._owners: dict[int, int] = {}
         self._incarnations: dict[int, int] = {}
-        # By sender, its losses and receiver: the losses there; and the reverse.
-        self._heard_in: dict[tuple[int, int, int], int] = {}
+        # By sender, the identifier to which it spoke, its losses and receiver: the losses there; and the reverse.
+        self._heard_in: dict[tuple[int, int, int, int], int] = {}
         self._spoken_in: dict[tuple[int, int, int], tuple[int, int]] = {}
         self._last_number: dict[tuple[int, int], int] = {}
         self.violations: list[tuple[str, str]] = []
@@ -98,6 +99,7 @@ class MembershipJudge:
         """A node has an identifier, at least for now, and a process that knows nothing of others."""
         facts = self._lives[life]
         facts.identifiers.add(identifier)
+        facts.placed_as = identifier
         facts.is_lost.clear()
         facts.is_apart.clear()
 
@@ -159,18 +161,21 @@ class MembershipJudge:
         """A node is together with a peer."""
         self._lives[life].is_apart[peer] = False
 
-    def sent(self, life: int, peer: int) -> tuple[int, int, bool]:
-        """A process sends: the number of the message, how often the peer was lost here, whether both are together."""
+    def sent(self, life: int, peer: int) -> tuple[int, int, bool, int]:
+        """A process sends: the number of the message, how often the peer was lost here, whether both are together, and
+        which peer."""
         facts = self._lives[life]
         facts.sent += 1
         is_together = not facts.is_apart.get(peer, self._rules.begins_apart)
-        return facts.sent, facts.losses.get(peer, 0), is_together
+        return facts.sent, facts.losses.get(peer, 0), is_together, peer
 
-    def on_frame(self, life: int, peer: int, sender: int, stamp: tuple[int, int, bool]) -> None:
+    def on_frame(self, life: int, peer: int, sender: int, stamp: tuple[int, int, bool, int]) -> None:
         """A process is given what is said to come from a peer; ``sender`` is the life that has sent it."""
-        number, losses, is_together = stamp
+        number, losses, is_together, meant = stamp
         if peer not in self._lives[sender].identifiers:
             self.violation(IDENTITY, f"what life {sender} sent came to life {life} as if {peer} had sent it")
+        if meant != self._lives[life].placed_as:
+            self.violation(IDENTITY, f"what life {sender} sent to {meant} came to life {life}, which is another node")
         if number <= self._last_number.get((sender, life), 0):
             self.violation(TOGETHERNESS, f"message {number} of life {sender} came late or twice to life {life}")
         self._last_number[sender, life] = number
@@ -179,7 +184,7 @@ class MembershipJudge:
             # A message that arrives before both know that they are together is no part of that time.
             return
         here = facts.losses.get(peer, 0)
-        if self._heard_in.setdefault((sender, losses, life), here) != here:
+        if self._heard_in.setdefault((sender, meant, losses, life), here) != here:
             self.violation(TOGETHERNESS, f"life {life} got something of an earlier time together with {peer}")
         if self._spoken_in.setdefault((life, peer, here), (sender, losses)) != (sender, losses):
             self.violation(TOGETHERNESS, f"life {life} has not noticed that it was separated from {peer}")

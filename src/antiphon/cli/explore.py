@@ -49,6 +49,16 @@ def explore(
     returns: Annotated[
         bool, typer.Option("--returns", help="With --clients: the crashed node comes back, at every step.")
     ] = False,
+    joins: Annotated[
+        int,
+        typer.Option(
+            "--joins",
+            metavar="J",
+            min=0,
+            max=NODES - 1,
+            help="With --clients: so many of the nodes join during the exploration, and one of these crashes.",
+        ),
+    ] = 0,
     states: Annotated[
         int, typer.Option("--states", metavar="N", min=1, help="The most states to visit per system.")
     ] = 20_000,
@@ -70,11 +80,13 @@ def explore(
     to another node. If a schedule breaks a promise, it is printed, and the exit code is 1.
     """
     if clients:
-        clusters = client_systems(fabric, script, returns)
+        clusters = client_systems(fabric, script, returns, joins)
         explore_clients(clusters, None if all_orders else reorderings, early_timers, states, json)
         return
-    if fabric or all_orders or returns:
-        raise UsageError("--fabric, --all-orders and --returns belong to --clients; add --clients, or leave them out")
+    if fabric or all_orders or returns or joins:
+        raise UsageError(
+            "--fabric, --all-orders, --returns and --joins belong to --clients; add --clients, or leave them out"
+        )
     systems = [system for system in SMALL_SYSTEMS if only in system.name]
     if not systems:
         raise UsageError(f"no system is called {only!r}; there are {', '.join(each.name for each in SMALL_SYSTEMS)}")
@@ -114,15 +126,24 @@ def show_schedule(name: str, violation: str, schedule: tuple[str, ...]) -> None:
     output.console.print("\n".join(schedule), markup=False, soft_wrap=True)
 
 
-def client_systems(fabric: str, script: str, returns: bool) -> list[ClusterSystem]:
-    """A cluster for each fabric and each crashing node; node 0 is the client's first."""
+def client_systems(fabric: str, script: str, returns: bool, joins: int) -> list[ClusterSystem]:
+    """A cluster for each fabric and each crashing node; node 0 is the client's first.
+
+    Nodes that join have no log, so those that found the cluster stay, and the topic is at node 0 alone.
+    """
     if fabric and fabric not in FABRICS:
         raise UsageError(f"there is no fabric {fabric!r}; choose one of {', '.join(FABRICS)}")
     actions = tuple(script.split())
-    if not actions or any(action not in ORDER_NAMES for action in actions[actions[0] == "connect" :]):
+    if not (actions or joins) or any(action not in ORDER_NAMES for action in actions[actions[:1] == ("connect",) :]):
         raise UsageError(f"--script {script!r}: write 'connect' or nothing, and then some of {', '.join(ORDER_NAMES)}")
     fabrics = [fabric] if fabric else list(FABRICS)
-    return [ClusterSystem(each, actions, node, returns) for each in fabrics for node in range(NODES)]
+    joining = tuple(range(NODES - joins, NODES))
+    members = (0,) if joins else tuple(range(NODES))
+    return [
+        ClusterSystem(each, actions, node, returns, members=members, joining=joining)
+        for each in fabrics
+        for node in joining or range(NODES)
+    ]
 
 
 def explore_clients(

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, Final
 
 from antiphon.api.batch_codec import encode_columns
+from antiphon.api.columns import Follows
 from antiphon.api.lifecycle import raise_refusals
 from antiphon.api.outbox import BlockedOutboxes, Outbox, OutboxOwner, Segment
 from antiphon.api.pubsub import PubSubHost
@@ -369,8 +370,17 @@ class LiveClient(PubSubHost):
 
     def _send_segment(self, topic: str, segment: Segment) -> None:
         """Hand a batch in at the node."""
+        follows = segment.columns.follows
+        if follows is not None and segment.receipt is not None:
+            segment.receipt.add_done_callback(partial(self._give_back, topic, follows))
         self._end.publish(topic, segment.order, encode_columns(segment.columns), segment.about, segment.receipt)
         self.write()
+
+    def _give_back(self, topic: str, follows: list[Follows | None], receipt: asyncio.Future[None]) -> None:
+        """If a batch was refused, what comes next follows what it would have followed."""
+        if receipt.cancelled() or receipt.exception() is not None:
+            for each in follows:
+                self.heard.give_back(topic, each)
 
     def author_number(self) -> int:
         return self._end.author

@@ -32,6 +32,7 @@ from antiphon.maelstrom.protocol import Frame
 from antiphon.maelstrom.timers import HostTimers
 from antiphon.membership.heartbeats import FailureDetector
 from antiphon.membership.host import SECOND_US, microseconds
+from antiphon.membership.watched_peers import WatchedPeers
 
 FRAMES_UNDER_WAY: Final = 64
 """The most unacknowledged frames; further messages wait."""
@@ -86,10 +87,8 @@ class FrameLink:
 
     def __init__(self, links: FrameLinks, peer: int) -> None:
         self.peer: Final = peer
-        self.is_watched = False
-        # Whether frames get through, as far as known, and whether the host was told that they do not.
+        # Whether frames get through, as far as known.
         self.is_up = True
-        self.is_told_lost = False
         self.frames_heard = 0
         self._links = links
         self._options = links.options
@@ -133,11 +132,10 @@ class FrameLink:
 
     def watch(self) -> None:
         """Report from now on when the link breaks and when it is whole again."""
-        if self.is_watched:
+        if self.peer in self._links.watched:
             return
         now = self._links.timers.now()
-        self.is_watched = True
-        self.is_told_lost = False
+        self._links.watched.watch(self.peer)
         if not self.is_up:
             # It may have become whole unnoticed: it gets a little time to show that.
             self._give_up_us = now + self._options.beat_us
@@ -147,8 +145,7 @@ class FrameLink:
 
     def unwatch(self) -> None:
         """Report nothing about the link any more."""
-        self.is_watched = False
-        self.is_told_lost = False
+        self._links.watched.unwatch(self.peer)
 
     def ask(self) -> None:
         """The peer is silent: ask it for an answer, unless frames are sent again anyway."""
@@ -254,7 +251,7 @@ class FrameLink:
 
     def _ask(self, now: int) -> None:
         """Find out whether a link that is broken or in doubt is whole, and plan the next attempt."""
-        wanted = self.is_watched or bool(self._queue)
+        wanted = self.peer in self._links.watched or bool(self._queue)
         if self._doubted_us == NEVER and (self.is_up or not wanted):
             self._ask_us = NEVER
             return
@@ -269,7 +266,7 @@ class FrameLink:
         self._send_us = NEVER
         self.is_up = False
         self._ask_us = now
-        self._tell_lost()
+        self._links.watched.lost(self.peer)
         self._links.doubt_others(self)
 
     def _forget(self) -> None:
@@ -291,12 +288,7 @@ class FrameLink:
         self._give_up_us = NEVER
         if not self.is_up:
             self._queue.clear()
-            self._tell_lost()
-
-    def _tell_lost(self) -> None:
-        if self.is_watched and not self.is_told_lost:
-            self.is_told_lost = True
-            self._links.lost(self.peer)
+            self._links.watched.lost(self.peer)
 
     # Frames from the peer.
 
@@ -337,7 +329,7 @@ class FrameLink:
             self.is_up = False
             self._queue.clear()
             self._send_us = NEVER
-            self._tell_lost()
+            self._links.watched.lost(self.peer)
 
     def _is_whole(self, now: int) -> None:
         self.is_up = True
@@ -346,9 +338,7 @@ class FrameLink:
             self._send_us = now
         # The other end must know too.
         self._acknowledge_us = now
-        if self.is_told_lost:
-            self.is_told_lost = False
-            self._links.found(self.peer)
+        self._links.watched.found(self.peer)
 
     def _acknowledged(self, got: int, now: int) -> None:
         before = len(self._unacknowledged)
@@ -405,8 +395,7 @@ class FrameLinks:
         self.options: Final = options
         self.write: Final = write
         self.received: Final = received
-        self.lost: Final = lost
-        self.found: Final = found
+        self.watched: Final = WatchedPeers(lost, found)
         self._links: dict[int, FrameLink] = {}
         self._planned_us: dict[int, int] = {}
         self._changed: dict[int, FrameLink] = {}
@@ -433,13 +422,13 @@ class FrameLinks:
 
     def _poll(self) -> None:
         self._is_looking_out = False
-        heard = {peer: link.frames_heard for peer, link in self._links.items() if link.is_watched and link.is_up}
+        heard = {peer: link.frames_heard for peer, link in self._links.items() if peer in self.watched and link.is_up}
         silent = self._detector.poll(self.timers.now() / SECOND_US, heard)
         for peer in silent.asked:
             self._links[peer].ask()
         for peer in silent.lost:
             self._links[peer].break_down()
-        if any(link.is_watched for link in self._links.values()):
+        if self.watched:
             self.look_out()
 
     def doubt_others(self, lost: FrameLink) -> None:

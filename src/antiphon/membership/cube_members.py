@@ -209,8 +209,7 @@ class CubeMembers(FullMesh):
             # The process has not heard of it: it is found when both directions are open.
             self._known.add(identifier)
             self._lost.add(identifier)
-            self._watched.add(identifier)
-            self._told_lost.add(identifier)
+            self._watched.watch(identifier, is_lost=True)
         super()._keep_link(identifier, link)
 
     def on_connected(self, identifier: int) -> None:

@@ -83,7 +83,7 @@ class Founding:
         """Keep for the next life where others are, and which identifiers there were."""
         facts = self._host.facts
         self._remembered = list(dict.fromkeys([*addresses, *self._remembered]))[:ADDRESSES_AT_MOST]
-        if self._remembered:
-            facts.put(ADDRESSES, msgspec.json.encode(self._remembered))
-        facts.put(HIGHEST, str(highest).encode())
-        facts.commit_soon()
+        for name, value in ((ADDRESSES, msgspec.json.encode(self._remembered)), (HIGHEST, str(highest).encode())):
+            if facts.read(name) != value:
+                facts.put(name, value)
+                facts.commit_soon()

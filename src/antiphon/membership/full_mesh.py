@@ -13,14 +13,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from antiphon.kernel.errors import PeerError
+from antiphon.kernel.message import ProtocolMessage
 from antiphon.membership.address_book import AddressBook
 from antiphon.membership.host import COUNTED_OUT, NOT_HERE, SECOND_US, Connection, Link, Place, Timer
 from antiphon.membership.introductions import Introductions
 from antiphon.membership.joining import Joining
 from antiphon.membership.membership import Membership
 from antiphon.membership.messages import Control, Hello, Peer, PeerAddresses, PlaceResponse
+from antiphon.membership.retries import RETRY, Retries
 from antiphon.membership.speakers import Speakers
+from antiphon.membership.watched_peers import WatchedPeers
 
 LAST_WORDS_US: Final = SECOND_US
 """How long a node is still listened to when nothing can be sent to it any more."""
@@ -28,10 +30,6 @@ LAST_WORDS_US: Final = SECOND_US
 HOPS: Final = 8
 """How often a newcomer's question is handed on by nodes that have no identifier to give."""
 
-RETRY_US: Final = (SECOND_US // 5, 5 * SECOND_US)
-"""The shortest and the longest wait before a broken connection is tried again; each is a fifth longer than the last."""
-
-RETRY: Final = "retry"
 LAST_WORDS: Final = "last words"
 TELL_LOST: Final = "tell lost"
 
@@ -46,9 +44,7 @@ class FullMesh(Membership):
         self._has_quorum = has_quorum
         self._contacts = list(place.settings.join)
         self.address_book = AddressBook(self._instance, self._address, 0)
-        self._watched: set[int] = set()
-        # The watched nodes of which the process has been told that they are lost.
-        self._told_lost: set[int] = set()
+        self._watched = WatchedPeers(place.events.link_lost, place.events.link_found)
         # The nodes that are not together with this one, and those whose life is known to be over.
         self._lost: set[int] = set()
         self._over: set[int] = set()
@@ -56,9 +52,10 @@ class FullMesh(Membership):
         self.departing: set[int] = set()
         # The connection on which each other node speaks at present.
         self._heard_on: dict[int, Connection] = {}
+        # What the process has to say to nodes of which only the address is known, until they have said who they are.
+        self._unsaid: dict[int, list[ProtocolMessage]] = {}
         self._speakers = Speakers()
-        # How long to wait for the next attempt to reach a lost node.
-        self._retry_us: dict[int, int] = {}
+        self._retries = Retries(place.host)
         self._joining = Joining(place.host, self, self._settings.fabric, HOPS)
         self._introductions = Introductions()
         # The links over which newcomers were given the places that they asked for.
@@ -83,14 +80,6 @@ class FullMesh(Membership):
     def _name_of(self, identifier: int) -> str:
         """The name that the certificate of a node must have; empty if any will do."""
         return ""
-
-    def _excluded(self, link: Link, reason: str) -> None:
-        """Another node has said that it will not hear from this one again."""
-        text = f"the broker at {link.address} has excluded this one: {reason}"
-        if self._has_entered:
-            self._events.fail(PeerError(text))
-        else:
-            self._refuse(text)
 
     def _keep_identity(self) -> None:
         """Write down who this node is and where the others are, if it is to come back as who it is."""
@@ -239,12 +228,13 @@ class FullMesh(Membership):
 
     def _disown(self, identifier: int) -> None:
         """No node has this identifier, after all."""
+        self._unsaid.pop(identifier, None)
         link = self.links.pop(identifier, None)
         if link is not None:
             link.close()
         if self._heard_on.pop(identifier, None) is not None and identifier not in self._lost:
             self._events.peer_lost(identifier)
-            self._tell_lost(identifier)
+            self._watched.lost(identifier)
         self._lost.discard(identifier)
         self._never_again(identifier)
 
@@ -336,6 +326,16 @@ class FullMesh(Membership):
         if identifier in self._lost and identifier not in self.links:
             self._retry(identifier)
         self._check_connected(identifier)
+        for message in self._unsaid.pop(identifier, ()):
+            self._events.transmit(identifier, message)
+
+    def link_for(self, identifier: int, message: ProtocolMessage) -> Link | None:
+        link = self.links.get(identifier)
+        if link is not None and identifier not in self._heard_on and not link.instance:
+            # Another node may live at that address by now, and would take the message for one to itself.
+            self._unsaid.setdefault(identifier, []).append(message)
+            return None
+        return link
 
     def link_opened(self, link: Link) -> None:
         if self.links.get(link.peer) is link:
@@ -348,8 +348,7 @@ class FullMesh(Membership):
             tell = self._log.warning if identifier in self.lost_nodes else self._log.info
             tell("found", node=identifier, address=link.address)
             self._lost.discard(identifier)
-            self._retry_us.pop(identifier, None)
-            self._host.cancel_timer(Timer(RETRY, identifier))
+            self._retries.stop(identifier)
             self.on_connected(identifier)
 
     def on_connected(self, identifier: int) -> None:
@@ -358,9 +357,7 @@ class FullMesh(Membership):
         missed = self._introductions.missed_by(identifier, self._over)
         if missed:
             self.send_control(identifier, PeerAddresses(missed))
-        if identifier in self._told_lost:
-            self._told_lost.discard(identifier)
-            self._events.link_found(identifier)
+        self._watched.found(identifier)
 
     def connection_ended(self, connection: Connection) -> None:
         super().connection_ended(connection)
@@ -398,6 +395,7 @@ class FullMesh(Membership):
             return
         link = self.links.pop(identifier, None)
         address = "" if link is None else link.address
+        self._unsaid.pop(identifier, None)
         self._lost.add(identifier)
         self._host.cancel_timer(Timer(LAST_WORDS, identifier))
         if identifier in self.departing:
@@ -420,7 +418,7 @@ class FullMesh(Membership):
             self._muted.append(link)
         self._events.peer_lost(identifier)
         self._joining.on_peer_lost()
-        self._tell_lost(identifier)
+        self._watched.lost(identifier)
         self._poll_founders()
 
     # Signs of life.
@@ -441,14 +439,13 @@ class FullMesh(Membership):
             link.abort()
 
     def watch(self, identifier: int) -> None:
-        self._watched.add(identifier)
+        self._watched.watch(identifier)
         if identifier in self._lost or (identifier not in self.links and identifier != self.address_book.me.identifier):
             # Not at once: the process is in the middle of a step, and a newcomer may yet be introduced.
             self._host.set_timer(Timer(TELL_LOST, identifier), 0 if identifier in self._lost else LAST_WORDS_US)
 
     def unwatch(self, identifier: int) -> None:
-        self._watched.discard(identifier)
-        self._told_lost.discard(identifier)
+        self._watched.unwatch(identifier)
 
     def expired(self, timer: Timer) -> None:
         if self._joining.expired(timer):
@@ -463,24 +460,16 @@ class FullMesh(Membership):
             if timer.peer in self._watched and timer.peer not in self.links:
                 self._lost.add(timer.peer)
             if timer.peer in self._lost:
-                self._tell_lost(timer.peer)
+                self._watched.lost(timer.peer)
         else:
             super().expired(timer)
-
-    def _tell_lost(self, identifier: int) -> None:
-        """Tell the process once that a node is lost which it watches."""
-        if identifier in self._watched and identifier not in self._told_lost:
-            self._told_lost.add(identifier)
-            self._events.link_lost(identifier)
 
     # Finding each other again.
 
     def _retry_later(self, identifier: int) -> None:
-        """Try again to reach a node after a while, each time after a longer one."""
+        """Try again to reach a node after a while, if it may come back."""
         if identifier not in self._over:
-            wait = self._retry_us.get(identifier, RETRY_US[0])
-            self._retry_us[identifier] = min(6 * wait // 5, RETRY_US[1])
-            self._host.set_timer(Timer(RETRY, identifier), wait)
+            self._retries.later(identifier)
 
     def _retry(self, identifier: int) -> None:
         peer = self.address_book.peer(identifier)
@@ -498,5 +487,4 @@ class FullMesh(Membership):
         """A life of a node that is over does not come back."""
         self._over.add(identifier)
         self._introductions.forget(identifier)
-        self._retry_us.pop(identifier, None)
-        self._host.cancel_timer(Timer(RETRY, identifier))
+        self._retries.stop(identifier)

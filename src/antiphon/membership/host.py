@@ -229,6 +229,9 @@ class NodeEvents(Protocol):
     def link_found(self, identifier: int) -> None:
         """A peer that the process watches, and that was lost, can be reached again."""
 
+    def transmit(self, identifier: int, message: ProtocolMessage) -> None:
+        """A message of the process, for which there was no link when it was sent, can be sent now."""
+
     def peers_changed(self) -> None:
         """Clients are to know that they can go to others than before."""
 

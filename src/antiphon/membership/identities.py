@@ -12,6 +12,7 @@ The incarnation is on disk before the broker says it: of two lives with one inca
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -31,6 +32,8 @@ class Identity(msgspec.Struct, frozen=True, array_like=True):
     identifier: int
     addresses: dict[int, str]
     incarnation: int = 0
+    founders: list[str] = []
+    """The founders of the tree as they were listed; empty if that is not known."""
 
 
 def kept_identity(facts: Facts) -> Identity | None:
@@ -53,6 +56,16 @@ def keep_identity(facts: Facts, identity: Identity) -> None:
     if facts.read(FACT) != encoded:
         facts.put(FACT, encoded)
         facts.commit_soon()
+
+
+def foreign_founders(identity: Identity, founders: Sequence[str]) -> str:
+    """Why a broker cannot go on as who it was among these founders: none of them is of its tree; empty if it can."""
+    if not founders or not identity.founders or set(founders) & set(identity.founders):
+        return ""
+    return (
+        f"the data directory belongs to the tree of the brokers at {', '.join(identity.founders[:8])}, and this broker "
+        f"is started for that of {', '.join(founders[:8])}; start it with its own data directory, or with an empty one"
+    )
 
 
 def place_of(identity: Identity, highest: int) -> PlaceResponse:

@@ -19,7 +19,7 @@ from typing import Final, Protocol
 
 from antiphon.kernel.errors import ProtocolError
 from antiphon.membership.address_book import AddressBook
-from antiphon.membership.host import NO_PLACE_YET, SECOND_US, Connection, Host, Link, Timer
+from antiphon.membership.host import NO_PLACE_YET, NOT_HERE, SECOND_US, Connection, Host, Link, Timer
 from antiphon.membership.id_allocation import BlockClaims, Others
 from antiphon.membership.messages import BlockRequest, BlockResponse, Control, Hello, Peer, PlaceRequest, PlaceResponse
 
@@ -79,6 +79,8 @@ class Joining:
         self._on_disk: set[int] = set()
         # Links to whatever node lives at an address.
         self._strangers: dict[str, Link] = {}
+        # Newcomers that are not where they say.
+        self._misplaced: set[str] = set()
         # Why the nodes that were asked closed the connection, by address.
         self._refusals: dict[str, str] = {}
 
@@ -125,6 +127,8 @@ class Joining:
     def refused(self, link: Link, reason: str) -> None:
         """A node that was asked, or greeted, closed the connection."""
         self._refusals[link.address] = reason
+        if reason == NOT_HERE and self._policy.address_book.is_unclaimed(link.instance):
+            self._misplaced.add(link.instance)
 
     def has_met_cluster(self) -> bool:
         """Whether a node that is in a cluster has answered since this was last asked, and had no place to give yet."""
@@ -183,6 +187,13 @@ class Joining:
                 f"a place in the fabric {message.fabric!r} has no meaning in the fabric {self._fabric!r} of this node"
             )
         policy, newcomer = self._policy, message.newcomer
+        if newcomer.instance in self._misplaced or newcomer.address == policy.address_book.me.address:
+            if connection.instance != newcomer.instance:
+                return
+            raise ProtocolError(
+                f"another node lives at {newcomer.address}, the address that this one gives as its own; give each node "
+                f"an address of its own to listen at or to advertise"
+            )
         if not policy.may_give() or policy.address_book.has_place_elsewhere(newcomer.instance):
             # It asks again, or asks another node; or it was given a place before this question came.
             return

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from antiphon.kernel.errors import ProtocolError
+from antiphon.kernel.errors import PeerError, ProtocolError
 from antiphon.kernel.message import ProtocolMessage
 from antiphon.membership.address_book import AddressBook
 from antiphon.membership.data_directory import Directories, directory_name, foreign_directory
@@ -198,6 +198,14 @@ class Membership:
         if not self._is_refused:
             self._is_refused = True
             self._events.refused(reason)
+
+    def _excluded(self, link: Link, reason: str) -> None:
+        """Another node has said that it will not hear from this one again."""
+        text = f"the node at {link.address} has excluded this one: {reason}"
+        if self._has_entered:
+            self._events.fail(PeerError(text))
+        else:
+            self._refuse(text)
 
     # Signs of life.
 

@@ -28,7 +28,7 @@ from antiphon.membership.founding import Founding
 from antiphon.membership.host import NOT_HERE, SECOND_US, Connection, Link, Place, Timer
 from antiphon.membership.joining import Joining
 from antiphon.membership.membership import Membership
-from antiphon.membership.messages import ContactList, Control, Peer, PeerAddresses, PlaceResponse
+from antiphon.membership.messages import ContactList, Control, Hello, Peer, PeerAddresses, PlaceResponse
 
 HOPS: Final = 16
 """How often a newcomer's question is handed on by nodes that have nothing to give."""
@@ -130,7 +130,7 @@ class PartialView(Membership):
         return 0
 
     def remember(self, newcomer: Peer) -> None:
-        self._founding.remember([newcomer.address, *self.addresses()], self.highest_identifier())
+        self._remember(newcomer)
 
     def on_place_given(self, place: PlaceResponse, newcomer: Peer) -> None:
         link = self._link_to(place.identifier)
@@ -158,7 +158,17 @@ class PartialView(Membership):
         round_trips = {str(peer): int(link.round_trip) for peer, link in trees.links.items()}
         return {"neighbours": round_trips, "parents": sorted(parents)}
 
+    def _remember(self, *newcomers: Peer) -> None:
+        """Keep for the next life where others are: newcomers, contacts and neighbours. Any one of them may be gone."""
+        contacts = (one.contact for one in self.address_book.appointments())
+        others = [peer.address for peer in (*newcomers, *contacts, *self.peers())]
+        self._founding.remember(others, self.highest_identifier())
+
     # What other hosts say.
+
+    def greeted(self, connection: Connection, hello: Hello) -> None:
+        super().greeted(connection, hello)
+        self._is_copy(connection, hello)
 
     def control_received(self, connection: Connection, message: Control) -> None:
         if self._joining.on_message(connection, message):
@@ -212,7 +222,7 @@ class PartialView(Membership):
         self.spread(ContactList(self.address_book.appointments()))
         process = self._events.process
         contacts = self._contacts_told = self.address_book.contacts()
-        self._founding.remember(self.addresses(), self.highest_identifier())
+        self._remember()
         if isinstance(process, Brisa) and contacts:
             process.contacts_are(contacts)
         self._poll_contacts()
@@ -326,6 +336,8 @@ class PartialView(Membership):
         if self._link_to(identifier) is None:
             # Not at once: the process is in the middle of a step.
             self._host.set_timer(Timer(TELL_LOST, identifier), 0)
+        else:
+            self._remember()
         self._poll_contacts()
 
     def unwatch(self, identifier: int) -> None:
@@ -422,6 +434,8 @@ class PartialView(Membership):
         if reason == NOT_HERE and former is not None:
             # Those that have not heard of it go on naming it; no node is to knock at that door again.
             self._over.add(former)
+        if is_final:
+            self._excluded(link, reason)
 
     def _tell_lost(self, identifier: int) -> None:
         if identifier in self._watched:

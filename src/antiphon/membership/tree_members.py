@@ -20,9 +20,9 @@ from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.message import TOTAL
 from antiphon.membership.address_book import BLOCKS_FIRST, AddressBook
-from antiphon.membership.full_mesh import RETRY, FullMesh
+from antiphon.membership.full_mesh import FullMesh
 from antiphon.membership.host import COUNTED_OUT, NOBODY, SECOND_US, Connection, Link, Place, Timer, microseconds
-from antiphon.membership.identities import Identity, keep_identity, kept_identity, place_of
+from antiphon.membership.identities import Identity, foreign_founders, keep_identity, kept_identity, place_of
 from antiphon.membership.messages import Hello, Peer, PeerAddresses, PlaceResponse
 
 RETURN_US: Final = SECOND_US
@@ -96,6 +96,7 @@ class TreeMembers(FullMesh):
         self._incarnation = 0
         self._incarnations: dict[int, int] = {}
         self._returning: Identity | None = None
+        self._kept_founders: list[str] = []
         # The connections that came before this broker had a place, with what their first frames said.
         self._greeted_early: dict[Connection, Hello] = {}
 
@@ -104,16 +105,20 @@ class TreeMembers(FullMesh):
     def _begin_to_join(self) -> None:
         """Go on as who this broker was, begin as a founder and wait for the others, or ask for a place."""
         outdated = self._facts.read(OUTDATED)
-        if outdated is not None:
-            self._refuse(outdated.decode())
+        identity = kept_identity(self._facts)
+        refusal = outdated.decode() if outdated is not None else ""
+        refusal = refusal or (foreign_founders(identity, self._table.addresses) if identity is not None else "")
+        if refusal:
+            self._refuse(refusal)
             return
-        self._returning = identity = kept_identity(self._facts)
+        self._returning = identity
         if identity is None:
             if self._contacts:
                 self._joining.ask(self._contacts)
             else:
                 self._begin_as_founder()
             return
+        self._kept_founders = identity.founders
         self._incarnation = identity.incarnation + 1
         keep_identity(self._facts, msgspec.structs.replace(identity, incarnation=self._incarnation))
         self._host.when_safe(RETURN)
@@ -310,10 +315,13 @@ class TreeMembers(FullMesh):
         for link in self.links.values():
             link.close()
         self.links.clear()
+        # What the others have said to a founder is forgotten here, so they have to come and say it again.
+        for connection in tuple(self._connections):
+            connection.close()
         self._heard_on.clear()
         self._lost.clear()
         self._watched.clear()
-        self._told_lost.clear()
+        self._unsaid.clear()
         self._events.displaced()
         self.address_book = AddressBook(self._instance, self._address, 0)
         self._joining.ask(self._contacts)
@@ -360,7 +368,8 @@ class TreeMembers(FullMesh):
         others = self._named(set(self.links) | (self._lost - self._over) - {me})
         known = {peer.identifier: peer.address for peer in others if peer.identifier is not None}
         unheard = {other: at for other, at in self._addresses.items() if self.address_book.peer(other) is None}
-        keep_identity(self._facts, Identity(me, {**unheard, **known}, self._incarnation))
+        founders = self._table.addresses or self._kept_founders
+        keep_identity(self._facts, Identity(me, {**unheard, **known}, self._incarnation, founders))
 
     @property
     def incarnation(self) -> int:
@@ -411,7 +420,7 @@ class TreeMembers(FullMesh):
             self.address_book.forget(identifier)
             self._lost.add(identifier)
         self._over.discard(identifier)
-        self._host.cancel_timer(Timer(RETRY, identifier))
+        self._retries.stop(identifier)
         former = self._let_go_of_former(peer)
         if former is not None and identifier not in self.links:
             self._keep_link(identifier, former)

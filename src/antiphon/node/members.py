@@ -18,6 +18,7 @@ from antiphon.api.lifecycle import Lifecycle
 from antiphon.api.topic_names import checked_name
 from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import ProtocolError, UsageError
+from antiphon.kernel.message import ProtocolMessage
 from antiphon.kernel.process import Process
 from antiphon.membership.host import Place
 from antiphon.membership.messages import Control
@@ -192,6 +193,10 @@ class Members:
         self._topic_registry.peer_joined(identifier)
         if self.streams is not None:
             self.streams.peer_found(identifier)
+
+    def transmit(self, identifier: int, message: ProtocolMessage) -> None:
+        """A message of the process, for which there was no link when it was sent, can be sent now."""
+        self._loop.transmit(identifier, message)
 
     def peers_changed(self) -> None:
         """Clients are to know that they can go to others than before."""

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.types import ArrayType, BinaryType, DataType, StringType, StructType
 
+from antiphon.api.batch_codec import size_beside_value
 from antiphon.api.columns import Columns
-from antiphon.api.outbox import KEYS_TOGETHER, NO_KEY, size_beside_value
+from antiphon.api.outbox import KEYS_TOGETHER, NO_KEY
 from antiphon.api.publisher import VALUE_BYTES_AT_MOST, check_beside_value, checked_value, numbers_of_keys
 from antiphon.api.topic_names import checked_name
 from antiphon.kernel.errors import UsageError

@@ -6,7 +6,7 @@ leader knows every member that may hold one. Acknowledgements of one turn are se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
@@ -24,6 +24,7 @@ from antiphon.streams.commands import (
 from antiphon.streams.consumers import ConsumerTable
 from antiphon.streams.entries import COMMAND, DATA, IndexEntry
 from antiphon.streams.handing import Handing
+from antiphon.streams.links import MessageLinks
 
 Answer = Callable[[bool], None]
 """Called with whether something counts; never, if this replica leads no more: then the member asks the next leader."""
@@ -44,8 +45,8 @@ class CoordinatorHost(Protocol):
     def key_of(self, position: int) -> bytes:
         """The key of a message."""
 
-    def follows(self, position: int) -> Iterable[int]:
-        """The positions of the messages that a message follows directly."""
+    def links(self, position: int) -> MessageLinks:
+        """The publisher of a message, and which messages it says to follow."""
 
     def hand(self, consumer: str, member: int, position: int, delivery: int) -> None:
         """Give a message to a member."""
@@ -61,7 +62,7 @@ class ConsumerHost:
         self._coordinator = coordinator
         self._name = name
         host = coordinator.host
-        self.now_us, self.key_of, self.follows = host.now_us, host.key_of, host.follows
+        self.now_us, self.key_of, self.links = host.now_us, host.key_of, host.links
 
     def after(self, delay_us: int, call: Callable[[], object]) -> None:
         self._coordinator.host.after(delay_us, partial(self._coordinator.call_if_leading, self, self._name, call))

@@ -14,6 +14,7 @@ from heapq import heappop, heappush
 from typing import Protocol
 
 from antiphon.streams.consumers import Consumer
+from antiphon.streams.links import MessageLinks
 from antiphon.streams.readiness import ANYBODY, AttachedMember, Readiness, readiness_for
 
 
@@ -32,8 +33,8 @@ class HandingHost(Protocol):
     def key_of(self, position: int) -> bytes:
         """The key of a message."""
 
-    def follows(self, position: int) -> Iterable[int]:
-        """The positions of the messages that a message follows directly."""
+    def links(self, position: int) -> MessageLinks:
+        """The publisher of a message, and which messages it says to follow."""
 
     def hand(self, member: int, position: int, delivery: int) -> None:
         """Give a message to a member; ``delivery`` counts how often it has been handed out."""

@@ -10,11 +10,12 @@ Each looks at a message once when it comes into view, and again only when someth
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Final, Protocol
 
 from antiphon.streams.consumers import Consumer
+from antiphon.streams.links import MessageLinks, PendingMessages
 
 ANYBODY: Final = -1
 """In the place of a member: whoever has room."""
@@ -47,8 +48,8 @@ class ConsumedHistory(Protocol):
     def key_of(self, position: int) -> bytes:
         """The key of a message."""
 
-    def follows(self, position: int) -> Iterable[int]:
-        """The positions of the messages that a message follows directly."""
+    def links(self, position: int) -> MessageLinks:
+        """The publisher of a message, and which messages it says to follow."""
 
 
 class Readiness:
@@ -128,26 +129,34 @@ class CausalReadiness(Readiness):
         # By a message that is not done: those that wait for it.
         self._waiting: dict[int, list[int]] = {}
         self._held_back = 0
+        self._pending = PendingMessages(history.links, consumer.is_done)
 
     def held_back(self) -> int:
         return self._held_back
 
     def _came_into_view(self, position: int) -> None:
-        for before in self.history.follows(position):
-            if not self.consumer.is_done(before):
-                # One is enough to wait for: when it is done the others are looked at.
-                self._waiting.setdefault(before, []).append(position)
-                self._held_back += 1
-                return
-        heappush(self._ready, position)
+        self._pending.add(position)
+        before = self._pending.first_awaited(position)
+        if before is None:
+            heappush(self._ready, position)
+        else:
+            # One is enough to wait for: when it is done the others are looked at.
+            self._waiting.setdefault(before, []).append(position)
+            self._held_back += 1
+
+    def held(self, position: int, member: int) -> None:
+        self._pending.add(position)
 
     def done(self, position: int, was_paused: bool) -> None:
+        self._pending.remove(position)
         for waiting in self._waiting.pop(position, ()):
             self._held_back -= 1
-            self._came_into_view(waiting)
+            if not self.consumer.is_done(waiting):
+                self._came_into_view(waiting)
 
     def pass_over(self, earliest: int) -> None:
         super().pass_over(earliest)
+        self._pending.pass_over(earliest)
         for before in sorted(each for each in self._waiting if each < earliest):
             self.done(before, was_paused=False)
 

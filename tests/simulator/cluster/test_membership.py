@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 import pytest
 
 from antiphon.audit.membership import IDENTITY, JOINING, KNOWLEDGE, TOGETHERNESS, MembershipJudge, MembershipRules
+from antiphon.membership.founding import ADDRESSES
 from antiphon.membership.host import SECOND_US
 from antiphon.simulator.cluster.file import load_schedule
 from antiphon.simulator.cluster.world import ClusterSchedule, ClusterWorld, Step
@@ -136,6 +138,15 @@ def test_a_broker_that_returns_with_its_disk_is_who_it_was(kind: Any) -> None:
     assert last is not None and last.membership.is_returning and last.membership.incarnation == 1
 
 
+def test_a_node_of_gossip_remembers_its_neighbours_and_contacts() -> None:
+    """A founder that returns looks for them; the newcomers that it took in may be gone."""
+    steps = [start(0), start(2, 0.002), start(3, 0.003), start(1, 1.217985)]
+    world = ran(ClusterSchedule(seed=3, fabric="gossip", nodes=4, with_disk=[0], steps=steps))
+    first = world.nodes[0]
+    assert first is not None and len(first.membership.addresses()) > 1
+    assert set(first.membership.addresses()) <= set(msgspec.json.decode(world.disks[0].read(ADDRESSES) or b"[]"))
+
+
 # The judge itself.
 
 
@@ -171,6 +182,12 @@ def test_the_judge_finds_what_comes_under_another_name() -> None:
     judge = judged()
     judge.on_frame(0, 7, 1, judge.sent(1, 0))
     assert IDENTITY in judge.counts()
+
+
+def test_the_judge_finds_what_was_meant_for_another_node() -> None:
+    judge = judged()
+    judge.on_frame(0, 1, 1, judge.sent(1, 7))
+    assert judge.counts() == {IDENTITY: 1}
 
 
 def test_the_judge_finds_messages_of_an_earlier_time_together() -> None:

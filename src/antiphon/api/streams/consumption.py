@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from antiphon.api.batch import Batch, Message
+from antiphon.api.heard import HeardTable
 from antiphon.api.streams.leader_links import LeaderLinks, StreamPeer
 from antiphon.kernel.errors import PeerError
 from antiphon.runtime.errors import ClosedError, LostTurnError
@@ -75,6 +76,7 @@ class Consumption:
     def __init__(
         self,
         links: LeaderLinks,
+        heard: HeardTable,
         topic: str,
         name: str,
         settings: ConsumerSettings,
@@ -83,6 +85,7 @@ class Consumption:
         generation: int = 0,
     ) -> None:
         self._links = links
+        self._heard = heard
         self.topic = topic
         self.name = name
         self._settings = settings
@@ -201,6 +204,7 @@ class Consumption:
         while self._queue and len(found) < most:
             message = self._queue.popleft()
             if message.position in self._held:
+                self._heard.note(self.topic, message.author, message.author_sequence)
                 found.append(message)
         return found or await self.fetch(most, timeout)
 

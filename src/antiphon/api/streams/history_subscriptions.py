@@ -116,6 +116,7 @@ class EarliestSubscription(Subscription):
             chosen = HistoryFeed(self._calls, self._topic, "earliest", self._options).subscription
         else:
             chosen = self._table.add(self._topic, "earliest", *self._options)
+        chosen.heard = self._calls.heard
         self._chosen = self._live = chosen
         return chosen
 

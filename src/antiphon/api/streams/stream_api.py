@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from antiphon.api.batch import Batch, Message
 from antiphon.api.columns import Receipt
+from antiphon.api.heard import HeardTable
 from antiphon.api.receipts import Publishing
 from antiphon.api.streams.consumption import Consumption
 from antiphon.api.streams.leader_links import LeaderLinks, NoAnswerError
@@ -60,6 +61,8 @@ class StreamCalls:
     def __init__(self, links: LeaderLinks) -> None:
         self._links = links
         self.topics = Topics(links)
+        # The messages that the program receives, which those that it publishes follow.
+        self.heard = HeardTable()
 
     def consume(
         self,
@@ -79,7 +82,9 @@ class StreamCalls:
         if not 1 <= window <= 65_536:
             raise UsageError(f"a window is between 1 and 65536 messages, not {window}")
         settings = ConsumerSettings(mode, round(ack_seconds * 1_000_000), max_deliveries, 65_536)  # type: ignore[arg-type]
-        return Consumption(self._links, topic, name, settings, position_of(start), window, generation_of(start))
+        return Consumption(
+            self._links, self.heard, topic, name, settings, position_of(start), window, generation_of(start)
+        )
 
     async def has_history(self, topic: str) -> bool:
         """Whether several nodes keep the history of a topic; false also where nobody says so within a few seconds."""
@@ -119,6 +124,7 @@ class StreamCalls:
         position = position_of(start)
         async for batches in self.pieces(topic, position, generation_of(start), follow):
             for batch in batches:
+                self.heard.add(batch)
                 for message in batch.messages(max(position, batch.first_offset)):
                     yield message
 

@@ -13,7 +13,7 @@ from antiphon.api.streams.consumption import Consumption
 from antiphon.api.streams.history_subscriptions import EarliestSubscription, HistoryFeed
 from antiphon.api.streams.stream_api import SETTLE_SECONDS, SettledReceipt, StreamCalls
 from antiphon.api.streams.topics import Topics
-from antiphon.api.subscription import DEFAULT_LIMIT, Start, WhenMissed
+from antiphon.api.subscription import DEFAULT_LIMIT, LiveSubscription, Start, WhenMissed
 from antiphon.api.topic_names import checked_pattern, is_pattern
 from antiphon.streams.position import Position
 
@@ -24,6 +24,7 @@ class StreamUser:
     def __init__(self, live: PubSubHost, streams: StreamCalls) -> None:
         self._stream_host: Final[PubSubHost] = live
         self._streams: Final[StreamCalls] = streams
+        streams.heard = live.heard
 
     @property
     def topics(self) -> Topics:
@@ -58,10 +59,15 @@ class StreamUser:
         self._stream_host.refuse_if_closed()
         options = (callback, policy, limit, when_missed)
         if isinstance(start, Position):
-            return Subscription(HistoryFeed(self._streams, topic, start, options).subscription)
+            return Subscription(self._hearing(HistoryFeed(self._streams, topic, start, options).subscription))
         if start == "earliest" and not is_pattern(checked_pattern(topic)):
             return EarliestSubscription(self._streams, self._stream_host.subscriptions, topic, options)
-        return Subscription(self._stream_host.subscriptions.add(topic, start, *options))
+        return Subscription(self._hearing(self._stream_host.subscriptions.add(topic, start, *options)))
+
+    def _hearing(self, subscription: LiveSubscription) -> LiveSubscription:
+        """A subscription of this program: what it shows is what later messages follow."""
+        subscription.heard = self._stream_host.heard
+        return subscription
 
     def consume(
         self,

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 import msgspec
 
 from antiphon.api.batch import Batch
+from antiphon.api.heard import THIS_TOPIC
 from antiphon.api.subscription import LiveSubscription
 from antiphon.api.waiting import Mark
 from antiphon.storage.stream_store import StreamContent, StreamStore
@@ -18,6 +19,7 @@ from antiphon.streams.coordinator import Coordinator
 from antiphon.streams.directory import DIRECTORY, StreamDirectory
 from antiphon.streams.entries import DATA, MEMBERS, OPENING, IndexEntry, ReplicaSet
 from antiphon.streams.host import NOBODY
+from antiphon.streams.links import MessageLinks
 from antiphon.streams.messages import NamedContent, NumberedEntry, StreamMessage
 from antiphon.streams.reassignment import Reassignment
 from antiphon.streams.replica import Replica
@@ -26,6 +28,22 @@ from antiphon.streams.retention import Bounds, KeptRange, Retention
 
 BATCHES_CACHED: Final = 256
 """The messages of so many publications are held in memory for consumers."""
+
+
+NOTHING_KNOWN: Final = MessageLinks(-1, 0)
+"""Of a message that is not here any more."""
+
+
+def links_of(batch: Batch, index: int) -> MessageLinks:
+    """What a message of a batch says to follow on its topic."""
+    columns = batch.columns
+    first = columns.first_sequence if columns.author_sequence is None else columns.author_sequence
+    follows = None if columns.follows is None else columns.follows[index]
+    if follows is None:
+        return MessageLinks(batch.author, first + index)
+    pairs = follows.topics.get(THIS_TOPIC, [])
+    named = tuple(zip(pairs[::2], pairs[1::2], strict=False))
+    return MessageLinks(batch.author, first + index, named, follows.is_narrowed)
 
 
 class StreamNode(Protocol):
@@ -366,8 +384,10 @@ class LiveReplica:
         keys = None if batch is None else batch.columns.keys
         return (None if keys is None else keys[position - entry.position]) or b""
 
-    def follows(self, position: int) -> Iterable[int]:
-        return ()
+    def links(self, position: int) -> MessageLinks:
+        entry = self.entry_at(position)
+        batch = self.batch_of(entry)
+        return NOTHING_KNOWN if batch is None else links_of(batch, position - entry.position)
 
     def hand(self, consumer: str, member: int, position: int, delivery: int) -> None:
         self._node.hand(self, consumer, member, position, delivery)

@@ -364,8 +364,6 @@ class StreamGateway:
                 f"the consumer {request.consumer!r} of {request.topic!r} has other settings ({known.settings}); "
                 "use these, choose another name, or remove it: antiphon consumers rm"
             )
-        if request.settings.mode == "causal":
-            raise UsageError("consumers hand out by any member or by key; causal handing out is not there yet")
         # Where a consumer begins counts when it is made; afterwards it goes on.
         start = self._position_of(replica, request.start) if known is None else 0
         place = (replica.stream, request.consumer, request.member)

@@ -88,7 +88,7 @@ class SimulatedConnection:
 class ProcessFrame:
     """A message of a process on its way, with the time of being together in which it was sent; for the judge."""
 
-    def __init__(self, message: ProtocolMessage, life: int, stamp: tuple[int, int, bool]) -> None:
+    def __init__(self, message: ProtocolMessage, life: int, stamp: tuple[int, int, bool, int]) -> None:
         self.message = message
         self.life = life
         self.stamp = stamp

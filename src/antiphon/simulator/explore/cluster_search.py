@@ -21,6 +21,7 @@ from antiphon.membership.host import SECOND_US
 from antiphon.simulator.explore.cluster_world import (
     ARRIVE,
     CONNECT,
+    JOIN,
     SCRIPT,
     TIME,
     Choice,
@@ -39,6 +40,7 @@ class ClusterExploration(msgspec.Struct, frozen=True):
     script: tuple[str, ...]
     crashing: int | None
     returns: bool
+    joining: tuple[int, ...]
     reorderings: int | None
     early_timers: int
     states: int
@@ -85,6 +87,7 @@ class ClusterSearch:
             self._system.script,
             self._system.crashing,
             self._system.returns,
+            self._system.joining,
             self._reorderings,
             self._early_timers,
             len(self._seen),
@@ -140,7 +143,7 @@ class ClusterSearch:
         reorderings, early = left
         price = 0 if self._reorderings is None else 1
         found = []
-        # Machines at which something arrives that was sent earlier; None stands for the client's script.
+        # Machines at which something arrives that was sent earlier; None stands for the script and for nodes that join.
         waiting: set[str | None] = set()
         for choice in world.choices(early > 0):
             after = left
@@ -148,7 +151,7 @@ class ClusterSearch:
                 machine = world.machine(choice)
                 after = (reorderings - price, early) if machine in waiting else left
                 waiting.add(machine)
-            elif choice[0] == SCRIPT:
+            elif choice[0] in (SCRIPT, JOIN):
                 waiting.add(None)
             elif choice[0] == TIME and waiting:
                 after = (reorderings, early - 1)

@@ -1,10 +1,11 @@
 """A cluster of whole nodes with one client, driven by choices: who hears what next, and when a node crashes.
 
-The nodes have found each other before the exploration begins. Then the client connects to its first node, subscribes
-and publishes, and one node crashes at some step, perhaps to come back as a new node. At each step the choices are: the
-first frame of any channel arrives, a requested connection is answered, the client does the next thing of its script,
-the node crashes or comes back. Where a node crashes with frames in transit, each of its channels may lose them. Signs
-of life arrive at once. Time passes when nothing is in transit; as often as ``early`` allows, a timer expires before.
+The nodes have found each other before the exploration begins, but for those that join during it. Then the client
+connects to its first node, subscribes and publishes, and one node crashes at some step, perhaps to come back as a new
+node. At each step the choices are: the first frame of any channel arrives, a requested connection is answered, the
+client does the next thing of its script, the next node joins, the node crashes or comes back. Where a node crashes with
+frames in transit, each of its channels may lose them. Signs of life arrive at once. Time passes when nothing is in
+transit; as often as ``early`` allows, a timer expires before.
 
 The exploration of a schedule ends when nothing is in transit and the client has all that it waits for, or has waited
 for ``EXPLORED_US``. The cluster then runs on in the plain order of events, the client publishes its last words, and
@@ -48,7 +49,7 @@ MEMBERS_US: Final = 3 * SECOND_US
 STEPS_AT_MOST: Final = 20_000
 """A schedule with more steps never ends."""
 
-ARRIVE, CONNECT, SCRIPT, CRASH, RETURN, TIME = range(6)
+ARRIVE, CONNECT, SCRIPT, CRASH, RETURN, TIME, JOIN = range(7)
 Choice = tuple[int, ...]
 """One of these, and what it is about: an arrival names its connection and its direction, a crash the lost channels."""
 
@@ -71,6 +72,9 @@ class ClusterSystem:
     home: int = 0
     members: tuple[int, ...] = (0, 1, 2)
     """The nodes that are members of the topic from the beginning."""
+    joining: tuple[int, ...] = ()
+    """The nodes that join during the exploration, one after the other, each at any step. The others found the cluster,
+    so one of these has to stay."""
 
 
 class StepJudge(ClientJudge):
@@ -115,6 +119,7 @@ class ExploredCluster:
         self._client: SimulatedClient | None = None
         self._lives = 0
         self._done = 0
+        self._joined = 0
         self._has_crashed = False
         self._has_returned = False
         self._lost_lanes: tuple[int, ...] = ()
@@ -124,7 +129,7 @@ class ExploredCluster:
     # Before and after the exploration.
 
     def _form(self) -> None:
-        for number in range(NODES):
+        for number in self._founders():
             self._start(number)
             self.agenda.settle()
             self._run(self.agenda.now_us + SECOND_US // 10)
@@ -134,6 +139,9 @@ class ExploredCluster:
         self._run(FORMED_US)
         for place in self.agenda.histories:
             self.agenda.histories[place] = hash((FORMED_US, self._number_of(place)))
+
+    def _founders(self) -> list[int]:
+        return [number for number in range(NODES) if number not in self.system.joining]
 
     def _number_of(self, place: str) -> int:
         return self._places.index(place) if place in self._places else NODES
@@ -188,7 +196,7 @@ class ExploredCluster:
 
     def is_idle(self) -> bool:
         """Whether the script is done, nothing is in transit, and the client waits for nothing, or has waited long."""
-        is_done = self._done == len(self.system.script) and not self._arrivals()
+        is_done = not self._planned() and not self._arrivals()
         return is_done and (self.is_settled() or self._is_late())
 
     # Choices.
@@ -198,7 +206,7 @@ class ExploredCluster:
         arrivals = self._arrivals()
         if arrivals and self._is_sign_of_life(arrivals[0]):
             return arrivals[:1]
-        script = [(SCRIPT,)] if self._done < len(self.system.script) else []
+        script = self._planned()
         own = [] if may_be_early else self._only_the_clients(arrivals)
         if own:
             return [*own, *script]
@@ -208,6 +216,11 @@ class ExploredCluster:
         if may_be_early if found else not self.is_settled():
             found.append((TIME,))
         return [*found, *self._failures(arrivals)]
+
+    def _planned(self) -> list[Choice]:
+        """The next thing of the client's script, and the next node that joins."""
+        script: list[Choice] = [(SCRIPT,)] if self._done < len(self.system.script) else []
+        return [*script, (JOIN,)] if self._joined < len(self.system.joining) else script
 
     def _is_late(self) -> bool:
         """Whether so much time has passed that no timer is followed any more."""
@@ -239,6 +252,8 @@ class ExploredCluster:
             return []
         if self._has_crashed:
             return [(RETURN,)] if self.system.returns and not self._has_returned else []
+        if crashing in self.system.joining[self._joined :]:
+            return []
         place = self._places[crashing]
         channels = [each for each in arrivals if each[0] == ARRIVE and self._sender(each) == place]
         lost: list[Choice] = [()]
@@ -292,6 +307,9 @@ class ExploredCluster:
             self._continue_script()
         elif kind == CRASH:
             self._crash(choice[1:])
+        elif kind == JOIN:
+            self._joined += 1
+            self._start(self.system.joining[self._joined - 1])
         else:
             self._has_returned = True
             assert self.system.crashing is not None, "only a node that has crashed returns"
@@ -315,6 +333,9 @@ class ExploredCluster:
             about = (number,)
         elif kind == SCRIPT:
             place = self._client_place
+        elif kind == JOIN:
+            place = self._places[self.system.joining[self._joined]]
+            about = tuple(number for number in range(NODES) if self._has_entered(number))
         else:
             assert self.system.crashing is not None, "only where a node crashes"
             place = self._places[self.system.crashing]
@@ -360,9 +381,10 @@ class ExploredCluster:
     def _start(self, number: int) -> None:
         self._lives += 1
         place = self._places[number]
-        founders = self._places if self._has_founders else []
-        there = [node.place for node in self.nodes if node is not None and node.has_entered and node.is_up]
-        settings = NodeSettings(self.system.fabric, [] if founders else there, founders, lost_seconds=1.0)
+        founders = [self._places[founder] for founder in self._founders()] if self._has_founders else []
+        # The latest first: it may crash while it gives this node a place.
+        there = [self._places[other] for other in reversed(range(NODES)) if self._has_entered(other)]
+        settings = NodeSettings(self.system.fabric, [] if place in founders else there, founders, lost_seconds=1.0)
         clock, random = self._clocks[place], RandomStream(0, NODE_STREAM, self._lives)
         disk = SimulatedDisk(clock, False, self._has_journal, 0)
         life = ServingLife(place, self._lives, settings, clock, self.network, disk, self._members, random)
@@ -371,6 +393,10 @@ class ExploredCluster:
         self.nodes[number] = life
         self._members.began(life.number, life.number)
         life.begin()
+
+    def _has_entered(self, number: int) -> bool:
+        node = self.nodes[number]
+        return node is not None and node.has_entered and node.is_up
 
     def describe(self, choice: Choice) -> str:
         """A choice as text."""
@@ -388,7 +414,8 @@ class ExploredCluster:
             return f"a timer of {place} expires at {time_us / SECOND_US:g} s"
         if kind == SCRIPT:
             return f"the client begins: {self.system.script[self._done]}"
-        if kind == RETURN:
-            return f"machine{self.system.crashing} comes back"
+        if kind in (JOIN, RETURN):
+            begins = self.system.crashing if kind == RETURN else self.system.joining[self._joined]
+            return f"machine{begins} {'comes back' if kind == RETURN else 'begins to join'}"
         lost = f" with what it has sent on {len(choice) // 2} connections" if len(choice) > 1 else ""
         return f"machine{self.system.crashing} crashes{lost}"

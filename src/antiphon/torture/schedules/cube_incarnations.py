@@ -1,9 +1,9 @@
 """Schedules for the cube in which nodes crash and return as live nodes do: with their disks, under new identifiers.
 
 One in six of the schedules with faults is of this kind. All nodes publish all the time, in all orders including total,
-also after their return. One node, some, most or all crash at about the same time, once or several times: also the lock
-manager, with unsynced records, and nodes that have just returned. No node fails for good, so total order continues in
-the end, and every node receives the last words of every other node.
+also after their return, in some schedules as the first thing that they do. One node, some, most or all crash at about
+the same time, once or several times: also the lock manager, with unsynced records, and nodes that have just returned.
+No node fails for good, so total order continues in the end, and every node receives the last words of every other node.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ from antiphon.torture.schedules.operations import (
 INCARNATION_STREAM: Final = 43
 """The stream of random numbers. It is separate, so that adding these schedules did not change others."""
 
+FIRST_WORDS_STREAM: Final = 62
+"""The stream of random numbers for the first words of returning nodes, separate for the same reason."""
+
 ONE_IN: Final = 6
 
 
@@ -44,6 +47,9 @@ def draw_incarnation_schedule(seed: int, order: str | None, random: RandomStream
         operations = [draw_order(operation, random) for operation in operations]
     if order == TOTAL_ORDER or (order in (None, MIXED) and random.below(4) > 0):
         operations = draw_totals(operations, random)
+        first = RandomStream(seed, FIRST_WORDS_STREAM)
+        if first.below(2) == 0:
+            operations += draw_first_words(operations, first)
     network = draw_connections(random)
     scenario = Scenario(
         name=f"cube torture {seed} in several lives",
@@ -57,6 +63,26 @@ def draw_incarnation_schedule(seed: int, order: str | None, random: RandomStream
         limits=LimitsTable(events=EVENT_LIMIT),
     )
     return with_operations(scenario, operations)
+
+
+def draw_first_words(operations: list[Operation], random: RandomStream) -> list[Operation]:
+    """Each returning node publishes in total order when it has hardly subscribed and knows no member yet.
+
+    The others publish about the same key meanwhile, in a weaker order.
+    """
+    others = sorted({operation.node for operation in operations if operation.kind == PUBLISH})
+    ends = {operation.node: operation.at for operation in operations if operation.kind == CRASH}
+    begins = {operation.node: operation.at for operation in operations if operation.kind == SUBSCRIBE}
+    found = []
+    for node, ready in begins.items():
+        at = ready + 1 + int(random.below(pick(random, (1, 100))))
+        if at < ends.get(node, at + 1):
+            found.append(Operation(at, PUBLISH, node, 0, order=TOTAL_ORDER, keys=(0,)))
+        for other in others:
+            near = max(0, at - 50) + int(random.below(100))
+            if begins.get(other, 0) <= near < ends.get(other, near + 1):
+                found.append(Operation(near, PUBLISH, other, 0, order="fifo", keys=(0,)))
+    return found
 
 
 def draw_incarnation_options(detection: int, random: RandomStream) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from antiphon.streams import (
-    backfilling,
     consumers,
     handing,
     leading,
@@ -121,7 +120,7 @@ def removed_before_the_snapshot_says_so(patch: pytest.MonkeyPatch) -> None:
 
 
 def history_is_not_filled(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(backfilling.Backfilling, "advance", lambda _: None)
+    patch.setattr(fetching.Backfilling, "advance", lambda _: None)
 
 
 def missed_silently(patch: pytest.MonkeyPatch) -> None:

@@ -19,10 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from antiphon.streams.backfilling import Backfilling
 from antiphon.streams.election import Election
 from antiphon.streams.entries import COMMAND, MEMBERS, OPENING, ReplicaSet, encode_set
-from antiphon.streams.fetching import Fetching
+from antiphon.streams.fetching import Backfilling, Fetching
 from antiphon.streams.host import NOBODY, ReplicaHost, SavedReplica
 from antiphon.streams.leading import Leading
 from antiphon.streams.messages import (

@@ -1,4 +1,4 @@
-"""``antiphon torture --hostile``: a small campaign; ``docs/torture.md`` has the figures of a large one."""
+"""``antiphon torture --hostile``: a small campaign; ``docs/hostile.md`` has the figures of a large one."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import pytest
 
 from antiphon.streams import (
     consumers,
+    fetching,
     handing,
     leading,
     numbering,

@@ -64,8 +64,8 @@ class PublishHost:
     def check_majority(self, topic: str, order: str) -> None:
         """Refuse what needs a majority where that is known to be out of reach now."""
 
-    def settle_publishing(self, publishing: Publishing) -> Awaitable[Any]:
-        """The receipt of a message when it has its position in the history of its topic."""
+    def settle_publishing(self, publishing: Publishing, acks: str) -> Awaitable[Any]:
+        """The receipt of a message when it has its position in the history of its topic, on so many disks."""
         raise NotImplementedError
 
     def change_keys(self, outbox: Outbox, key: bytes | None, keys: object) -> None:
@@ -158,10 +158,11 @@ class Publisher:
         ``"causal"`` hands it out when all that is done. ``after`` lists messages or receipts that it follows instead.
 
         ``acks="quorum"``, on a topic with a history, waits for more: the message has its position there, on the disks
-        of a majority of the topic's replicas. The result is then a ``SettledReceipt``.
+        of a majority of the topic's replicas. ``acks="all"`` waits for all of them; if one is away it raises after 10
+        seconds. The result is then a ``SettledReceipt``.
         """
-        if acks != "one" and acks != "quorum":
-            raise UsageError(f"acks is 'one' or 'quorum', not {acks!r}")
+        if acks != "one" and acks != "quorum" and acks != "all":
+            raise UsageError(f"acks is 'one', 'quorum' or 'all', not {acks!r}")
         host = self._host
         outbox = host.outboxes.get(topic)
         if outbox is None:
@@ -190,7 +191,7 @@ class Publisher:
         except OverloadedError:
             host.heard.give_back(topic, follows)
             raise
-        return publishing if acks == "one" else host.settle_publishing(publishing)
+        return publishing if acks == "one" else host.settle_publishing(publishing, acks)
 
 
 def names_of(after: object) -> list[tuple[str, int, int]]:

@@ -130,7 +130,9 @@ class RepairedDelivery(CubeDelivery):
     # What arrives.
 
     def arrived(self, topic: CubeTopic, publication: Publication) -> None:
-        if topic.order.waiting() >= HELD_AT_MOST:
+        order = mixed(topic)
+        # The next one of its publisher is taken always: others may wait for it.
+        if order.waiting() >= HELD_AT_MOST and publication.sequence > order.past(publication.source) + 1:
             raise ProtocolError(
                 f"{HELD_AT_MOST} publications wait on topic {topic.name}: no correct nodes have so many on the way"
             )
@@ -142,7 +144,6 @@ class RepairedDelivery(CubeDelivery):
             if publication.order == TOTAL:
                 lock_unannounced(topic, publication)
                 self._agenda.advance_later(topic)
-            order = mixed(topic)
             self._retransmission.keep(topic, publication, order.past(publication.source))
             self.deliver_all(topic, order.arrived(publication))
         if publication.source not in self._presence.present and publication.source != self._me:

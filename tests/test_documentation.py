@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.core import CounterMetricFamily
 
 from antiphon.node.settings import settings_from
-from antiphon.node.status import NODE_METRICS, TOPIC_METRICS
+from antiphon.node.status import CLIENT_METRICS, NODE_METRICS, TOPIC_METRICS
 
 ROOT = Path(__file__).parent.parent
 PATIENCE_SECONDS = 120
@@ -115,6 +115,7 @@ def test_the_metrics_in_the_documentation_are_those_of_a_node() -> None:
     written = {name for cells in table_of("metric") for name in re.findall(r"`(\w+)`", cells[0])}
     families = {f"antiphon_{name}": family for name, family in NODE_METRICS.items()}
     families |= {f"antiphon_topic_{name}": family for name, family in TOPIC_METRICS.items()}
+    families |= {f"antiphon_client_{name}": family for name, family in CLIENT_METRICS.items()}
     counters = {name for name, family in families.items() if family is CounterMetricFamily}
     assert written == {f"{name}_total" if name in counters else name for name in families} | {"antiphon_healthy"}
 

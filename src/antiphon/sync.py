@@ -102,6 +102,10 @@ class SyncTopics:
         """Keep the history of a topic from now on; see :meth:`Topics.create`."""
         return self._thread.run(self._topics.create(name, **policy))
 
+    def found(self) -> None:
+        """Begin the list of topics at this client's node; see :meth:`Topics.found`."""
+        self._thread.run(self._topics.found())
+
     def set(self, name: str, **policy: Unpack[PolicyChanges]) -> TopicInfo:
         """Keep the history of a topic differently from now on; what is left out stays as it is."""
         return self._thread.run(self._topics.set(name, **policy))

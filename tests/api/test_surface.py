@@ -9,13 +9,13 @@ import pytest
 
 import antiphon
 
-BOTH = {"publish", "subscribe", "flush", "close", "abandon"}
+BOTH = {"publish", "subscribe", "flush", "close", "abandon", "topics", "consume", "history", "settled", "position_of"}
 SURFACE = {
     "Node": BOTH | {"identifier", "address", "metrics_address", "until_stopped", "tentative"},
-    "Client": BOTH | {"address", "is_up", "reconnects", "status", "topics", "consume", "history", "settled"},
+    "Client": BOTH | {"address", "is_up", "reconnects", "status"},
     "Subscription": {"ready", "batches", "close", "pattern", "is_closed", "waiting", "dropped", "expired", "gaps"},
     "Message": {"topic", "value", "key", "keys", "headers", "order", "timestamp", "timestamp_us"}
-    | {"publisher", "sequence", "author", "author_sequence", "offset"},
+    | {"publisher", "sequence", "author", "author_sequence", "offset", "position"},
     "Receipt": {"topic", "author", "sequence"},
 }
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from antiphon.cli.running import ServerAccess
-from antiphon.cli.top import Watcher
+from antiphon.cli.top import Picture, Watcher, at_quotas_in
 from antiphon.node.acl import new_token, token_hash
 from tests.cli.conftest import Command
 from tests.cli.local_nodes import SECONDS, ended, first_line, started
@@ -142,6 +142,24 @@ def test_rates_are_differences_over_time() -> None:
     assert figures.topics["b"].published_per_second == 100
     assert (figures.total.lag, figures.total.dropped, figures.total.unsent) == (3, 2, 4)
     assert figures.troubles == ["disk: full"]
+
+
+def test_top_names_clients_at_a_quota() -> None:
+    watcher = Watcher(ServerAccess("127.0.0.1:1", "antiphon"))
+
+    def status(topics: int, slowed: int) -> dict[str, Any]:
+        sizes = dict.fromkeys(("clients", "bytes_uncommitted", "bytes_unwritten"), 0)
+        hits = {"messages_per_second": slowed}
+        shop = {"topics": topics, "memory": 5, "bounds": {"topics": 7, "memory": 100}, "hits": hits}
+        return {"node": 4, "address": "here:1", "topics": {}, "troubles": [], **sizes, "quotas": {"shop": shop}}
+
+    def lines(topics: int, slowed: int) -> list[str]:
+        return at_quotas_in(Picture(1.0, [watcher._figures(status(topics, slowed), 1.0)], []))
+
+    watcher._figures(status(0, 10), 0.0)
+    assert lines(6, 10) == []
+    assert lines(7, 10) == ["node 4: client shop is at its quota topics (7 of 7)"]
+    assert lines(6, 13) == ["node 4: client shop is at its quota messages_per_second, 3 times refused or slowed"]
 
 
 MISUSES = {

@@ -44,8 +44,8 @@ REROUTING = (
     faults(
         "a node does not keep publications of others",
         "repair/delivery",
-        "                self._retransmission.keep(topic, publication)\n",
-        "                pass\n",
+        "            self._retransmission.keep(topic, publication, order.past(publication.source))\n",
+        "            pass\n",
     ),
     faults(
         "a node acknowledges to its parent before it has served its cluster",

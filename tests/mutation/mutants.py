@@ -486,4 +486,4 @@ HARMLESS: tuple[Mutant, ...] = (
     ),
     *HARMLESS_FAULTS,
 )
-"""Those that break no promise, because something else keeps it; ``docs/torture.md`` says what, for each."""
+"""Those that break no promise, because something else keeps it; ``docs/planted-bugs.md`` says what, for each."""

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from antiphon import PeerError, QuotaError, UsageError, testing
 from antiphon.node.acl import new_token, read_rights, token_hash
-from antiphon.node.quotas import Account, Quotas, Rate
+from antiphon.node.quotas import CLIENTS_SHOWN, Account, Ledger, Quotas, Rate
+from antiphon.node.status import metrics_text
 from antiphon.sessions.client_messages import AHEAD_BYTES
 from tests.node.support import exact_values
 
@@ -152,6 +154,38 @@ def test_quotas_change_with_the_file_and_what_is_used_stays_used(tmp_path: Path)
         assert (await client.status())["quotas"]["shop"]["hits"] == {"topics": 1}
 
     with_quotas(tmp_path, scenario, "topics = 1")
+
+
+def test_metrics_say_which_client_is_at_which_quota(tmp_path: Path) -> None:
+    async def scenario(cluster: testing.Cluster) -> None:
+        client = await cluster.connect(token=SHOP)
+        await client.publish("a", b"one")
+        with pytest.raises(QuotaError):
+            await client.publish("b", b"two")
+        figures = await client.status()
+        samples = {
+            (sample.name, *sample.labels.values()): sample.value
+            for family in text_string_to_metric_families(metrics_text(figures).decode())
+            for sample in family.samples
+            if sample.name.startswith("antiphon_client_")
+        }
+        assert samples == {
+            ("antiphon_client_quota_used", "shop", "topics"): 1.0,
+            ("antiphon_client_quota_bound", "shop", "topics"): 1.0,
+            ("antiphon_client_quota_hits_total", "shop", "topics"): 1.0,
+        }
+
+    with_quotas(tmp_path, scenario, "topics = 1")
+
+
+def test_figures_are_of_the_clients_that_were_at_a_quota_most_often() -> None:
+    ledger = Ledger(lambda: 0.0)
+    for number in range(3 * CLIENTS_SHOWN):
+        account = ledger.account(f"client-{number}", Quotas(topics=1))
+        account.hits["topics"] += number
+    shown = ledger.figures()
+    assert set(shown) == {f"client-{number}" for number in range(2 * CLIENTS_SHOWN, 3 * CLIENTS_SHOWN)}
+    assert shown["client-250"]["bounds"] == {"topics": 1}
 
 
 def test_an_identity_has_its_own_quotas_and_the_defaults_for_the_rest(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def calls_per_message(ends: str, topics: int, plain: bool) -> float:
     return float(done.stdout)
 
 
-@pytest.mark.parametrize(("ends", "at_most"), [("nodes", 295), ("clients", 455)])
+@pytest.mark.parametrize(("ends", "at_most"), [("nodes", 225), ("clients", 370)])
 def test_a_message_takes_no_more_calls_than_before(ends: str, at_most: int) -> None:
     assert calls_per_message(ends, 1, plain=True) < at_most
 

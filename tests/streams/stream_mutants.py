@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from antiphon.streams import backfilling, consumers, handing, leading, numbering, readiness, replica_log, retention
+from antiphon.streams import (
+    consumers,
+    fetching,
+    handing,
+    leading,
+    numbering,
+    readiness,
+    replica_log,
+    retention,
+)
 from antiphon.streams.entries import IndexEntry
 from tests.streams.stream_world import SimulatedReplica
 
@@ -112,7 +121,7 @@ def removed_before_the_snapshot_says_so(patch: pytest.MonkeyPatch) -> None:
 
 
 def history_is_not_filled(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(backfilling.Backfilling, "advance", lambda _: None)
+    patch.setattr(fetching.Backfilling, "advance", lambda _: None)
 
 
 def missed_silently(patch: pytest.MonkeyPatch) -> None:
@@ -121,6 +130,12 @@ def missed_silently(patch: pytest.MonkeyPatch) -> None:
             self.finish(self.done_below, earliest - 1)
 
     patch.setattr(consumers.Consumer, "pass_over", pass_over)
+
+
+def learners_count_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(leading.Leading, "is_near", lambda *_: True)
+    patch.setattr(leading.Leading, "has_all", lambda *_: True)
+    patch.setattr(replica_log.ReplicaLog, "is_set_settled", property(lambda _: True))
 
 
 MUTANTS: dict[str, Plant] = {
@@ -141,4 +156,5 @@ MUTANTS: dict[str, Plant] = {
     "messages go before the snapshot says so": removed_before_the_snapshot_says_so,
     "a replica that began with a snapshot does not fill its history": history_is_not_filled,
     "a consumer is not told what it missed": missed_silently,
+    "replicas change before the change before is settled": learners_count_at_once,
 }

@@ -16,10 +16,11 @@ import msgspec
 
 from antiphon.simulator.cluster.clock import VirtualClock
 from antiphon.streams.coordinator import Coordinator
-from antiphon.streams.entries import COMMAND, DATA, OPENING, IndexEntry, ReplicaSet
+from antiphon.streams.entries import COMMAND, DATA, MEMBERS, OPENING, IndexEntry, ReplicaSet
 from antiphon.streams.host import NOBODY, SavedReplica
 from antiphon.streams.links import MessageLinks
 from antiphon.streams.messages import NamedContent, NumberedEntry, StreamMessage
+from antiphon.streams.reassignment import Reassignment
 from antiphon.streams.replica import Replica
 from antiphon.streams.retention import Bounds, KeptRange, Retention
 from tests.streams.crew import Crew
@@ -119,7 +120,8 @@ class SimulatedReplica:
         self.random = random.Random(world.random.random())
         self.coordinator = Coordinator(self)
         self.retention = Retention(self)
-        self.replica = Replica(STREAM, me, self, self.disk.saved(), world.founders)
+        self.reassignment = Reassignment(self)
+        self.replica = Replica(STREAM, me, self, self.disk.saved(), world.founders_of[me])
         for name, count in self.disk.deliveries:
             self.delivered.add(name)
             if name in self.disk.contents:
@@ -239,7 +241,12 @@ class SimulatedReplica:
         if entry.kind == OPENING and self.replica.leading is not None and entry.term == self.replica.log.term:
             self.coordinator.opened()
             self.retention.opened()
+            self.reassignment.opened(self.replica)
+            self.world.release(self)
         self.retention.settled(number)
+        if entry.kind == MEMBERS:
+            self.reassignment.advance()
+            self.world.release(self)
 
     def snapshot(self) -> bytes:
         return msgspec.msgpack.encode((self.applied, self.coordinator.settled_end, self.coordinator.table.snapshot()))
@@ -256,6 +263,10 @@ class SimulatedReplica:
     def followed(self, leader: int) -> None:
         self.coordinator.resigned()
         self.retention.resigned()
+        self.reassignment.resigned()
+
+    def keepers(self) -> list[int]:
+        return self.world.keepers
 
     # What retention asks for.
 
@@ -326,6 +337,9 @@ class StreamWorld:
         self.nodes = nodes
         self.founders = founders
         self.bounds = bounds
+        # The nodes that are to keep the stream; a node that comes later does not know the first ones.
+        self.keepers = list(founders.voters)
+        self.founders_of = {node: founders if node in self.keepers else ReplicaSet(()) for node in range(nodes)}
         self.message_bytes = MESSAGE_BYTES
         self.disks = [Disk() for _ in range(nodes)]
         self.lives: list[SimulatedReplica | None] = [None] * nodes
@@ -371,6 +385,21 @@ class StreamWorld:
     def wipe(self, node: int) -> None:
         self.crash(node)
         self.disks[node] = Disk()
+
+    def release(self, leader: SimulatedReplica) -> None:
+        """The leader tells nodes that are no replicas any more to forget the stream."""
+        replica = leader.replica
+        if replica.leading is None or not replica.log.is_set_settled:
+            return
+        for node in range(self.nodes):
+            if node not in (*replica.replicas.all, *self.keepers) and node in self.connections[leader.me]:
+                self.clock.post(self.random.randrange(100, 5000), partial(self._forget, node, self.lives[node]))
+
+    def _forget(self, node: int, life: SimulatedReplica | None) -> None:
+        if life is not None and self.lives[node] is life:
+            self.wipe(node)
+            self.founders_of[node] = ReplicaSet(())
+            self.start(node)
 
     def cut(self, one: int, other: int) -> None:
         if one != other:

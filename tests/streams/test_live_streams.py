@@ -211,7 +211,7 @@ def test_what_cannot_be_is_refused_with_one_sentence(tmp_path: Path) -> None:
                     await client.consume("jobs", "workers", ack_seconds=6).ready()
             with pytest.raises(UsageError, match="'earliest', 'latest' or a position"):
                 client.consume("jobs", "workers", start="yesterday")
-            with pytest.raises(UsageError, match="'one' or 'quorum'"):
+            with pytest.raises(UsageError, match="'one', 'quorum' or 'all'"):
                 client.publish("jobs", b"", acks="most")
             await client.topics.remove("jobs")
             again = await client.topics.create("jobs", replicas=1)

@@ -32,6 +32,7 @@ class Schedule:
             self.world.heal: 8,
             self._change_crew: 6 if modes else 0,
             self._compact: 6,
+            self._move: 3 if self._nodes > 3 else 0,
         }
 
     def run(self, steps: int = 40) -> StreamWorld:
@@ -81,6 +82,10 @@ class Schedule:
             self._draw.choice(alive).die()
         else:
             self.world.crew.hire(self._draw.choice(self._consumers))
+
+    def _move(self) -> None:
+        """Other nodes are to keep the stream."""
+        self.world.keepers = self._draw.sample(range(self._nodes), self._draw.choice((1, 2, 3, 3)))
 
     def _compact(self) -> None:
         life = self.world.life(self._node())

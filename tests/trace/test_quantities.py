@@ -11,7 +11,7 @@ from antiphon.kernel import UsageError
 from antiphon.node import status
 from antiphon.pipeline.measures import MEASURES
 from antiphon.pipeline.metrics import METRICS
-from antiphon.trace.quantities import AUDIT, DELIVERIES, EVERYTHING, NODE, QUANTITIES, SOURCES, TOPIC, quantity
+from antiphon.trace.quantities import AUDIT, CLIENT, DELIVERIES, EVERYTHING, NODE, QUANTITIES, SOURCES, TOPIC, quantity
 from antiphon_lab.reproduction import metrics as lab
 
 
@@ -35,6 +35,7 @@ def test_each_quantity_of_traces_is_measured_by_one_job() -> None:
 def test_a_running_node_says_what_is_defined() -> None:
     assert {name.replace("_", "-") for name in status.NODE_METRICS} | {"healthy"} == names_from(NODE)
     assert {name.replace("_", "-") for name in status.TOPIC_METRICS} == names_from(TOPIC)
+    assert {name.replace("_", "-") for name in status.CLIENT_METRICS} == names_from(CLIENT)
 
 
 def test_the_live_view_shows_what_is_defined() -> None:

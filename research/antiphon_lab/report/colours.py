@@ -49,6 +49,7 @@ COLOURS = {
     "SimpleTree": "slate",
     "TAG": "purple",
     "Plumtree": "green",
+    "Thicket": "green",
     "livejournal": "blue",
     "wikipedia": "orange",
     "StaN": "blue",

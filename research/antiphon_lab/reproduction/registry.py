@@ -19,6 +19,7 @@ from antiphon_lab.experiments.brisa.peer_sampling_figures import FAILURES, OVERL
 from antiphon_lab.experiments.brisa.rivals_figures import FIG_4_17, FIG_4_18
 from antiphon_lab.experiments.brisa.rivals_hosts import TABLE_4_3 as BRISA_TABLE_4_3
 from antiphon_lab.experiments.brisa.rivals_recovery import FIG_4_19
+from antiphon_lab.experiments.brisa.several_trees import REUSE, SEVERAL_TREES
 from antiphon_lab.experiments.brisa.structure import FIG_4_3 as BRISA_4_3
 from antiphon_lab.experiments.brisa.structure import FIG_4_7 as BRISA_4_7
 from antiphon_lab.experiments.brisa.structure import FIG_4_8 as BRISA_4_8
@@ -34,6 +35,7 @@ from antiphon_lab.experiments.epto.limits import FIG_5_11 as EPTO_5_11
 from antiphon_lab.experiments.ginger.as_published import GINGER_AS_PUBLISHED
 from antiphon_lab.experiments.ginger.cost import COST
 from antiphon_lab.experiments.ginger.latency import FAULTS_AND_LATENCY, KEYS_AND_LATENCY
+from antiphon_lab.experiments.ginger.parents import PARENTS
 from antiphon_lab.experiments.ginger.reconfiguration import RECONFIGURATION
 from antiphon_lab.experiments.stan.crossposts import FIG_3_15
 from antiphon_lab.experiments.stan.dynamics import FIG_3_11, FIG_3_12, FIG_3_13
@@ -91,6 +93,7 @@ EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (
     KEYS_AND_LATENCY,
     GINGER_AS_PUBLISHED,
     COST,
+    PARENTS,
     BRISA_4_3,
     BRISA_4_7,
     BRISA_4_8,
@@ -104,6 +107,8 @@ EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (
     FIG_4_14,
     FIG_4_15,
     FIG_4_16,
+    SEVERAL_TREES,
+    REUSE,
     OVERLAYS,
     FAILURES,
     FIG_4_17,

@@ -17,6 +17,7 @@ from antiphon_lab.protocols.gossip.plumtree import Plumtree, PlumtreeOptions
 from antiphon_lab.protocols.gossip.simple_gossip import SimpleGossip, SimpleGossipOptions, needed_view, usual_fanout
 from antiphon_lab.protocols.gossip.simple_tree import SimpleTree, SimpleTreeOptions
 from antiphon_lab.protocols.gossip.tag import Tag, TagOptions, room_in_tree
+from antiphon_lab.protocols.gossip.thicket import ThicketOptions
 
 
 class PlumtreeTableOptions(FloodingOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -26,6 +27,18 @@ class PlumtreeTableOptions(FloodingOptions, frozen=True, kw_only=True, forbid_un
     """Ticks after which an announced publication that has not arrived is requested."""
     per_source: Flag = False
     """Whether each publisher has a tree of its own."""
+
+
+class ThicketTableOptions(FloodingOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of Thicket."""
+
+    graft_after: NotNegative = 500
+    trees: Positive = 5
+    """How many trees a publisher has; it uses them in turn."""
+    fanout: NotNegative = 5
+    """The number of links over which a publisher begins a tree; other nodes use one less."""
+    max_load: NotNegative = 7
+    """How many children a node has at most before it refuses another."""
 
 
 class SimpleGossipTableOptions(GroupTableOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -95,6 +108,20 @@ def plumtree_options(setting: Setting) -> PlumtreeOptions:
     )
 
 
+def thicket_options(setting: Setting) -> ThicketOptions:
+    """Thicket."""
+    chosen: ThicketTableOptions = setting.options
+    return ThicketOptions(
+        HyParViewOptions(chosen.active, chosen.passive, chosen.expansion),
+        chosen.trees,
+        chosen.fanout,
+        chosen.max_load,
+        chosen.graft_after,
+        contacts_of(chosen, setting.nodes),
+        **shared_options(setting, chosen),
+    )
+
+
 def simple_gossip_options(setting: Setting) -> SimpleGossipOptions:
     """Rumours and anti-entropy; views must be large enough for an overlay of this size."""
     chosen: SimpleGossipTableOptions = setting.options
@@ -152,4 +179,5 @@ PROTOCOLS = {
         SimpleTreeTableOptions, simple_tree_options, SimpleTree, tolerates_faults=False, recovers=False
     ),
     "tag": rival(TagTableOptions, tag_options, Tag, recovers=False),
+    "thicket": rival(ThicketTableOptions, thicket_options, Plumtree),
 }

@@ -15,17 +15,22 @@ RIVAL_STREAM = 10
 
 
 def draw_rival_schedule(seed: int, order: str | None = None) -> Scenario:
-    """The scenario of a seed, for Plumtree or rumours with anti-entropy."""
+    """The scenario of a seed, for Plumtree, Thicket or rumours with anti-entropy."""
     return draw_gossip_schedule(seed, order, choose_rival)
 
 
 def choose_rival(seed: int, nodes: int, drawn: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """A rival with the options that it shares with BRISA, as drawn, and its own."""
     random = RandomStream(seed, RIVAL_STREAM)
-    protocol = pick(random, ("plumtree", "simple-gossip"))
+    protocol = pick(random, ("plumtree", "simple-gossip", "thicket"))
     shared = {name: drawn[name] for name in ("contacts", "join_window")}
-    if protocol == "plumtree":
+    if protocol != "simple-gossip":
         shared |= {name: drawn[name] for name in ("active", "passive", "expansion", "period")}
+    if protocol == "thicket":
+        fanout, trees = pick(random, (2, 5)), pick(random, (1, 3, 8))
+        own = {"trees": trees, "fanout": fanout, "max_load": max(fanout, trees) + pick(random, (0, 2))}
+        return protocol, {**shared, **own, "graft_after": pick(random, (50, 500))}
+    if protocol == "plumtree":
         return protocol, {**shared, "graft_after": pick(random, (50, 500)), "per_source": pick(random, (False, True))}
     view = needed_view(nodes) + pick(random, (0, 20))
     own = {

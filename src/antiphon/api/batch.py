@@ -200,7 +200,9 @@ class Batch:
 
         They hold the batch and it does not hold them: in a circle they would never be freed.
         """
-        columns = self.columns
+        columns = self._columns
+        if columns is None:
+            columns = self.columns
         values = columns.values
         first: i64 = max(0, from_offset - self.first_offset)
         messages = [Message(self, index, values[index]) for index in range(first, len(values))]

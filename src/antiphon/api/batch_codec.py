@@ -82,7 +82,9 @@ def read_header(payload: bytes) -> tuple[int, int, Author]:
 
     The author is ``NO_AUTHOR`` if an application at a node published the batch.
     """
-    word = int.from_bytes(payload[:COUNT_BYTES], "little")
+    if len(payload) < COUNT_BYTES:
+        return int.from_bytes(payload, "little"), COUNT_BYTES, NO_AUTHOR
+    word = payload[0] | payload[1] << 8 | payload[2] << 16 | payload[3] << 24
     count = word & ~(HAS_AUTHOR | HAS_WRITER)
     if word < HAS_AUTHOR:
         return count, COUNT_BYTES, NO_AUTHOR

@@ -23,15 +23,11 @@ class Received(Protocol):
     current: Iterator[Message]
     """The rest of the batch that was taken last."""
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether no batch waits."""
-
     def arrival(self) -> asyncio.Future[None] | None:
         """Done when something has come, or nothing more will; None if that is known. Raises why it ended, if it did."""
 
-    def take_messages(self) -> list[Message]:
-        """The messages of the next batch."""
+    def take_messages(self) -> list[Message] | None:
+        """The messages of the next batch; None if nothing has come."""
 
 
 async def messages_of(received: Received) -> AsyncIterator[Message]:
@@ -40,12 +36,12 @@ async def messages_of(received: Received) -> AsyncIterator[Message]:
         # A program that stops in the middle of a batch and iterates again goes on with the next message.
         for message in received.current:
             yield message
-        while received.is_empty:
-            arrival = received.arrival()
-            if arrival is None:
-                return
+        while (arrival := received.arrival()) is not None:
             await arrival
-        received.current = iter(received.take_messages())
+        messages = received.take_messages()
+        if messages is None:
+            return
+        received.current = iter(messages)
 
 
 async def batches_of(received: Received) -> AsyncIterator[list[Message]]:
@@ -53,12 +49,12 @@ async def batches_of(received: Received) -> AsyncIterator[list[Message]]:
     while True:
         messages = list(received.current)
         if not messages:
-            while received.is_empty:
-                arrival = received.arrival()
-                if arrival is None:
-                    return
+            while (arrival := received.arrival()) is not None:
                 await arrival
-            messages = received.take_messages()
+            taken = received.take_messages()
+            if taken is None:
+                return
+            messages = taken
         if messages:
             yield messages
 

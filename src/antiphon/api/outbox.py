@@ -190,6 +190,8 @@ class Outbox:
         self._headers: list[dict[str, bytes] | None] | None = None
         self._expires_us: list[int] | None = None
         self._follows: list[Follows | None] | None = None
+        # Whether any of these columns has begun.
+        self._has_columns: bool = False
         self._bytes: i64 = 0
         self._is_scheduled: bool = False
         self._receipt: BatchReceipt | None = None
@@ -213,63 +215,65 @@ class Outbox:
         self.first_sequence = sequence
         self.next_sequence = sequence
 
-    def post(self, value: bytes, with_receipt: bool) -> Publishing:
-        """Take a value; the answer is what the publisher is to await."""
-        if self._keys is not None:
-            self._keys.append(None)
-        if self._headers is not None:
-            self._headers.append(None)
-        if self._expires_us is not None:
-            self._expires_us.append(NEVER)
-        if self._follows is not None:
-            self._follows.append(None)
-        return self._take(value, len(value), with_receipt)
-
-    def post_with(
+    def post(
         self,
         value: bytes,
+        with_receipt: bool,
+        key: bytes | None = None,
+        headers: dict[str, bytes] | None = None,
+        expires_us: int = NEVER,
+        follows: Follows | None = None,
+    ) -> Publishing:
+        """Take a message; the answer is what the publisher is to await.
+
+        The columns beside the values begin with the first message that uses them.
+        """
+        count = len(self._values)
+        size: i64 = len(value)
+        if self._has_columns or key is not None or headers is not None or expires_us != NEVER or follows is not None:
+            self._add_beside(count, key, headers, expires_us, follows)
+            size += size_beside_value(key, headers) + (0 if follows is None else size_of_follows(follows))
+        if count == 0:
+            self._values = [value]
+        else:
+            self._values.append(value)
+        self._bytes += size
+        number = self.next_sequence + count
+        if count + 1 >= BATCH_MESSAGES or self._bytes >= BATCH_BYTES or self._closed_count > 0:
+            batch = self._post_full(size, with_receipt)
+        else:
+            if not self._is_scheduled and not self.is_blocked:
+                self._is_scheduled = True
+                self._owner.loop.call_soon(self.flush)
+            batch = self._current_receipt() if with_receipt else self._owner.accepted
+        return Publishing(batch, self.topic, self._owner.author, number)
+
+    def _add_beside(
+        self,
+        count: i64,
         key: bytes | None,
         headers: dict[str, bytes] | None,
         expires_us: int,
-        with_receipt: bool,
-        follows: Follows | None = None,
-    ) -> Publishing:
-        """Take a value with more than itself; a column begins with the first message that uses it."""
-        count = len(self._values)
+        follows: Follows | None,
+    ) -> None:
+        """Add what a message has beside its value to the columns, behind those of ``count`` messages."""
+        self._has_columns = True
         if key is not None and self._keys is None:
-            self._keys = [None] * count
+            self._keys = [None] * int(count)
         if headers is not None and self._headers is None:
-            self._headers = [None] * count
+            self._headers = [None] * int(count)
         if expires_us != NEVER and self._expires_us is None:
-            self._expires_us = [NEVER] * count
+            self._expires_us = [NEVER] * int(count)
+        if follows is not None and self._follows is None:
+            self._follows = [None] * int(count)
         if self._keys is not None:
             self._keys.append(key)
         if self._headers is not None:
             self._headers.append(headers)
         if self._expires_us is not None:
             self._expires_us.append(expires_us)
-        if follows is not None and self._follows is None:
-            self._follows = [None] * count
         if self._follows is not None:
             self._follows.append(follows)
-        size = size_beside_value(key, headers) + (0 if follows is None else size_of_follows(follows))
-        return self._take(value, len(value) + size, with_receipt)
-
-    def _take(self, value: bytes, size: i64, with_receipt: bool) -> Publishing:
-        number = self.next_sequence + len(self._values)
-        if len(self._values) == 0:
-            self._values = [value]
-        else:
-            self._values.append(value)
-        self._bytes += size
-        if len(self._values) >= BATCH_MESSAGES or self._bytes >= BATCH_BYTES or self._closed_count > 0:
-            batch = self._post_full(size, with_receipt)
-        else:
-            if not self._is_scheduled and not self.is_blocked:
-                self._is_scheduled = True
-                self._owner.loop.call_soon(self.flush_in_turn)
-            batch = self._current_receipt() if with_receipt else self._owner.accepted
-        return Publishing(batch, self.topic, self._owner.author, number)
 
     def post_columns(
         self,
@@ -283,7 +287,7 @@ class Outbox:
         if self._has_overrun(len(self), self._bytes + self._closed_bytes):
             raise self._overload()
         if len(self._values) > 0:
-            self._close()
+            self._add_closed(self._close())
         size: i64 = 0
         for value in columns.values:
             size += len(value)
@@ -324,7 +328,7 @@ class Outbox:
             self._give_back(size)
             raise self._overload()
         if self._bytes >= CLOSED_BYTES:
-            self._close()
+            self._add_closed(self._close())
         self.waits += 1
         return self._room_receipt() if receipt is None else receipt
 
@@ -359,7 +363,7 @@ class Outbox:
         Batches stay in the order of the calls: what one publisher asks for in order is one line, whatever the keys.
         """
         if len(self._values) > 0 and not self.flush():
-            self._close()
+            self._add_closed(self._close())
         self.order = order
         self.about = about
         self.names = names
@@ -396,35 +400,25 @@ class Outbox:
             receipt = self._receipt = BatchReceipt(self._owner.loop.create_future(), self._owner.refusals)
         return receipt
 
-    def flush_in_turn(self) -> None:
-        """What ``call_soon`` calls."""
-        self._is_scheduled = False
-        self.flush()
-
     def flush(self) -> bool:
         """Make a batch of what waits and send it; false if the protocol has no room for all of it."""
+        self._is_scheduled = False
         if len(self._values) + self._closed_count == 0:
             return True
         if self.failure is not None:
             self.fail(self.failure)
             return True
-        has_moved = not self.is_blocked
+        was_blocked = self.is_blocked
+        has_moved = not was_blocked
         while len(self._values) + self._closed_count > 0 and self._owner.room(self._subject) > 0:
-            if len(self._closed) == 0:
-                self._close()
             has_moved = True
-            segment = self._closed.pop(0)
-            if len(self._closed) == 0:
-                self._closed = NOTHING_CLOSED
-            self._closed_count -= len(segment.columns.values)
-            self._closed_bytes -= segment.size
-            self._owner.send(self._subject, segment)
+            self._owner.send(self._subject, self._close() if len(self._closed) == 0 else self._first_closed())
         self.is_blocked = len(self._values) + self._closed_count > 0
         if self.is_blocked:
             if has_moved:
-                self.blocked_at_us = self.clock_us()
+                self.blocked_at_us = self._owner.clock_us()
             self._owner.blocked.add(self)
-        else:
+        elif was_blocked:
             self._owner.blocked.discard(self)
         if self._waiting is not None and not self.is_blocked:
             waiting = self._waiting
@@ -432,13 +426,13 @@ class Outbox:
             set_if_waiting(waiting)
         return not self.is_blocked
 
-    def _close(self) -> None:
-        """Nothing more is added to what has been collected."""
+    def _close(self) -> Segment:
+        """What has been collected; nothing more is added to it."""
         values = self._values
         names = list(self.names) if len(self.names) > 0 else None
         columns = Columns(
             int(self.next_sequence),
-            self.clock_us(),
+            self._owner.clock_us(),
             values,
             self._keys,
             self._headers,
@@ -453,14 +447,25 @@ class Outbox:
         if receipt is not None:
             receipt.count = len(values)
         future = None if receipt is None else receipt.future
-        self._add_closed(Segment(self.order, self.about, columns, self._bytes, future))
+        segment = Segment(self.order, self.about, columns, self._bytes, future)
         self._values = NO_VALUES
         self._keys = None
         self._headers = None
         self._expires_us = None
         self._follows = None
+        self._has_columns = False
         self._bytes = 0
         self._receipt = None
+        return segment
+
+    def _first_closed(self) -> Segment:
+        """The first batch that waits, which leaves now."""
+        segment = self._closed.pop(0)
+        if len(self._closed) == 0:
+            self._closed = NOTHING_CLOSED
+        self._closed_count -= len(segment.columns.values)
+        self._closed_bytes -= segment.size
+        return segment
 
     def _add_closed(self, segment: Segment) -> None:
         """A batch waits to be sent."""
@@ -475,7 +480,7 @@ class Outbox:
         """Nothing can be sent any more: whoever waits is told why."""
         self.failure = error
         if len(self._values) > 0:
-            self._close()
+            self._add_closed(self._close())
         futures = [segment.receipt for segment in self._closed]
         futures.append(self._waiting)
         for segment in self._closed:

@@ -10,7 +10,7 @@ from typing import Any, Final, overload
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.api.columns import FOLLOWED_AT_MOST, NEVER
+from antiphon.api.columns import FOLLOWED_AT_MOST, NEVER, Follows
 from antiphon.api.heard import HeardTable, narrowed
 from antiphon.api.outbox import Outbox
 from antiphon.api.receipts import Publishing, Refusals
@@ -64,8 +64,8 @@ class PublishHost:
     def check_majority(self, topic: str, order: str) -> None:
         """Refuse what needs a majority where that is known to be out of reach now."""
 
-    def settle_publishing(self, publishing: Publishing) -> Awaitable[Any]:
-        """The receipt of a message when it has its position in the history of its topic."""
+    def settle_publishing(self, publishing: Publishing, acks: str) -> Awaitable[Any]:
+        """The receipt of a message when it has its position in the history of its topic, on so many disks."""
         raise NotImplementedError
 
     def change_keys(self, outbox: Outbox, key: bytes | None, keys: object) -> None:
@@ -158,10 +158,11 @@ class Publisher:
         ``"causal"`` hands it out when all that is done. ``after`` lists messages or receipts that it follows instead.
 
         ``acks="quorum"``, on a topic with a history, waits for more: the message has its position there, on the disks
-        of a majority of the topic's replicas. The result is then a ``SettledReceipt``.
+        of a majority of the topic's replicas. ``acks="all"`` waits for all of them; if one is away it raises after 10
+        seconds. The result is then a ``SettledReceipt``.
         """
-        if acks != "one" and acks != "quorum":
-            raise UsageError(f"acks is 'one' or 'quorum', not {acks!r}")
+        if acks != "one" and acks != "quorum" and acks != "all":
+            raise UsageError(f"acks is 'one', 'quorum' or 'all', not {acks!r}")
         host = self._host
         outbox = host.outboxes.get(topic)
         if outbox is None:
@@ -177,19 +178,20 @@ class Publisher:
         if name is not None or keys is not None or len(outbox.about) > 0:
             host.change_keys(outbox, name, keys)
         plain = value if isinstance(value, bytes) and len(value) <= VALUE_BYTES_AT_MOST else checked_value(value)
-        has_heard = topic in host.heard.by_topic
-        if name is None and headers is None and ttl_seconds is None and after is None and not has_heard:
-            publishing = outbox.post(plain, host.with_receipts)
-            return publishing if acks == "one" else host.settle_publishing(publishing)
-        check_beside_value(name, headers)
+        if name is not None or headers is not None:
+            check_beside_value(name, headers)
         expires_us = NEVER if ttl_seconds is None else outbox.clock_us() + checked_ttl_us(ttl_seconds)
-        follows = host.heard.take(topic, host.author_number()) if after is None else narrowed(topic, names_of(after))
+        follows: Follows | None = None
+        if after is not None:
+            follows = narrowed(topic, names_of(after))
+        elif topic in host.heard.by_topic:
+            follows = host.heard.take(topic, host.author_number())
         try:
-            publishing = outbox.post_with(plain, name, headers, expires_us, host.with_receipts, follows)
+            publishing = outbox.post(plain, host.with_receipts, name, headers, expires_us, follows)
         except OverloadedError:
             host.heard.give_back(topic, follows)
             raise
-        return publishing if acks == "one" else host.settle_publishing(publishing)
+        return publishing if acks == "one" else host.settle_publishing(publishing, acks)
 
 
 def names_of(after: object) -> list[tuple[str, int, int]]:

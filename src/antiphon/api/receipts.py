@@ -156,7 +156,7 @@ class Publishing:
     def _future(self) -> Any:
         own = self._own
         if own is None:
-            own = self._own = self.get_loop().create_future()
+            own = self._own = self._batch.future.get_loop().create_future()
             if self._batch.future.done():
                 self.finish()
             else:

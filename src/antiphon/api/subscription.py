@@ -148,10 +148,12 @@ class LiveSubscription:
     @property
     def is_empty(self) -> bool:
         """Whether nothing waits for the application."""
-        return len(self._waiting) == 0
+        return not self._waiting.entries
 
     def arrival(self) -> asyncio.Future[None] | None:
         """Done when something has come, or nothing more will; None if that is known. Raises why it ended, if it did."""
+        if self._waiting.entries:
+            return None
         if self._failure is not None:
             raise self._failure
         if self._is_closed:
@@ -249,8 +251,7 @@ class LiveSubscription:
         waiting = self._waiting
         if not waiting.has_room_for(batch) and not self._make_room(topic, batch):
             return
-        waiting.add(topic, batch)
-        if waiting.is_full and self.policy == "block" and not self._host.has_log:
+        if waiting.add(topic, batch) and self.policy == "block" and not self._host.has_log:
             topic.fell_behind(self)
             self._held[topic] = None
         if self._waiter is not None or self.when_arrived is not None:
@@ -318,7 +319,7 @@ class LiveSubscription:
         """Drop batches until there is room for another; whether there is. Marks stay: they tell what is missing."""
         marks: list[tuple[LiveTopic, Mark]] = []
         waiting = self._waiting
-        while len(waiting) > 0 and not waiting.has_room_for(batch):
+        while waiting.entries and not waiting.has_room_for(batch):
             of_topic, oldest = waiting.take()
             if isinstance(oldest, Batch):
                 self._drop(of_topic, oldest)
@@ -352,8 +353,10 @@ class LiveSubscription:
                 # One bad message must not cost the others, nor the node's other subscriptions.
                 log.error("a callback failed", cause=error, topic=topic.name, offset=message.offset)
 
-    def take_messages(self) -> list[Message]:
-        """The messages of the next batch in the queue."""
+    def take_messages(self) -> list[Message] | None:
+        """The messages of the next batch in the queue; None if nothing waits there."""
+        if not self._waiting.entries:
+            return None
         topic, batch = self._take()
         if not isinstance(batch, Batch):
             raise MissedMessagesError(topic.name)
@@ -374,7 +377,7 @@ class LiveSubscription:
         if not isinstance(batch, Batch):
             return topic, batch
         self._host.taken(self, batch, self._from_offset.get(topic, 0))
-        if self._waiting.is_half_empty:
+        if (self._held or self._room is not None) and self._waiting.is_half_empty:
             # Publishers that go on may fill the queue again at once, and hold other topics, or the same.
             held = list(self._held)
             self._held.clear()
@@ -388,6 +391,8 @@ class LiveSubscription:
         from_offset = self._from_offset.get(topic, 0)
         if self.heard is not None:
             self.heard.add(batch)
+        if batch.columns.expires_us is None:
+            return batch.messages(from_offset)
         messages = batch.messages(from_offset, wall_clock_us())
         self.expired += batch.count_from(from_offset) - len(messages)
         return messages
@@ -431,7 +436,8 @@ class LiveSubscription:
         waiter = self._waiter
         if waiter is not None:
             self._waiter = None
-            set_if_waiting(waiter)
+            if not waiter.done():
+                waiter.set_result(None)
         if self.when_arrived is not None:
             self.when_arrived()
 

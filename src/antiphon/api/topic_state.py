@@ -127,7 +127,8 @@ class LiveTopic:
 
     def may_publish(self) -> bool:
         """Whether whoever must know that this node publishes here knows it."""
-        return self.is_announced and self.is_member()
+        joined = self.joined
+        return self.is_announced and joined is not None and joined.done() and not joined.cancelled()
 
     def sent(self, size: int) -> None:
         """A publication of so many bytes is under way from here."""

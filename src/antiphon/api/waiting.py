@@ -65,45 +65,50 @@ class WaitingBatches:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._queue: deque[tuple[LiveTopic, Batch | Mark]] = deque()
+        # Only the methods of this class change them.
+        self.entries: deque[tuple[LiveTopic, Batch | Mark]] = deque()
         self.messages = 0
         self.bytes = 0
         self.meter: Meter | None = None
 
-    def __len__(self) -> int:
-        return len(self._queue)
-
-    def add(self, topic: LiveTopic, batch: Batch) -> None:
-        """One more batch waits."""
-        self._queue.append((topic, batch))
+    def add(self, topic: LiveTopic, batch: Batch) -> bool:
+        """One more batch waits; whether as much waits as may."""
+        size = ENTRY_BYTES + len(batch.payload)
+        self.entries.append((topic, batch))
         self.messages += batch.count
-        self._count(ENTRY_BYTES + len(batch.payload))
+        self.bytes += size
+        if self.meter is not None:
+            self.meter.add(size)
+        return self.messages >= self._limit or self.bytes >= QUEUE_BYTES_AT_MOST
 
     def add_mark(self, topic: LiveTopic, mark: Mark) -> None:
         """A mark stands behind what waits."""
-        self._queue.append((topic, mark))
+        self.entries.append((topic, mark))
         self._count(mark.size_bytes)
 
     def put_back(self, marks: list[tuple[LiveTopic, Mark]]) -> None:
         """Marks stand in front of what waits."""
         for topic, mark in reversed(marks):
-            self._queue.appendleft((topic, mark))
+            self.entries.appendleft((topic, mark))
             self._count(mark.size_bytes)
 
     def take(self) -> tuple[LiveTopic, Batch | Mark]:
         """The first of what waits."""
-        topic, first = self._queue.popleft()
+        topic, first = self.entries.popleft()
         if isinstance(first, Batch):
+            size = ENTRY_BYTES + len(first.payload)
             self.messages -= first.count
-            self._count(-ENTRY_BYTES - len(first.payload))
         else:
-            self._count(-first.size_bytes)
+            size = first.size_bytes
+        self.bytes -= size
+        if self.meter is not None:
+            self.meter.add(-size)
         return topic, first
 
     def clear(self) -> None:
         """Nothing waits any more."""
         self._count(-self.bytes)
-        self._queue.clear()
+        self.entries.clear()
         self.messages = 0
 
     def _count(self, size_bytes: int) -> None:
@@ -114,7 +119,7 @@ class WaitingBatches:
     def has_room_for(self, batch: Batch) -> bool:
         """Whether one more batch may wait. One always may, unless the identity has no memory left."""
         size = ENTRY_BYTES + len(batch.payload)
-        if self._queue and (self.bytes + size > QUEUE_BYTES_AT_MOST or self.messages + batch.count > self._limit):
+        if self.entries and (self.bytes + size > QUEUE_BYTES_AT_MOST or self.messages + batch.count > self._limit):
             return False
         return self.meter is None or self.meter.has_room_for(size)
 
@@ -123,17 +128,12 @@ class WaitingBatches:
         return self.meter is not None and not self.meter.has_room_for(ENTRY_BYTES + len(batch.payload))
 
     @property
-    def is_full(self) -> bool:
-        """Whether as much waits as may."""
-        return self.messages >= self._limit or self.bytes >= QUEUE_BYTES_AT_MOST
-
-    @property
     def is_half_empty(self) -> bool:
         """Whether there is room again."""
         return self.messages * 2 <= self._limit and self.bytes * 2 <= QUEUE_BYTES_AT_MOST
 
     def may_read(self, size_bytes: int) -> bool:
         """Whether so much of a log may be read. It may if nothing waits, because then nobody would say that it may."""
-        if not self._queue:
+        if not self.entries:
             return True
         return self.is_half_empty and (self.meter is None or self.meter.has_room_for(size_bytes))

@@ -24,6 +24,9 @@ ANSWER_SECONDS = 5.0
 TOPICS_SHOWN = 20
 """The most topics on a terminal; the lines of nodes sum up the rest, and the JSON has all of them."""
 
+CLIENTS_SHOWN = 10
+"""The most clients at quotas on a terminal."""
+
 # The keys are quantities; docs/metrics.md and /metrics of a node define them.
 COUNTERS = {
     "delivered_messages": "delivered_per_second",
@@ -46,6 +49,19 @@ class Figures(msgspec.Struct):
     unsent: int = 0
 
 
+class ClientFigures(msgspec.Struct):
+    """What one client uses of its quotas at one node, and how often it was refused or slowed since the last picture."""
+
+    used: dict[str, int]
+    bounds: dict[str, int]
+    hits: dict[str, int]
+
+    def at_quotas(self) -> list[str]:
+        """The quotas at which the client is now."""
+        full = {quota for quota, bound in self.bounds.items() if self.used[quota] >= bound}
+        return sorted(full | self.hits.keys())
+
+
 class NodeFigures(msgspec.Struct):
     """One node."""
 
@@ -57,6 +73,8 @@ class NodeFigures(msgspec.Struct):
     bytes_uncommitted: int
     bytes_unwritten: int
     troubles: list[str]
+    quotas: dict[str, ClientFigures] = {}
+    """The clients that have quotas."""
 
 
 class Picture(msgspec.Struct):
@@ -129,6 +147,7 @@ class Watcher:
         self._clients: dict[str, Client] = {}
         self._unreachable: set[str] = set()
         self._before: dict[tuple[int, str], dict[str, Any]] = {}
+        self._hits_before: dict[tuple[int, str], dict[str, int]] = {}
         self._looked_at = 0.0
 
     async def close(self) -> None:
@@ -199,7 +218,16 @@ class Watcher:
             int(status["bytes_uncommitted"]),
             int(status["bytes_unwritten"]),
             list(status["troubles"]),
+            {name: self._quotas(node, name, figures) for name, figures in status.get("quotas", {}).items()},
         )
+
+    def _quotas(self, node: int, name: str, figures: dict[str, Any]) -> ClientFigures:
+        # Nodes of earlier versions do not tell the bounds.
+        bounds = figures.get("bounds", {})
+        before, now = self._hits_before.get((node, name), {}), figures["hits"]
+        self._hits_before[node, name] = now
+        hits = {quota: count - before.get(quota, 0) for quota, count in now.items() if count > before.get(quota, 0)}
+        return ClientFigures({quota: figures[quota] for quota in bounds}, bounds, hits)
 
 
 def summed(figures: list[Figures]) -> Figures:
@@ -230,6 +258,18 @@ def troubles_in(picture: Picture) -> list[str]:
     return troubles + [f"{address} does not answer" for address in picture.unreachable]
 
 
+def at_quotas_in(picture: Picture) -> list[str]:
+    """The clients that are at a quota, at all nodes."""
+    return [
+        f"node {node.node}: client {name} is at its quota {quota}"
+        + (f" ({each.used[quota]:,} of {each.bounds[quota]:,})" if quota in each.bounds else "")
+        + (f", {each.hits[quota]:,} times refused or slowed" if quota in each.hits else "")
+        for node in picture.nodes
+        for name, each in sorted(node.quotas.items())
+        for quota in each.at_quotas()
+    ]
+
+
 def drawn(picture: Picture) -> Group:
     """A picture for a terminal."""
     nodes = Table(title=f"{len(picture.nodes)} nodes", title_justify="left", box=None, pad_edge=False)
@@ -249,7 +289,8 @@ def drawn(picture: Picture) -> Group:
     found.sort(key=lambda each: (-each[2].delivered_per_second, each[0], each[1]))
     for name, number, figures in found[:TOPICS_SHOWN]:
         topics.add_row(escape(name), str(number), *figure_cells(figures))
-    lines = [f"[bold red]{escape(trouble)}[/]" for trouble in troubles_in(picture)]
+    limited = [f"[yellow]{escape(line)}[/]" for line in at_quotas_in(picture)[:CLIENTS_SHOWN]]
+    lines = limited + [f"[bold red]{escape(trouble)}[/]" for trouble in troubles_in(picture)]
     return Group(nodes, topics, *lines)
 
 
@@ -268,6 +309,8 @@ def print_plain(picture: Picture) -> None:
                 f"{cell} {name}" for name, cell in zip(FIGURE_HEADINGS, figure_cells(figures), strict=True)
             )
             print(f"  {name}: {words}")
+    for line in at_quotas_in(picture):
+        print(line)
     for trouble in troubles_in(picture):
         print(f"trouble: {trouble}")
     print(flush=True)

@@ -328,8 +328,8 @@ class LiveClient(PubSubHost):
             await other.abandon()
             raise
 
-    def settle_publishing(self, publishing: Publishing) -> Awaitable[Any]:
-        return self.streams.api.settle(publishing)
+    def settle_publishing(self, publishing: Publishing, acks: str) -> Awaitable[Any]:
+        return self.streams.api.settle(publishing, acks)
 
     async def abandon(self) -> None:
         """End the connection without waiting for anything."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 from antiphon.api.batch import Batch
 from antiphon.api.iteration import Callback
@@ -27,6 +27,9 @@ from antiphon.sessions.client_messages import (
     SubscriptionEnded,
 )
 from antiphon.sessions.client_subscription import ClientSubscription
+
+TELL_SECONDS: Final = 0.004
+"""So soon after an application has taken all that had come, its node is told: no program waits for that word."""
 
 
 class NodeConnection(Protocol):
@@ -68,6 +71,7 @@ class ClientSubscriptions:
         self._by_number: dict[int, OpenSubscription] = {}
         self._of: dict[LiveSubscription, OpenSubscription] = {}
         self.duplicates = 0
+        self._is_telling_later = False
 
     def add(
         self,
@@ -196,13 +200,25 @@ class ClientSubscriptions:
             self._count_taken(opened, batch, from_offset)
 
     def _count_taken(self, opened: OpenSubscription, batch: Batch, from_offset: int) -> None:
-        """Tell the node, now and then."""
+        """Tell the node, now and then, and soon after the application has taken all."""
         opened.untold += batch.count_from(from_offset)
         opened.untold_bytes += len(batch.payload)
-        is_much = opened.untold >= AHEAD // 4 or opened.untold_bytes >= AHEAD_BYTES // 4
-        # A callback has always taken all; it would be told of every batch.
-        has_emptied = opened.subscription.queued == 0 and not opened.subscription.has_callback
-        if self._end.is_up and (is_much or has_emptied):
-            self._client.send(MessagesConsumed(opened.memory.number, opened.untold))
+        if opened.untold >= AHEAD // 4 or opened.untold_bytes >= AHEAD_BYTES // 4:
+            self._tell_taken(opened)
             self._client.settle()
+        elif not self._is_telling_later and opened.subscription.queued == 0 and not opened.subscription.has_callback:
+            # A callback has always taken all.
+            self._is_telling_later = True
+            self._loop.call_later(TELL_SECONDS, self._tell_all_taken)
+
+    def _tell_taken(self, opened: OpenSubscription) -> None:
+        if self._end.is_up:
+            self._client.send(MessagesConsumed(opened.memory.number, opened.untold))
             opened.untold = opened.untold_bytes = 0
+
+    def _tell_all_taken(self) -> None:
+        self._is_telling_later = False
+        for opened in self._of.values():
+            if opened.untold > 0:
+                self._tell_taken(opened)
+        self._client.settle()

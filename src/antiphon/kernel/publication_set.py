@@ -33,6 +33,8 @@ class PublicationSet:
         """Whether a publication is in the set."""
         if sequence <= self.counts.get(source):
             return True
+        if self._gapped is None:
+            return False
         numbers = self._with_gaps(source)
         return numbers is not None and numbers.has(sequence)
 
@@ -54,7 +56,7 @@ class PublicationSet:
         complete = self.counts.get(source)
         if sequence <= complete:
             return False
-        numbers = self._with_gaps(source)
+        numbers = None if self._gapped is None else self._with_gaps(source)
         if numbers is None:
             if sequence == complete + 1:
                 self.counts.put(source, sequence)

@@ -242,6 +242,9 @@ class AddressBook:
             if contact is None:
                 continue
             self.learn([appointment.contact])
+            if contact not in self._book:
+                # Its life has another identifier, or ever had: whoever says this is wrong.
+                continue
             if appointment.number < self._appointments.get(contact, appointment.number + 1):
                 self._appointments[contact] = appointment.number
                 is_new = is_new or contact not in self._unreachable

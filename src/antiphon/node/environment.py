@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
@@ -10,8 +12,10 @@ from antiphon.kernel.message import ProtocolMessage, Publication
 from antiphon.kernel.process import Environment, LogReader
 from antiphon.kernel.randomness import RandomStream
 from antiphon.node.loop import NodeLoop
-from antiphon.runtime.clocks import monotonic_us
 from antiphon.storage.disk import Disk
+
+RETRY_TICKS: Final = 1_000_000
+"""After how long a timer is run again that has failed."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -26,10 +30,12 @@ class LiveEnvironment(Environment):
         self._disk = disk
         self._random = RandomStream(seed)
         self._timers: dict[int, asyncio.TimerHandle] = {}
+        # The name of the timer that expires, until the process sets it again.
+        self._expiring: int | None = None
         self._last_timer = 0
 
     def now(self) -> i64:
-        return monotonic_us()
+        return time.monotonic_ns() // 1000
 
     def shared_time(self) -> i64:
         return self._loop.clock_us()
@@ -105,6 +111,8 @@ class LiveEnvironment(Environment):
     def set_timer(self, delay: i64, name: i64) -> i64:
         self._last_timer += 1
         handle = self._last_timer
+        if name == self._expiring:
+            self._expiring = None
         self._timers[handle] = asyncio.get_running_loop().call_later(delay / 1_000_000, self._expire, handle, name)
         return handle
 
@@ -118,7 +126,14 @@ class LiveEnvironment(Environment):
 
     def _expire(self, handle: i64, name: i64) -> None:
         del self._timers[handle]
-        self._loop.expired(name)
+        self._expiring = name
+        try:
+            self._loop.expired(name)
+        except Exception as error:
+            self._loop.unhandled(error)
+            # What is done from time to time must not end because it failed once.
+            if self._expiring is not None:
+                self.set_timer(RETRY_TICKS, name)
 
     def cancel_all_timers(self) -> None:
         """The node goes."""

@@ -58,6 +58,9 @@ TRIED_ALWAYS: Final = 4
 TRIED_AT_ONCE: Final = 64
 """So many are tried if room may have opened on any topic; the others have their turn soon after."""
 
+UNHANDLED_LOGGED: Final = 20
+"""So many failed steps are logged one by one; after that only some are, at growing distances."""
+
 HURRY_SECONDS: Final = 0.05
 """How long acknowledgements are written at once after a publisher has said that it waits for them."""
 
@@ -71,6 +74,8 @@ class NodeLoop:
 
     def __init__(self, settings: Settings, lifecycle: Lifecycle, fail: Callable[[BaseException], None]) -> None:
         self.fail = fail
+        # Steps that have failed: peers have lied, or this program has a bug.
+        self.unhandled_errors = 0
         self.identifier = -1
         self.codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS), FABRIC_KINDS[settings.fabric], self._check)
         # What this node takes for the time that all share.
@@ -129,9 +134,14 @@ class NodeLoop:
         process = self.process
         # A subscriber here that is behind, or the disk, slows the publishers elsewhere by credit that is held back, and
         # here by this.
-        if process is None or topic.is_behind or not topic.may_publish() or self.is_disk_behind:
+        if process is None or topic.is_behind or not topic.may_publish():
+            return 0
+        if self.store is not None and self.is_disk_behind:
             return 0
         room = int(process.room(topic.number))
+        if room == 1:
+            # What leaves now fills the window: the next batch waits for acknowledgements.
+            topic.hurried_until = self._loop.time() + HURRY_SECONDS
         return 0 if topic.acknowledged_but(max(0, self._window - room)) >= self.window_bytes else room
 
     @property
@@ -145,8 +155,6 @@ class NodeLoop:
         payload = encode_columns(segment.columns, segment.author)
         process = self.process
         assert process is not None, "a node that is in the cluster has a process"
-        if process.room(topic.number) == 1:
-            topic.hurried_until = self._loop.time() + HURRY_SECONDS
         order = ORDER_NUMBERS[segment.order]
         if self.trace is not None:
             self.trace.published(self.identifier, topic, segment.columns, order)
@@ -203,7 +211,7 @@ class NodeLoop:
 
     def _send_held(self, held: list[tuple[int, ProtocolMessage]]) -> None:
         for destination, message in held:
-            self._send(destination, message)
+            self._send(destination, message, True)
 
     # What enters.
 
@@ -230,30 +238,37 @@ class NodeLoop:
         assert self.process is not None, "only a process sets timers"
         try:
             self.process.expire(name)
-        except Exception as error:
-            # As for messages: better no node than a wrong one.
-            self.fail(error)
-            return
-        self.settle_everywhere()
+        finally:
+            self.settle_everywhere()
+
+    def unhandled(self, error: Exception) -> None:
+        """A step has failed, perhaps because of a message that no correct peer sends: count it, and go on.
+
+        A node that ended could be ended by any peer that lies, and the next one after it.
+        """
+        self.unhandled_errors += 1
+        if self.unhandled_errors <= UNHANDLED_LOGGED or self.unhandled_errors.bit_count() == 1:
+            log.error("a step has failed and the node goes on", count=self.unhandled_errors, cause=error)
 
     # What the process does.
 
     def transmit(self, destination: int, message: ProtocolMessage) -> None:
         """Send a message of the process, unless it would let a publisher go on whom this node cannot follow."""
-        if message.is_credit():
+        is_credit = message.is_credit()
+        if is_credit:
             topic = self._by_number.get(message.topic)
             if topic is not None and topic.is_behind:
                 self._held_credit.setdefault(topic, []).append((destination, message))
                 return
             if self._disk_first is not None:
-                self._disk_first.then(partial(self._send, destination, message))
+                self._disk_first.then(partial(self._send, destination, message, True))
                 return
             if self.store is not None and self.is_disk_behind:
                 self._held_for_disk.append((destination, message))
                 return
-        self._send(destination, message)
+        self._send(destination, message, is_credit)
 
-    def _send(self, destination: int, message: ProtocolMessage) -> None:
+    def _send(self, destination: int, message: ProtocolMessage, is_credit: bool) -> None:
         link = self.cluster.link_for(destination, message)
         if not isinstance(link, OutgoingLink):
             # There is nobody any more.
@@ -265,7 +280,7 @@ class NodeLoop:
         if is_hurried and not message.is_control():
             link.send(self.codec.encode_control(CreditRequest(message.topic)))
         link.send(self.codec.encode(message))
-        if is_hurried or not message.is_credit() or link.queued_frames >= CREDIT_FRAMES:
+        if is_hurried or not is_credit or link.queued_frames >= CREDIT_FRAMES:
             self._writes.dirty.add(link)
             return
         # Nobody waits for credit as an application waits for its messages: some is collected before it is written.

@@ -208,9 +208,7 @@ class Members:
         try:
             self.process.peer_lost(identifier)
         except Exception as error:
-            # As for messages: better no node than a wrong one.
-            self.fail(error)
-            return
+            self._loop.unhandled(error)
         # In gossip nobody else says that a neighbour is lost, and its answers would be awaited.
         self.sessions.on_peer_lost(identifier)
         self.producer_states.on_peer_lost(identifier)
@@ -222,8 +220,7 @@ class Members:
         try:
             self.process.peer_found(identifier)
         except Exception as error:
-            self.fail(error)
-            return
+            self._loop.unhandled(error)
         self._loop.settle_everywhere()
 
     def control_received(self, sender: int, message: msgspec.Struct) -> None:

@@ -187,7 +187,11 @@ class MembershipHost:
 
     def _expired(self, timer: Timer) -> None:
         del self._timers[timer]
+        failed = self._loop.unhandled_errors
         self._tell(lambda: self.membership.expired(timer))
+        if self._loop.unhandled_errors > failed and timer not in self._timers:
+            # What is done from time to time must not end because it failed once.
+            self.set_timer(timer, SECOND_US)
 
     def _link_opened(self, link: OutgoingLink) -> None:
         self._tell(lambda: self.membership.link_opened(link))
@@ -205,9 +209,7 @@ class MembershipHost:
         try:
             event()
         except Exception as error:
-            # As for messages: better no node than a wrong one.
-            self._loop.fail(error)
-            return
+            self._loop.unhandled(error)
         self._loop.settle_everywhere()
 
     def connection_opened(self, connection: IncomingConnection) -> None:

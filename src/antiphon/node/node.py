@@ -229,8 +229,8 @@ class LiveNode(PubSubHost):
         """The calls of this program about topics with a history."""
         return self._members.relay.calls
 
-    def settle_publishing(self, publishing: Publishing) -> Awaitable[Any]:
-        return self.streams.settle(publishing)
+    def settle_publishing(self, publishing: Publishing, acks: str) -> Awaitable[Any]:
+        return self.streams.settle(publishing, acks)
 
     def _open_streams(self) -> None:
         """Keep streams, if there is a disk for them and every node is connected to every other one."""

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Final
+from heapq import nlargest
+from typing import Any, Final
 
 import msgspec
 
@@ -28,6 +29,9 @@ from antiphon.runtime.errors import QuotaError
 
 REQUEST_BYTES_PER_SECOND: Final = float(32 << 20)
 """How many bytes of long requests, beside batches, a node reads for one identity: they take a sixth of a processor."""
+
+CLIENTS_SHOWN: Final = 100
+"""The figures of so many identities are shown, so that a large file of rights makes no metrics without end."""
 
 BURST_SECONDS: Final = 1.0
 """An identity that was quiet may use the rate of so many seconds at once."""
@@ -160,6 +164,20 @@ class Account:
             self.hits[quota] += 1
             raise QuotaError(f"{self._who} uses {used} {quota} of this node, all that it may (quota {quota}); {advice}")
 
+    def used(self) -> dict[str, int]:
+        """How much is used of what is counted."""
+        return {
+            "connections": self.connections,
+            "subscriptions": self.subscriptions,
+            "topics": len(self.topics),
+            "memory": self.memory_bytes,
+            "series": len(self._series),
+        }
+
+    def bounds(self) -> dict[str, int]:
+        """How much may be used of that, where there is a bound."""
+        return {name: most for name in self.used() if (most := getattr(self.quotas, name)) is not None}
+
     @property
     def _who(self) -> str:
         return f"client {self._name!r}" if self._name else "a client"
@@ -232,16 +250,12 @@ class Ledger:
             found.renew(quotas)
         return found
 
-    def figures(self) -> dict[str, dict[str, object]]:
-        """The use of identities with quotas, and how often each quota was at its end."""
+    def figures(self) -> dict[str, dict[str, Any]]:
+        """The use of identities with quotas, and how often each quota was at its end: of those that were most often."""
+        limited = [(name, account) for name, account in self._accounts.items() if account.quotas != Quotas()]
+        if len(limited) > CLIENTS_SHOWN:
+            limited = nlargest(CLIENTS_SHOWN, limited, key=lambda each: (each[1].hits.total(), each[1].memory_bytes))
         return {
-            name: {
-                "connections": account.connections,
-                "subscriptions": account.subscriptions,
-                "topics": len(account.topics),
-                "memory": account.memory_bytes,
-                "hits": dict(account.hits),
-            }
-            for name, account in self._accounts.items()
-            if account.quotas != Quotas()
+            name: {**account.used(), "bounds": account.bounds(), "hits": dict(account.hits)}
+            for name, account in limited
         }

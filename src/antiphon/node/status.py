@@ -96,6 +96,7 @@ class NodeStatus:
             "uptime_seconds": time.monotonic() - self._lifecycle.started_at,
             "durability": self._settings.durability,
             "clients": len(self._clients),
+            "unhandled_errors": loop.unhandled_errors,
             "quotas": self._ledger.figures(),
             "refused_connections": self._listener.refused_connections,
             "resumed_clients": self._sessions.resumed,
@@ -251,6 +252,12 @@ NODE_METRICS: Final = {
     "uptime_seconds": GaugeMetricFamily,
     "certificate_days": GaugeMetricFamily,
     "audit_dropped": CounterMetricFamily,
+    "unhandled_errors": CounterMetricFamily,
+}
+CLIENT_METRICS: Final = {
+    "quota_used": GaugeMetricFamily,
+    "quota_bound": GaugeMetricFamily,
+    "quota_hits": CounterMetricFamily,
 }
 TOPIC_METRICS: Final = {
     "delivered_messages": CounterMetricFamily,
@@ -293,6 +300,19 @@ class NodeCollector(Collector):
             for topic, figures in status["topics"].items():
                 metric.add_metric([topic], figures[name])
             yield metric
+        yield from client_metrics(status["quotas"])
+
+
+def client_metrics(clients: dict[str, dict[str, Any]]) -> Iterator[Metric]:
+    """What clients use of their quotas, for Prometheus."""
+    for name, family in CLIENT_METRICS.items():
+        metric = family(f"antiphon_client_{name}", quantity(name).definition, labels=["client", "quota"])
+        for client, figures in clients.items():
+            bounds, hits = figures["bounds"], figures["hits"]
+            used = {quota: figures[quota] for quota in bounds}
+            for quota, value in {"quota_used": used, "quota_bound": bounds, "quota_hits": hits}[name].items():
+                metric.add_metric([client, quota], value)
+        yield metric
 
 
 def metrics_text(figures: dict[str, Any]) -> bytes:

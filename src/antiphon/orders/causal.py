@@ -36,7 +36,7 @@ from typing import Final
 from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.kernel.message import CAUSAL, NONE, SOURCE_BITS, SOURCE_MASK, Publication, publication_key
+from antiphon.kernel.message import CAUSAL, NONE, SOURCE_BITS, SOURCE_MASK, TOTAL, Publication, publication_key
 from antiphon.kernel.publication_set import PublicationSet
 from antiphon.orders.fifo import NO_DEPENDENCIES
 from antiphon.orders.order import Order, frontier_of, singles_of
@@ -107,7 +107,8 @@ class CausalOrder(Order):
         self._held: set[i64] = NO_PUBLICATIONS
 
     def stamp(self, sequence: i64, order: i64 = CAUSAL) -> vec[i64]:
-        assert sequence == self.past(self.me) + 1, "own publications are stamped in sequence"
+        assert order != TOTAL, "a total publication is not past when it starts; it names everything_before"
+        assert sequence == self._past.counts.get(self.me) + 1, "own publications are stamped in sequence"
         self._past.add(self.me, sequence)
         self._frontier = vec[i64]()
         if order != CAUSAL:
@@ -170,7 +171,7 @@ class CausalOrder(Order):
     def _count(self, publication: Publication) -> None:
         """Count a publication as past that may be delivered."""
         source, sequence = publication.source, publication.sequence
-        if self._mixed and (self._past.has_gaps() or sequence > self.past(source) + 1):
+        if self._mixed and (self._past.has_gaps() or sequence > self._past.counts.get(source) + 1):
             self._count_beside_gaps(publication)
             return
         self._past.add_next(source, sequence)
@@ -212,9 +213,11 @@ class CausalOrder(Order):
         end = len(dependencies)
         if past.get(publication.source) < publication.sequence - 1:
             return end
+        if end == 0:
+            return -1
         # Singles are passed over there: they read as sequence numbers below 0.
         missing = past.first_behind(dependencies, start)
-        if missing != -1 or end == 0 or dependencies[end - 1] >= 0:
+        if missing != -1 or dependencies[end - 1] >= 0:
             return missing
         position = start
         while position < end:
@@ -291,12 +294,21 @@ class CausalOrder(Order):
         for key in self._waiting_for:
             name = key if key >= 0 else ~key
             source, wanted = name & SOURCE_MASK, name >> SOURCE_BITS
-            last = self.past(source)
-            while last < wanted and publication_key(source, last + 1) not in self._held:
-                last += 1
+            last = self._last_missing(source, wanted)
             if last > max(self.past(source), found.get(source, 0)):
                 found[source] = last
         return sorted(found.items())
+
+    def _last_missing(self, source: i64, wanted: i64) -> i64:
+        """Up to which number, and at most up to ``wanted``, nothing of a source has arrived."""
+        last = self.past(source)
+        if wanted - last > len(self._held):
+            # A peer that lies may name a number that is a trillion away.
+            numbers = [key >> SOURCE_BITS for key in self._held if key & SOURCE_MASK == source]
+            return max(last, min([each - 1 for each in numbers if last < each <= wanted], default=wanted))
+        while last < wanted and publication_key(source, last + 1) not in self._held:
+            last += 1
+        return last
 
     def pass_over(self, source: i64, sequence: i64) -> list[Publication]:
         """Count everything of a source up to a number as past, delivered or not; return what may be delivered now.

@@ -98,13 +98,10 @@ class DedupTable:
     def _forget(self, author: int) -> None:
         del self._of()[author]
 
-    def _is_next_of_only(self, author: int, number: int) -> bool:
-        """Whether there is no table, and none is needed for this batch, which comes next."""
-        return self._table is None and number == self._complete + 1 and (number == 1 or author == self._only)
-
     def add(self, author: int, number: int, only_grows: bool = False) -> bool:
         """A batch comes; whether it is new. The numbers of writers only grow, and leave no gaps to be filled."""
-        if self._is_next_of_only(author, number):
+        # The next batch of the only author needs no table.
+        if self._table is None and number == self._complete + 1 and (number == 1 or author == self._only):
             self._only, self._complete = author, number
             return True
         seen = self._heard(author)
@@ -218,7 +215,7 @@ class Arrivals(DedupTable):
 
         Unless sessions are strict, an ordered batch does not wait for earlier total ones of its author.
         """
-        if self._is_next_of_only(author, number):
+        if self._table is None and number == self._complete + 1 and (number == 1 or author == self._only):
             self._only, self._complete = author, number
             return True
         seen = self._heard(author)

@@ -9,6 +9,9 @@ import msgspec
 from antiphon.membership.messages import FIRST_CONTROL, Control, Name
 
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+Ranges = Annotated[list[Count], msgspec.Meta(min_length=1)]
+"""The numbers of one author that have come: the highest, then the first and last of each gap."""
+
 Entry = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 """Part of a set of publications, as processes write them: all up to this one of its source, or a single one."""
 
@@ -25,7 +28,7 @@ class DedupResponse(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 1
     """The answer: the highest of the client's own numbers, then the first and last of each gap."""
 
     number: Count
-    ranges: Annotated[list[Count], msgspec.Meta(min_length=1)]
+    ranges: Ranges
 
 
 class ReplayRequest(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 16):
@@ -42,7 +45,7 @@ class ReplayRequest(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 1
     past: list[Entry]
     client: Count
     age_us: Annotated[int, msgspec.Meta(ge=-(1 << 62), lt=1 << 62)]
-    seen: dict[Count, list[Count]]
+    seen: dict[Count, Ranges]
     wants_batches: bool = False
     barrier_age_us: Count = 0
 
@@ -62,7 +65,7 @@ class ReplayResponse(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 
     is_whole: bool = False
     member_us: Count = 0
     unseen: list[tuple[Count, Count]] = msgspec.field(default_factory=list)
-    before: dict[Count, list[Count]] = msgspec.field(default_factory=dict)
+    before: dict[Count, Ranges] = msgspec.field(default_factory=dict)
     has_come: bool = True
 
 
@@ -80,7 +83,7 @@ class FrontierResponse(Control, frozen=True, array_like=True, tag=FIRST_CONTROL 
     number: Count
     is_whole: bool
     past: list[Entry]
-    seen: dict[Count, list[Count]]
+    seen: dict[Count, Ranges]
 
 
 class PeerProducerRequest(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 20):

@@ -95,11 +95,14 @@ PER_KEY: Final = TotalOrderScope()
 @final
 @mypyc_attr(acyclic=True)
 class KeptBatch:
-    """A batch, and when it was shown."""
+    """A batch, when it was shown, and what remains of it when it is dropped: its author and number, and its size."""
 
-    def __init__(self, time_us: i64, batch: Any) -> None:
+    def __init__(self, time_us: i64, batch: Any, author: int, number: int, size: i64) -> None:
         self.time_us: Final[i64] = time_us
         self.batch: Final[Any] = batch
+        self.author: Final[int] = author
+        self.number: Final[int] = number
+        self.size: Final[i64] = size
 
 
 # Shared by all topics that have nothing of a kind: they stay empty.
@@ -183,12 +186,13 @@ class ReplayBuffer(Generic[B]):
 
     def add(self, now_us: int, batch: B) -> None:
         """A batch is shown."""
-        self.shown.add(batch.author, batch.number, batch.is_written)
+        author, number = batch.author, batch.number
+        self.shown.add(author, number, batch.is_written)
         self.past.add(batch.publisher, batch.sequence)
         if not self._kept:
             self._kept = []
         kept, budget, size = self._kept, self._budget, BATCH_BYTES + len(batch.payload)
-        kept.append(KeptBatch(now_us, batch))
+        kept.append(KeptBatch(now_us, batch, author, number, size))
         self._bytes += size
         budget.bytes += size
         while len(kept) > BATCHES_AT_MOST or (
@@ -201,12 +205,10 @@ class ReplayBuffer(Generic[B]):
         if not self._dropped:
             self._dropped = {}
         for each in self._kept[:count]:
-            batch: B = each.batch
-            size = BATCH_BYTES + len(batch.payload)
-            self._bytes -= size
-            self._budget.bytes -= size
-            self._dropped.pop(batch.author, None)
-            self._dropped[batch.author] = (batch.number, int(each.time_us))
+            self._bytes -= int(each.size)
+            self._budget.bytes -= int(each.size)
+            self._dropped.pop(each.author, None)
+            self._dropped[each.author] = (each.number, int(each.time_us))
             if len(self._dropped) > AUTHORS_AT_MOST:
                 _, self._forgotten_until_us = self._dropped.pop(next(iter(self._dropped)))
         del self._kept[:count]

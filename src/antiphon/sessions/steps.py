@@ -79,6 +79,15 @@ class Scope:
 
     def __init__(self) -> None:
         self.is_over = False
+        # How the steps go on that wait for something, in the order in which they began to wait.
+        self.waiting: dict[Callable[[], None], None] = {}
+
+    def end(self) -> None:
+        """Close all steps now: what they wait for may keep them, and whole batches with them, for half a minute."""
+        self.is_over = True
+        waiting, self.waiting = self.waiting, {}
+        for close in reversed(waiting):
+            close()
 
 
 FOREVER = Scope()
@@ -87,14 +96,19 @@ FOREVER = Scope()
 def start(steps: Steps[T], scope: Scope = FOREVER) -> Promise[T]:
     """Run steps as far as they come, and go on whenever the promise that they wait for is kept."""
     finished: Promise[T] = Promise()
+    current: Steps[T] | None = steps
 
     def advance() -> None:
-        while True:
+        nonlocal current
+        while current is not None:
+            scope.waiting.pop(advance, None)
             if scope.is_over:
-                steps.close()
+                # The promise that they wait for may last, and keeps this function.
+                closed, current = current, None
+                closed.close()
                 return
             try:
-                awaited = next(steps)
+                awaited = next(current)
             except StopIteration as end:
                 finished.resolve(end.value)
                 return
@@ -102,6 +116,8 @@ def start(steps: Steps[T], scope: Scope = FOREVER) -> Promise[T]:
                 finished.fail(error)
                 return
             if not awaited.is_done:
+                if scope is not FOREVER:
+                    scope.waiting[advance] = None
                 awaited.then(advance)
                 return
 

@@ -256,6 +256,6 @@ class StreamStore:
         """Remove everything of a stream."""
         for table in ("entry", "content"):
             self.write(f"delete from {table} where stream = ?", stream)
-        for name in (f"{fact} {stream}" for fact in ("vote", "snapshot", "floor", "offset")):
+        for name in (f"{fact} {stream}" for fact in ("vote", "snapshot", "floor", "offset", "founders")):
             self._facts.pop(name, None)
             self.write("delete from fact where name = ?", name)

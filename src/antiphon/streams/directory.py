@@ -3,10 +3,15 @@
 It is a stream itself, without messages, with the number 0: its entries are commands, and whoever has applied them all
 knows all topics. Numbers of streams are numbers of entries, so none is ever used twice: a topic that is removed and
 made again is another stream, and a replica of the old one brings nothing back to life.
+
+Its leader decides which nodes are to keep a stream. The first ones are its home: one that is away for longer than the
+policy says is replaced by another node, and gets its place back when it returns. Nothing else moves, so a node that
+joins takes over only what is missing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -98,3 +103,37 @@ def replicas_for(number: int, nodes: list[int], count: int) -> list[int]:
         return ((node ^ (number * 0x9E3779B97F4A7C15)) * 0xBF58476D1CE4E5B9) & ((1 << 64) - 1)
 
     return sorted(sorted(nodes), key=rank)[:count]
+
+
+class Absences:
+    """Since when other nodes are away. A node that this one has never seen is away since this one looked first."""
+
+    def __init__(self) -> None:
+        self._since_us: dict[int, int] = {}
+
+    def look(self, identities: Iterable[int], is_present: Callable[[int], bool], now_us: int) -> None:
+        """Note which of these nodes are here."""
+        for each in identities:
+            if is_present(each):
+                self._since_us.pop(each, None)
+            else:
+                self._since_us.setdefault(each, now_us)
+
+    def clear(self) -> None:
+        """Begin anew: meanwhile nobody has looked."""
+        self._since_us.clear()
+
+    def away_us(self, identity: int, now_us: int) -> int:
+        """For how long a node is away; 0 if it is here."""
+        since_us = self._since_us.get(identity)
+        return 0 if since_us is None else now_us - since_us
+
+
+def keepers_of(info: StreamInfo, present: list[int], away_us: Callable[[int], int]) -> list[int]:
+    """The nodes that are to keep a stream from now on. ``present`` are those that can, the best one first."""
+    count = info.policy.replicas
+    known = list(dict.fromkeys((*info.voters, *info.keepers)))
+    staying = [each for each in known if away_us(each) < info.policy.replace_us]
+    chosen = list(dict.fromkeys((*staying, *present)))[:count]
+    # Better a node that is away than none: it may return.
+    return chosen + [each for each in info.keepers if each not in chosen][: count - len(chosen)]

@@ -95,7 +95,9 @@ class Election:
     def on_request(self, sender: int, message: VoteRequest) -> None:
         """Another replica asks for a vote."""
         log, host = self._log, self._host
-        is_current = (message.last_term, message.last) >= (log.index.last_term, log.index.last)
+        # A replica that was no voter for a while may have begun anew, and does not know for whom it voted before.
+        is_voter = self._me in log.replicas.voters
+        is_current = is_voter and (message.last_term, message.last) >= (log.index.last_term, log.index.last)
         if message.is_trial:
             is_granted = message.term > log.term and is_current and not self._replica.has_live_leader()
             term = message.term if is_granted else log.term

@@ -1,10 +1,22 @@
-"""Fetches the messages of entries that the fabric does not bring, from other replicas."""
+"""Fetches what a replica lacks from other replicas: messages that the fabric does not bring, and its history.
+
+A replica that began with a snapshot lacks its history. It is filled from the newest missing entry down to the earliest
+one, a piece at a time. Between two pieces it rests, longer while publications come, so that publishers hardly notice.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-from antiphon.streams.messages import ContentRequest, ContentResponse, NamedContent
+from antiphon.streams.entries import DATA
+from antiphon.streams.messages import (
+    BackfillRequest,
+    BackfillResponse,
+    ContentRequest,
+    ContentResponse,
+    NamedContent,
+    NumberedEntry,
+)
 from antiphon.streams.replica_log import ReplicaLog
 
 FETCH_US: Final = 200_000
@@ -18,6 +30,15 @@ FETCHED_AT_MOST: Final = 64
 
 FETCHED_BYTES: Final = 1 << 20
 """An answer has at least one publication, and no more once it has so many bytes."""
+
+PIECE_ENTRIES: Final = 256
+PIECE_BYTES: Final = 1 << 20
+
+PATIENCE_US: Final = 500_000
+"""After how long without an answer the next replica is asked."""
+
+BUSY_REST: Final = 9
+"""While publications come, a replica rests this many times as long as the piece before took."""
 
 
 class Fetching:
@@ -81,3 +102,85 @@ class Fetching:
             self._host.progressed()
 
         self._host.when_on_disk(written)
+
+
+class Backfilling:
+    """The missing part of one replica's history."""
+
+    def __init__(self, stream: int, me: int, log: ReplicaLog) -> None:
+        self._stream = stream
+        self._me = me
+        self._log = log
+        self._host = log.host
+        self._is_busy = False
+        # A piece has come and is not on disk yet: others of the same place are late answers.
+        self._is_filling = False
+        self._turn = 0
+        # Requests are numbered: a timer of an earlier one does not count.
+        self._requests = 0
+        self._asked_us = 0
+        self._last_seen = 0
+
+    def advance(self) -> None:
+        """Ask for the next piece, if something is missing."""
+        if not self._log.is_whole and not self._is_busy:
+            self._is_busy = True
+            self._ask()
+
+    def _ask(self) -> None:
+        host, log = self._host, self._log
+        self._requests += 1
+        number = self._requests
+        self._is_filling = False
+        if log.is_whole:
+            self._is_busy = False
+            return
+        others = [each for each in log.replicas.all if each != self._me and host.is_connected(each)]
+        if others:
+            self._turn += 1
+            request = BackfillRequest(self._stream, log.term, log.index.floor + 1, log.kept.first, log.settled)
+            self._asked_us = host.clock_us()
+            host.send(others[self._turn % len(others)], request)
+        host.after(PATIENCE_US, lambda: self._ask() if number == self._requests else None)
+
+    def on_request(self, sender: int, message: BackfillRequest) -> None:
+        """Another replica lacks a part of the history. One that knows of later removals must not get what was removed
+        here later, so a replica that is behind does not answer."""
+        log = self._log
+        if log.settled < message.settled or log.index.floor >= message.below - 1:
+            return
+        first = max(message.first, log.index.floor + 1, message.below - PIECE_ENTRIES)
+        entries: list[NumberedEntry] = []
+        contents: list[NamedContent] = []
+        size, lowest = 0, message.below
+        for number in range(message.below - 1, first - 1, -1):
+            (entry,) = log.index.slice(number, 1)
+            if entry.kind == DATA and entry.end > log.kept.earliest:
+                found = self._host.read_contents([(entry.source, entry.sequence)])
+                if not found:
+                    break
+                contents += found
+            entries.append((number, entry))
+            lowest, size = number, size + entry.size
+            if size >= PIECE_BYTES:
+                break
+        if entries:
+            response = BackfillResponse(self._stream, log.term, message.below, lowest, entries[::-1], contents)
+            self._host.send(sender, response)
+
+    def on_response(self, _sender: int, message: BackfillResponse) -> None:
+        """A piece has come. The next one is asked for when it is on disk, after a rest."""
+        log = self._log
+        if message.below != log.index.floor + 1 or log.is_whole or self._is_filling:
+            return
+        self._requests += 1
+        self._is_filling = True
+        log.fill(message.first, message.entries, message.contents)
+        self._host.when_on_disk(self._rest)
+
+    def _rest(self) -> None:
+        took_us = self._host.clock_us() - self._asked_us
+        is_quiet = self._log.index.last == self._last_seen
+        self._last_seen = self._log.index.last
+        rest_us = REST_US if is_quiet else min(max(REST_US, BUSY_REST * took_us), PATIENCE_US)
+        self._host.after(rest_us, self._ask)

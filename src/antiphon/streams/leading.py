@@ -73,6 +73,25 @@ class Leading:
         """On how many disks an entry is, with its messages."""
         return sum(progress.held >= number for progress in self._progress.values()) + (self._log.held >= number)
 
+    @property
+    def is_set_known(self) -> bool:
+        """Whether an entry says who the replicas are."""
+        return self._log.set_number > 0
+
+    def is_near(self, replica: int, entries: int) -> bool:
+        """Whether a replica has the history, but for so many entries."""
+        progress = self._progress.get(replica)
+        if progress is None or not progress.is_whole or progress.held < self._log.set_number:
+            return False
+        return progress.held + entries >= self._log.settled
+
+    def has_all(self, replica: int) -> bool:
+        """Whether a replica has everything up to the last change of the replicas."""
+        if replica == self._me:
+            return True
+        progress = self._progress.get(replica)
+        return progress is not None and progress.is_whole and progress.held >= self._log.set_number
+
     def probe(self, replica: int) -> None:
         """Begin anew with a replica: messages to it may be lost."""
         progress = self._progress.get(replica)

@@ -19,10 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from antiphon.streams.backfilling import Backfilling
 from antiphon.streams.election import Election
 from antiphon.streams.entries import COMMAND, MEMBERS, OPENING, ReplicaSet, encode_set
-from antiphon.streams.fetching import Fetching
+from antiphon.streams.fetching import Backfilling, Fetching
 from antiphon.streams.host import NOBODY, ReplicaHost, SavedReplica
 from antiphon.streams.leading import Leading
 from antiphon.streams.messages import (
@@ -236,6 +235,9 @@ class Replica:
             return False
         if sender != self.leader:
             self.follow(sender)
+            if self.log.voted_for == NOBODY:
+                # Whoever has seen the leader of a term does not vote for another one in it, even if it began anew.
+                self.log.vote(sender)
         return True
 
     def _report(self) -> None:

@@ -59,6 +59,11 @@ class ReplicaLog:
         return self._sets[-1][1]
 
     @property
+    def set_number(self) -> int:
+        """The number of the last entry about the replicas; 0 if these are the first ones."""
+        return self._sets[-1][0]
+
+    @property
     def is_set_settled(self) -> bool:
         """Whether the last entry about the replicas is settled."""
         return self._sets[-1][0] <= self.settled

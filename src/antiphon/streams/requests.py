@@ -172,6 +172,8 @@ class AwaitPosition(msgspec.Struct, frozen=True, array_like=True, tag=12):
     topic: Name
     author: Count
     sequence: Count
+    all_us: Count = 0
+    """Wait for so long until all replicas have it; 0: a majority is enough."""
 
 
 class SetPolicy(msgspec.Struct, frozen=True, array_like=True, tag=40):
@@ -179,6 +181,10 @@ class SetPolicy(msgspec.Struct, frozen=True, array_like=True, tag=40):
 
     name: Name
     policy: Policy
+
+
+class FoundDirectory(msgspec.Struct, frozen=True, array_like=True, tag=41):
+    """Begin the list of topics with a history at the node that is asked."""
 
 
 Request = (
@@ -196,6 +202,7 @@ Request = (
     | ReadHistory
     | AwaitPosition
     | SetPolicy
+    | FoundDirectory
 )
 
 

@@ -16,6 +16,7 @@ EVERYTHING = "everything"
 AUDIT = "audit"
 NODE = "node"
 TOPIC = "topic"
+CLIENT = "client"
 
 SOURCES = {
     DELIVERIES: "any trace",
@@ -23,6 +24,7 @@ SOURCES = {
     AUDIT: "the audit of a trace",
     NODE: "a running node",
     TOPIC: "a running node, for each of its topics",
+    CLIENT: "a running node, for clients with quotas",
 }
 """The sources of a quantity."""
 
@@ -254,6 +256,7 @@ define(
 define(NODE, "uptime-seconds", "seconds", "Seconds since the node started")
 define(NODE, "certificate-days", "days", "Days until the certificate of the node expires; only with TLS")
 define(NODE, "audit-dropped", "lines", "Lines of the audit log that were dropped")
+define(NODE, "unhandled-errors", "steps", "Steps that failed and did not end the node: a peer lies, or there is a bug")
 define(NODE, "healthy", "1 or 0", "1 while nothing is wrong")
 
 define(TOPIC, "delivered-messages", "messages", "Messages delivered")
@@ -276,3 +279,7 @@ define(TOPIC, "subscriptions-behind", "subscriptions", "Subscriptions here for w
 define(TOPIC, "blocked-seconds", "seconds", "For how long publishers here have waited while nothing was sent")
 define(TOPIC, "subscriptions", "subscriptions", "Subscriptions of this node's application and clients")
 define(TOPIC, "end-offset", "offset", "The offset of the next message")
+
+define(CLIENT, "quota-used", "count or bytes", "How much of a quota all connections of one client use here")
+define(CLIENT, "quota-bound", "count or bytes", "How much of it they may use")
+define(CLIENT, "quota-hits", "times", "Times that the client was refused or slowed because a quota was used up")

@@ -18,6 +18,7 @@ from typing import Any, Final, Union
 
 import msgspec
 from librt.vecs import vec
+from msgspec.structs import astuple
 from mypy_extensions import i64
 
 from antiphon.fabrics.tree import messages as tree
@@ -47,19 +48,21 @@ class Kind:
         self, kind: type[Any], number: int, known: dict[type[Any], Kind], check_payload: PayloadCheck | None
     ) -> None:
         self.message = kind
+        self.number = number
         self.names = parameters(kind)
         self._check_payload = check_payload if "payload" in self.names else None
         fields: list[Any] = []
-        self._writers: list[Callable[[Any], Any] | None] = []
-        self._readers: list[Callable[[Any], Any] | None] = []
-        for name in self.names:
+        # The places of fields that a message and msgspec hold in different forms, and what turns them into each other.
+        self._writers: list[tuple[int, Callable[[Any], Any]]] = []
+        self._readers: list[tuple[int, Callable[[Any], Any]]] = []
+        for place, name in enumerate(self.names):
             held = SPECIALLY_NESTED.get((kind, name), NESTED.get(name))
             if held is None:
                 field = SPECIAL.get((kind, name)) or FIELDS[name]
                 fields.append((name, field, ADDED[kind, name]) if (kind, name) in ADDED else (name, field))
-                integers = field in (Integers, Integers | None)
-                self._writers.append(list_or_none if integers else None)
-                self._readers.append(vec_or_none if integers else None)
+                if field in (Integers, Integers | None):
+                    self._writers.append((place, list_or_none))
+                    self._readers.append((place, vec_or_none))
                 continue
             shapes = tuple(known[nested].shape for nested in held)
             shape: Any = Union[shapes]  # noqa: UP007 (made at run time)
@@ -67,23 +70,20 @@ class Kind:
             fields.append((name, list[shape] if is_list else shape))
             by_type = {known[nested].message: known[nested] for nested in held}
             by_shape = {known[nested].shape: known[nested] for nested in held}
-            self._writers.append(nested_writer(by_type, is_list))
-            self._readers.append(nested_reader(by_shape, is_list))
+            self._writers.append((place, nested_writer(by_type, is_list)))
+            self._readers.append((place, nested_reader(by_shape, is_list)))
         self.shape: type[msgspec.Struct] = msgspec.defstruct(
             f"{kind.__name__}OnTheWire", fields, array_like=True, tag=number, frozen=True
         )
         self._values_of = values_getter(self.names)
-        self._is_plain = not any(self._writers)
         self._check: Callable[[Any], None] | None = CHECKS.get(kind)
 
-    def to_shape(self, message: Any) -> msgspec.Struct:
-        """The message as msgspec writes it."""
-        values = self._values_of(message)
-        if self._is_plain:
-            return self.shape(*values)
-        return self.shape(
-            *[value if write is None else write(value) for value, write in zip(values, self._writers, strict=True)]
-        )
+    def to_array(self, message: Any) -> list[Any]:
+        """The message as msgspec writes it: the number of its class, and its fields."""
+        fields = [self.number, *self._values_of(message)]
+        for place, write in self._writers:
+            fields[1 + place] = write(fields[1 + place])
+        return fields
 
     def to_message(self, shape: Any, is_own: bool = False) -> Any:
         """The message that msgspec has read; what was written here needs no check of its payload."""
@@ -91,12 +91,12 @@ class Kind:
             self._check(shape)
         if self._check_payload is not None and not is_own:
             self._check_payload(shape.payload)
-        values = self._values_of(shape)
-        if self._is_plain:
-            return self.message(*values)
-        return self.message(
-            *[value if read is None else read(value) for value, read in zip(values, self._readers, strict=True)]
-        )
+        if not self._readers:
+            return self.message(*astuple(shape))
+        fields = list(astuple(shape))
+        for place, read in self._readers:
+            fields[place] = read(fields[place])
+        return self.message(*fields)
 
 
 def values_getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
@@ -120,8 +120,8 @@ def vec_or_none(integers: list[int] | None) -> Any:
 def nested_writer(by_type: dict[type[Any], Kind], is_list: bool) -> Callable[[Any], Any]:
     """Writes a message inside a message, or a list of them."""
 
-    def write(message: Any) -> msgspec.Struct:
-        return by_type[type(message)].to_shape(message)
+    def write(message: Any) -> list[Any]:
+        return by_type[type(message)].to_array(message)
 
     return (lambda messages: [write(message) for message in messages]) if is_list else write
 
@@ -177,7 +177,7 @@ class Codec:
                 return encoded
             encoded = bytes(encoded)
         else:
-            encoded = self._encode(self._kinds[type(message)].to_shape(message))
+            encoded = self._encode(self._kinds[type(message)].to_array(message))
             self._last = message
         self._last_bytes = encoded
         return encoded

@@ -126,6 +126,8 @@ class FrameReader:
                 self._cut(self._shared if self._own is None else self._own, self._filled)
             except (ProtocolError, DeniedError) as refusal:
                 self.refuse(refusal)
+            except Exception as error:
+                self.unhandled(error)
             # What came before a refused frame counts.
             self.input_ended()
         except Exception as error:
@@ -181,6 +183,10 @@ class FrameReader:
         self._filled = 0
         self._rest = b""
         self._own = None
+
+    def unhandled(self, error: Exception) -> None:
+        """A frame that nobody has refused cannot be handled."""
+        raise error
 
     def broken(self, error: Exception) -> None:
         """Something here that should not fail has failed."""

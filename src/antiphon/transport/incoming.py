@@ -83,6 +83,9 @@ class Receiver(Protocol):
     def settle(self) -> None:
         """Nothing more has come for now."""
 
+    def unhandled(self, error: Exception) -> None:
+        """A step has failed, perhaps because of a message that no correct peer sends."""
+
     def fail(self, error: BaseException) -> None:
         """Something is wrong that no later step can make good."""
 
@@ -206,6 +209,8 @@ class IncomingConnection(FrameReader):
         return "" if self.identity is None else self.identity.name
 
     def connection_lost(self, exc: Exception | None) -> None:
+        # What has come of a long frame is megabytes, and this object is part of a cycle that may stay for long.
+        self._forget_input()
         if self._listener is not None:
             self._listener.ended(self)
         self._cluster.connection_ended(self)
@@ -319,6 +324,11 @@ class IncomingConnection(FrameReader):
     def buffer_changed(self, size: int) -> None:
         if self._listener is not None:
             self._listener.buffer_changed(self, size)
+
+    def unhandled(self, error: Exception) -> None:
+        """End the connection, and not the node: otherwise one lying peer could end all nodes, one after the other."""
+        self._receiver.unhandled(error)
+        self.refuse(ProtocolError(f"a message failed in the node that received it ({type(error).__name__})"))
 
     def broken(self, error: Exception) -> None:
         """The process may be in no defined state any more: better no node than a wrong one."""

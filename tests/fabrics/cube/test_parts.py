@@ -189,7 +189,7 @@ def test_a_copy_of_what_counts_as_past_is_kept_unless_it_would_stay_for_ever() -
     notebook, topic = Notebook(0), new_topic()
     giving = CubeRetransmission(notebook, FaultOptions(keep=10), False)
     for number in (3, 2):
-        giving.keep_copy(topic, Ordered(2, number, 0, b"", vec[i64](), 7, 0), 12)
+        giving.keep(topic, Ordered(2, number, 0, b"", vec[i64](), 7, 0), 12)
     assert topic.retransmit_buffer is not None
     assert [topic.retransmit_buffer.get(publication_key(2, number)) is not None for number in (2, 3)] == [False, True]
 

@@ -50,6 +50,8 @@ from antiphon_lab.experiments.ginger.model import (
     crashes_of,
     delays_ms,
 )
+from antiphon_lab.experiments.ginger.parents import ANCESTORS, BY_HOPS, NEAREST, WAYS, ParentsCase
+from antiphon_lab.experiments.ginger.parents import measure as measure_parents
 from antiphon_lab.experiments.ginger.reconfiguration import RECONFIGURATION, RepairCase, Repaired, measure
 from antiphon_lab.experiments.ginger.repairs import NotingBroker, Repair, repairs_in
 from antiphon_lab.reproduction.experiment import Results, Row
@@ -339,3 +341,11 @@ def test_repetitions_of_a_repair_scatter_with_the_delays_that_the_document_leave
     grown = [row for row in report.rows if row.label.startswith("time with ")]
     assert grown
     assert all(row.confidence for row in grown)
+
+
+def test_orphans_that_ask_the_nearest_first_ask_in_the_order_of_distance() -> None:
+    """Only the order of the questions differs: regions, load and the moment of the crash are the same."""
+    found = {way: measure_parents(ParentsCase(way, 40), 1) for way in WAYS}
+    assert all(each.wrong == 0 for each in found.values())
+    assert found[NEAREST].rounds > found[BY_HOPS].rounds == found[ANCESTORS].rounds == 1
+    assert found[NEAREST].synchronised_ms < 0.6 * found[BY_HOPS].synchronised_ms

@@ -24,8 +24,11 @@ from antiphon_lab.reproduction.registry import EXPERIMENTS
 RECORDED = Path(__file__).with_name("recorded.json.xz")
 OWN = (
     "aggregation/better",
+    "brisa/reuse",
+    "brisa/several-trees",
     "epto/better",
     "ginger/cost",
+    "ginger/parents",
     "gossip/overlays",
     "stan/total-order",
     "vcube-ps/better",

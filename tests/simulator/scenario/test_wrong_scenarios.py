@@ -137,7 +137,7 @@ WRONG = {
         ONCE + 'protocol = "singletree"',
         "a.toml, line 3: protocol: expected one of broadcast, single-tree, vcube-ps, vcube-ps-lasting, "
         "broker-tree, brisa, flooding, epto, causal-aggregation, timer-bundling, vcube-ps-published, srpt-s, srpt-b, "
-        'ginger-published, plumtree, simple-gossip, simple-tree, tag, stan, not "singletree" '
+        'ginger-published, plumtree, simple-gossip, simple-tree, tag, thicket, stan, not "singletree" '
         "(did you mean 'single-tree'?); for example: protocol = \"single-tree\"",
     ),
     "unknown order": (

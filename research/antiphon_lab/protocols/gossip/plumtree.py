@@ -54,6 +54,7 @@ class PlumtreeOptions(BrisaOptions):
         buffer: i64 = 1024,
         join_window: i64 = 2000,
         recovers: bool = True,
+        trees: i64 = 1,
     ) -> None:
         if graft_after < 1:
             raise UsageError(
@@ -65,6 +66,7 @@ class PlumtreeOptions(BrisaOptions):
             contacts,
             order,
             mixed,
+            trees=trees,
             period=period,
             patience=patience,
             keep=keep,
@@ -75,6 +77,12 @@ class PlumtreeOptions(BrisaOptions):
         self.graft_after: Final[i64] = graft_after
         self.per_source: Final[bool] = per_source
 
+    def new_trees(
+        self, environment: Environment, topic: i64, neighbours: list[i64], streams: dict[i64, Stream]
+    ) -> EagerTrees:
+        """The trees of a topic at one node."""
+        return EagerTrees(environment, topic, self, neighbours, streams)
+
 
 @mypyc_attr(acyclic=True)
 class Announce(ProtocolMessage):
@@ -83,11 +91,12 @@ class Announce(ProtocolMessage):
 
 @mypyc_attr(acyclic=True)
 class Graft(FetchRequest):
-    """The sender misses a publication, and wants the later ones of a tree from now on."""
+    """The sender misses a publication, and wants the later ones of a tree from now on; ``insists`` if all refused."""
 
-    def __init__(self, source: i64, topic: i64, numbers: vec[i64], key: i64) -> None:
+    def __init__(self, source: i64, topic: i64, numbers: vec[i64], key: i64, insists: bool = False) -> None:
         super().__init__(source, topic, numbers)
         self.key: Final[i64] = key
+        self.insists: Final[bool] = insists
 
 
 @final
@@ -118,14 +127,14 @@ class EagerTrees(Trees):
         self._is_waiting: bool = False
         self.grafts: i64 = 0
 
-    def key_of(self, source: i64) -> i64:
-        """The tree of a source."""
-        return structure_key(source, 0) if self._per_source else 0
+    def key_of(self, source: i64, sequence: i64) -> i64:
+        """The tree of a publication."""
+        return structure_key(source if self._per_source else 0, sequence % self._options.trees)
 
     # Publications.
 
     def begin(self, publication: Publication) -> None:
-        structure = self.structure(self.key_of(publication.source))
+        structure = self.structure(self.key_of(publication.source, publication.sequence))
         structure.position = Position(vec[i64](), 0)
         self._push(structure, publication, NO_NODE)
 
@@ -144,17 +153,24 @@ class EagerTrees(Trees):
         self._push(structure, data.publication, sender)
 
     def on_fetch_response(self, publication: Publication, sender: i64, reused: i64) -> None:
-        self._push(self.structure(self.key_of(publication.source)), publication, sender)
+        self._push(self.structure(self.key_of(publication.source, publication.sequence)), publication, sender)
 
     def _push(self, structure: Structure, publication: Publication, sender: i64) -> None:
         self._announced.pop(publication_key(publication.source, publication.sequence), None)
         data = Data(publication, structure.key, structure.position, False)
-        announce = Announce(publication.source, publication.sequence, self._topic)
+        announce = self.announcement_of(structure, publication)
         for peer in self._neighbours:
             if peer != sender:
                 self._environment.send(peer, data if peer in structure.targets else announce)
 
+    def announcement_of(self, structure: Structure, publication: Publication) -> Announce:
+        """What a lazy link carries instead of a publication."""
+        return Announce(publication.source, publication.sequence, self._topic)
+
     # Announcements.
+
+    def hear(self, sender: i64, message: ProtocolMessage) -> None:
+        """A message has come and will be handled: see what it says about its sender."""
 
     def announced(self, sender: i64, source: i64, sequence: i64) -> None:
         """A neighbour has a publication that is missing here."""
@@ -198,14 +214,23 @@ class EagerTrees(Trees):
         stream = self._streams.get(source)
         if stream is not None and stream.is_here(sequence):
             peers.clear()
+        structure = self.structure(self.key_of(source, sequence))
         while len(peers) > 0:
-            peer = peers.pop(0)
+            peer = self.best_of(structure, peers)
+            peers.remove(peer)
             if peer in self._neighbours:
                 self.grafts += 1
-                key = self.key_of(source)
-                self._make_eager(self.structure(key), peer)
-                self._environment.send(peer, Graft(source, self._topic, vec[i64]([sequence]), key))
+                self._make_eager(structure, peer)
+                self._environment.send(peer, self.graft_of(structure, peer, source, sequence, peers))
                 return
+
+    def best_of(self, structure: Structure, peers: list[i64]) -> i64:
+        """The node to ask first, of those that have announced a publication: the first of them."""
+        return peers[0]
+
+    def graft_of(self, structure: Structure, peer: i64, source: i64, sequence: i64, others: list[i64]) -> Graft:
+        """The question to that node, while ``others`` have announced the publication too."""
+        return Graft(source, self._topic, vec[i64]([sequence]), structure.key)
 
     # Links.
 
@@ -215,6 +240,10 @@ class EagerTrees(Trees):
 
     def on_activate(self, sender: i64, key: i64) -> None:
         self._make_eager(self.structure(key), sender)
+
+    def on_graft(self, sender: i64, graft: Graft) -> None:
+        """A neighbour wants the later publications of a tree from here."""
+        self.on_activate(sender, graft.key)
 
     def on_moved(self, sender: i64, key: i64, position: Position) -> None:
         """Nothing to do: nodes have no position that others must know."""
@@ -238,14 +267,15 @@ class PlumtreeGroup(Group):
     def new_trees(self) -> Trees:
         options = self._options
         assert isinstance(options, PlumtreeOptions), "made with them"
-        return EagerTrees(self._environment, self.topic, options, self._neighbours, self.streams)
+        return options.new_trees(self._environment, self.topic, self._neighbours, self.streams)
 
     def receive(self, sender: i64, message: ProtocolMessage) -> None:
+        self.eager_trees().hear(sender, message)
         if isinstance(message, Announce):
             self._announced(sender, message)
             return
         if isinstance(message, Graft):
-            self.trees.on_activate(sender, message.key)
+            self.eager_trees().on_graft(sender, message)
         super().receive(sender, message)
 
     def _announced(self, sender: i64, announce: Announce) -> None:

@@ -12,6 +12,7 @@ from antiphon_lab.protocols.gossip.plumtree import Plumtree, PlumtreeOptions
 from antiphon_lab.protocols.gossip.simple_gossip import SimpleGossip, SimpleGossipOptions
 from antiphon_lab.protocols.gossip.simple_tree import SimpleTree, SimpleTreeOptions
 from antiphon_lab.protocols.gossip.tag import Tag, TagOptions
+from antiphon_lab.protocols.gossip.thicket import ThicketOptions
 
 PROCESSES: dict[type[BrisaOptions], Callable[[Environment, Any], Brisa]] = {
     BrisaOptions: Brisa,
@@ -19,4 +20,5 @@ PROCESSES: dict[type[BrisaOptions], Callable[[Environment, Any], Brisa]] = {
     SimpleGossipOptions: SimpleGossip,
     SimpleTreeOptions: SimpleTree,
     TagOptions: Tag,
+    ThicketOptions: Plumtree,
 }

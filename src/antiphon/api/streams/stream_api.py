@@ -31,6 +31,9 @@ from antiphon.streams.requests import (
 SETTLE_SECONDS: Final = 15.0
 """How long a publisher waits for the position of a message."""
 
+ALL_SECONDS: Final = 10.0
+"""How long a publisher waits until all replicas have a message that has its position."""
+
 PIECE_BYTES: Final = 1 << 20
 NEWS_US: Final = 5_000_000
 """How long a reader at the end of the history waits for an answer before it asks again."""
@@ -125,14 +128,14 @@ class StreamCalls:
                 for message in batch.messages(max(position, batch.first_offset)):
                     yield message
 
-    async def settle(self, publishing: Publishing) -> SettledReceipt:
-        """The receipt of a message when it has its position."""
-        return await self.settled(await publishing, SETTLE_SECONDS)
+    async def settle(self, publishing: Publishing, acks: str) -> SettledReceipt:
+        """The receipt of a message when it has its position, and is on the disks that were asked for."""
+        return await self.settled(await publishing, SETTLE_SECONDS, ALL_SECONDS if acks == "all" else 0.0)
 
-    async def settled(self, receipt: Receipt, timeout: float) -> SettledReceipt:
-        """Wait until a message has its position, and a majority of the replicas has it on disk."""
-        request = AwaitPosition(receipt.topic, receipt.author, receipt.sequence)
-        _, found = await self._links.ask(receipt.topic, request, timeout)
+    async def settled(self, receipt: Receipt, timeout: float, all_seconds: float = 0.0) -> SettledReceipt:
+        """Wait until a message has its position, and a majority of the replicas has it on disk; then for the others."""
+        request = AwaitPosition(receipt.topic, receipt.author, receipt.sequence, round(all_seconds * 1e6))
+        _, found = await self._links.ask(receipt.topic, request, timeout + all_seconds)
         assert isinstance(found, PositionFound)
         position = Position(found.position, found.generation)
         return SettledReceipt(receipt.topic, receipt.author, receipt.sequence, found.generation, position, found.disks)

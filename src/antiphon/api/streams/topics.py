@@ -9,6 +9,7 @@ from antiphon.kernel.errors import UsageError
 from antiphon.streams.requests import (
     CreateTopic,
     DescribeTopic,
+    FoundDirectory,
     ListTopics,
     Policy,
     RemoveConsumerRequest,
@@ -57,6 +58,10 @@ class Topics:
         if name not in known:
             raise UsageError(f"the topic {name!r} has no history; make it with create")
         return await self._ask_about_one(SetPolicy(name, changed_policy(known[name].policy, policy)))
+
+    async def found(self) -> None:
+        """Begin the list of topics at this client's node: for clusters whose first node has no data directory."""
+        await self._links.ask(MANAGEMENT, FoundDirectory(), ASK_SECONDS)
 
     async def _ask_about_one(self, request: CreateTopic | SetPolicy) -> TopicInfo:
         _, found = await self._links.ask(MANAGEMENT, request, ASK_SECONDS)

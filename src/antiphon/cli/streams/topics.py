@@ -140,6 +140,24 @@ async def applied(client: Client, wanted: dict[str, PolicyChanges]) -> dict[str,
     return outcomes
 
 
+@app.command("found")
+def found_list(
+    servers: running.Servers = running.DEFAULT_SERVERS,
+    cluster: running.ClusterName = "antiphon",
+    tls_authority: running.TlsAuthority = None,
+    tls_certificate: running.TlsCertificate = None,
+    tls_key: running.TlsKey = None,
+    token_file: running.TokenFile = None,
+) -> None:
+    """Begin the list of topics with a history at one node, if the cluster's first node has no data directory.
+
+    Run it once, for a node with a data directory: antiphon topics found --servers 127.0.0.1:7400
+    """
+    access = running.access_to(servers, cluster, 0.0, tls_authority, tls_certificate, tls_key, token_file)
+    ask(access, lambda client: client.topics.found())
+    typer.echo("the list of topics is kept here; other nodes with data directories keep it, too")
+
+
 @app.command("ls")
 def list_topics(
     servers: running.Servers = running.DEFAULT_SERVERS,

@@ -61,14 +61,25 @@ def torture(
     master: Master = None,
     live: Annotated[bool, typer.Option("--live", help="Inject faults into real nodes, and heal them.")] = False,
     hostile: Annotated[
-        bool, typer.Option("--hostile", help="Attack real nodes with changed recordings of connections.")
+        bool,
+        typer.Option(
+            "--hostile",
+            help="Attack real nodes: with changed recordings of connections, or, with --minutes, with clients that "
+            "have a token and a node that lies.",
+        ),
     ] = False,
     inputs: Annotated[int, typer.Option(min=1, metavar="N", help="With --hostile: the number of inputs.")] = 20_000,
     seconds: Annotated[
         float, typer.Option(min=1, metavar="S", help="With --live: the duration of the campaign.")
     ] = 60.0,
     minutes: Annotated[
-        float | None, typer.Option(min=0.1, metavar="M", help="The same in minutes.", show_default=False)
+        float | None,
+        typer.Option(
+            min=0.05,
+            metavar="M",
+            help="With --live: the same in minutes. With --hostile: how long attackers with a token attack.",
+            show_default=False,
+        ),
     ] = None,
     nodes: Annotated[int, typer.Option(min=4, max=64, metavar="N", help="With --live: the number of nodes.")] = 8,
     overload: Annotated[
@@ -114,8 +125,11 @@ def torture(
     Examples: [bold]antiphon torture --seeds 10000 --order causal[/]    [bold]antiphon torture --live --fabric tree[/]
     """
     if hostile:
-        from antiphon.cli.torture.hostile import torture_hostile
+        from antiphon.cli.torture.hostile import torture_by_tenants, torture_hostile
 
+        if minutes is not None:
+            torture_by_tenants(fabric or DEFAULT_FABRIC, 60 * minutes, seed_of(seed, fresh), json)
+            return
         torture_hostile(fabric or DEFAULT_FABRIC, inputs, seed_of(seed, fresh), json)
         return
     if live:

@@ -115,12 +115,14 @@ class CubeDissemination:
         return len(passive)
 
     def start_publications(self, topic: CubeTopic) -> None:
-        """Start the publication at the head of the queue, with those behind it that had to wait as it did."""
+        """Start the publication at the head of the queue, which may begin, with those behind that waited as it did."""
         started: list[Publication] = []
         while len(started) < self._options.bundle and len(started) < len(topic.queue):
             pending = topic.queue[len(started)]
             payload = pending.payload
-            if payload is None or pending.order == TOTAL or (self._options.total and is_closed(topic, pending.keys)):
+            if payload is None or pending.order == TOTAL:
+                break
+            if len(started) > 0 and self._options.total and is_closed(topic, pending.keys):
                 break
             publication = self._stamped(topic, pending, payload)
             self._environment.deliver(publication)

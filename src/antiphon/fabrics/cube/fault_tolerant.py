@@ -212,8 +212,10 @@ class FaultTolerantVCubePs(CubeProcess):
     # What arrives.
 
     def receive(self, sender: i64, message: ProtocolMessage) -> None:
-        if isinstance(message, (Publication, Bundle, Acknowledgement)):
-            self.dissemination.receive(sender, message)
+        if isinstance(message, (Publication, Bundle)):
+            self.dissemination.on_packet(sender, message)
+        elif isinstance(message, Acknowledgement):
+            self.dissemination.on_ack(sender, message)
         elif isinstance(message, (Digest, RepairBatch, Unavailable)):
             self.anti_entropy.receive(sender, message)
         elif isinstance(message, (SurveyRequest, SurveyResponse)):

@@ -63,7 +63,8 @@ class Operations(Agenda):
         if state.wants_membership:
             raise UsageError(f"node {self._me} is subscribed to topic {topic} already; unsubscribe first to start anew")
         state.wants_membership = True
-        self._ask_for(state, PendingRequest(0, self._environment.now(), None))
+        state.enqueue(PendingRequest(0, self._environment.now(), None))
+        self.advance(state)
 
     def unsubscribe(self, topic: i64) -> None:
         """Stop being a member of a topic when all that was asked for before has begun."""
@@ -71,7 +72,8 @@ class Operations(Agenda):
         if not state.wants_membership:
             raise UsageError(f"node {self._me} is not subscribed to topic {topic}; subscribe before unsubscribing")
         state.wants_membership = False
-        self._ask_for(state, PendingRequest(0, self._environment.now(), None))
+        state.enqueue(PendingRequest(0, self._environment.now(), None))
+        self.advance(state)
 
     def publish(self, keys: vec[i64], payload: bytes, topic: i64, order: i64) -> i64:
         """Publish on a topic when it is time; the answer is the number of the publication."""
@@ -79,19 +81,9 @@ class Operations(Agenda):
         if not state.wants_membership:
             raise UsageError(f"node {self._me} is not subscribed to topic {topic}; only subscribers publish: subscribe")
         state.published += 1
-        self._ask_for(state, PendingRequest(state.published, self._environment.now(), payload, order, keys))
+        state.enqueue(PendingRequest(state.published, self._environment.now(), payload, order, keys))
+        self.advance(state)
         return state.published
-
-    def room(self, topic: i64) -> i64:
-        """How many publications on a topic would begin at once."""
-        state = self._topics.get(topic)
-        if state is None or state.state != MEMBER:
-            return 0
-        return max(0, self._options.window - state.in_flight - len(state.queue))
-
-    def _ask_for(self, topic: CubeTopic, pending: PendingRequest) -> None:
-        topic.enqueue(pending)
-        self.advance(topic)
 
     # One thing after the other.
 
@@ -109,7 +101,7 @@ class Operations(Agenda):
                 self._membership.start_subscribing(topic)
             else:
                 self._membership.leave(topic)
-        if self._options.total:
+        if self._options.total and len(topic.queue) > 0:
             self._total_order.claim_next(topic)
 
     def _may_begin(self, topic: CubeTopic, pending: PendingRequest) -> bool:

@@ -41,7 +41,7 @@ from antiphon.fabrics.cube.messages import (
 from antiphon.fabrics.cube.nodes import CubeNodes
 from antiphon.fabrics.cube.operations import Operations
 from antiphon.fabrics.cube.surveys import Surveys
-from antiphon.fabrics.cube.topic import CubeTopic, CubeTopicTable, Options
+from antiphon.fabrics.cube.topic import MEMBER, CubeTopic, CubeTopicTable, Options
 from antiphon.fabrics.cube.topology import Cube
 from antiphon.fabrics.cube.total_order.lock_manager import LockManager
 from antiphon.fabrics.cube.total_order.messages import (
@@ -198,7 +198,10 @@ class CubeProcess(Process):
         return self.operations.publish(vec[i64](sorted(set(keys))), payload, topic, self._chosen_order(order))
 
     def room(self, topic: i64) -> i64:
-        return self.operations.room(topic)
+        state = self.topic_table.get(topic)
+        if state is None or state.state != MEMBER:
+            return 0
+        return max(0, self.options.window - state.in_flight - len(state.queue))
 
     def _chosen_order(self, asked: i64) -> i64:
         """The order of a publication: what was asked for, if that may be, or the default."""

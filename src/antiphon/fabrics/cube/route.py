@@ -56,6 +56,10 @@ class Route:
 
     def served(self, me: i64) -> list[i64]:
         """The parents whose part is served by now; they are not to be told again."""
+        if len(self.awaited) == 0:
+            everybody = list(self.parents)
+            self.parents.clear()
+            return everybody
         lowest: i64 = 1 << 30
         for child in self.awaited:
             lowest = min(lowest, cluster(me, child))

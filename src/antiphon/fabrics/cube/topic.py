@@ -369,7 +369,9 @@ class CubeTopicTable:
 
 def is_closed(topic: CubeTopic, keys: vec[i64]) -> bool:
     """Whether nothing may begin on a topic about some keys."""
-    return total(topic).is_closed(keys if len(keys) > 0 else ALL_SHARE)
+    order = topic.order
+    assert isinstance(order, TotalOrder), "with total order a topic has an order that serves it"
+    return order.is_closed(keys if len(keys) > 0 else ALL_SHARE)
 
 
 def total(topic: CubeTopic) -> TotalOrder:

@@ -134,7 +134,8 @@ class RemoteSubscription:
         try:
             while not subscription.is_empty and not ahead.is_full and may_write.is_set():
                 self._send_next()
-                self._stop_patience()
+                if self._patience is not None:
+                    self._stop_patience()
         finally:
             self._is_handing_on = False
         self._session.settle()
@@ -142,9 +143,11 @@ class RemoteSubscription:
             self._has_ended = True
             # Whatever ends it now has finished by then.
             asyncio.get_running_loop().call_soon(self._tell_end)
-        self._await_word(ahead.is_full and not self._has_ended)
-        if self._has_ended or (not ahead.is_full and may_write.is_set()):
-            self._stop_patience()
+        is_full = ahead.is_full
+        self._await_word(is_full and not self._has_ended)
+        if self._has_ended or (not is_full and may_write.is_set()):
+            if self._patience is not None:
+                self._stop_patience()
         elif self._holds_up and self._patience is None:
             self._start_patience()
 

@@ -460,7 +460,7 @@ class ClientSession:
         self._services.clients.discard(self)
         self._services.sessions.on_disconnect(self)
         self.backlog.end()
-        self._scope.is_over = True
+        self._scope.end()
         self._tasks.cancel()
         for remote in self._subscriptions.values():
             self._end_subscription(remote)

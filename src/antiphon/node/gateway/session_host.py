@@ -90,9 +90,7 @@ class SessionHost:
         try:
             call()
         except Exception as error:
-            # As for messages: better no node than a wrong one.
-            self._loop.fail(error)
-            return
+            self._loop.unhandled(error)
         self._loop.settle()
 
     def promise_of(self, future: asyncio.Future[Any]) -> Promise[None]:

@@ -17,10 +17,11 @@ from antiphon.api.waiting import Mark
 from antiphon.storage.stream_store import StreamContent, StreamStore
 from antiphon.streams.coordinator import Coordinator
 from antiphon.streams.directory import DIRECTORY, StreamDirectory
-from antiphon.streams.entries import DATA, OPENING, IndexEntry, ReplicaSet
+from antiphon.streams.entries import DATA, MEMBERS, OPENING, IndexEntry, ReplicaSet
 from antiphon.streams.host import NOBODY
 from antiphon.streams.links import MessageLinks
 from antiphon.streams.messages import NamedContent, NumberedEntry, StreamMessage
+from antiphon.streams.reassignment import Reassignment
 from antiphon.streams.replica import Replica
 from antiphon.streams.requests import StreamInfo
 from antiphon.streams.retention import Bounds, KeptRange, Retention
@@ -75,6 +76,12 @@ class StreamNode(Protocol):
     def trimmed(self, replica: LiveReplica) -> None:
         """A stream begins later."""
 
+    def keepers_of(self, replica: LiveReplica) -> Sequence[int]:
+        """The nodes that are to keep a stream."""
+
+    def replicas_settled(self, replica: LiveReplica) -> None:
+        """Other nodes keep a stream from now on."""
+
     def bury(
         self, replica: LiveReplica, consumer: str, position: int, deliveries: int, then: Callable[[], object]
     ) -> None:
@@ -109,6 +116,7 @@ class LiveReplica:
         self._tail: dict[int, IndexEntry] = {}
         self.coordinator = Coordinator(self)
         self._retention = Retention(self)
+        self._reassignment = Reassignment(self)
         saved = self._store.saved(stream)
         self.next_offset = int(self._store.fact(f"offset {stream}") or 0)
         self.replica = Replica(stream, self._store.identity, self, saved, founders)
@@ -140,7 +148,7 @@ class LiveReplica:
 
     async def _take(self, subscription: LiveSubscription) -> None:
         while not self.is_over:
-            arrival = subscription.arrival() if subscription.is_empty else None
+            arrival = subscription.arrival()
             if arrival is not None:
                 await arrival
             if subscription.is_closed:
@@ -303,8 +311,13 @@ class LiveReplica:
             self.is_open = True
             self.coordinator.opened()
             self._retention.opened()
+            self._reassignment.opened(self.replica)
+            self._node.replicas_settled(self)
             self._node.leader_changed(self)
         self._retention.settled(number)
+        if entry.kind == MEMBERS:
+            self._reassignment.advance()
+            self._node.replicas_settled(self)
         call = self._awaited.pop(number, None)
         if call is not None:
             call()
@@ -329,6 +342,7 @@ class LiveReplica:
         self._awaited.clear()
         self.coordinator.resigned()
         self._retention.resigned()
+        self._reassignment.resigned()
         self._node.leader_changed(self)
 
     def replicas_changed(self, replicas: ReplicaSet) -> None:
@@ -337,6 +351,9 @@ class LiveReplica:
     def when_settled(self, number: int, call: Callable[[], object]) -> None:
         """Call something when an entry is settled, if this replica still leads then."""
         self._awaited[number] = call
+
+    def keepers(self) -> Sequence[int]:
+        return self._node.keepers_of(self)
 
     # What retention asks for.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -28,16 +28,31 @@ from antiphon.node.streams.service_messages import (
 )
 from antiphon.node.subscriptions import Subscriptions
 from antiphon.runtime.clocks import monotonic_us
+from antiphon.runtime.logging import logger
 from antiphon.storage.stream_store import StreamStore
-from antiphon.streams.directory import DIRECTORY, AddStream, DirectoryCommand, StreamDirectory, replicas_for
+from antiphon.streams.directory import (
+    DIRECTORY,
+    Absences,
+    AddStream,
+    AssignReplicas,
+    DirectoryCommand,
+    StreamDirectory,
+    keepers_of,
+    replicas_for,
+)
 from antiphon.streams.entries import COMMAND, IndexEntry, ReplicaSet
 from antiphon.streams.host import NOBODY
 from antiphon.streams.messages import StreamMessage, decode_message, encode_message
-from antiphon.streams.requests import Policy, StreamInfo
+from antiphon.streams.requests import REPLACE_US, Policy, StreamInfo
 from antiphon.transport.peer_messages import StreamFrame
 
-GROW_SECONDS: Final = 0.5
-"""How often the leader of the directory looks whether more nodes can vote on it, as long as some can."""
+log = logger("streams")
+
+PLACE_US: Final = 1_000_000
+"""How often the leader of the directory looks whether streams must move."""
+
+PLACED_AT_ONCE: Final = 256
+"""So many streams it looks at, at one time."""
 
 DIRECTORY_VOTERS: Final = 5
 
@@ -84,7 +99,9 @@ class StreamService:
         self._with_directory: set[int] = set()
         self.replicas: dict[int, LiveReplica] = {}
         self.by_topic: dict[str, LiveReplica] = {}
-        self._is_growing = False
+        self._absences = Absences()
+        # Streams that are still to be looked at in this round.
+        self._unplaced: list[int] = []
 
     # The life of the node.
 
@@ -129,7 +146,14 @@ class StreamService:
         if self.store.fact(f"offset {info.number}") is None:
             # The history begins now, and not with what the log of this node has of the topic.
             self.store.put(f"offset {info.number}", b"%d" % self._loop.topics.topic(info.name).end_offset)
-        replica = LiveReplica(self, info.number, info.name, ReplicaSet(tuple(info.voters)))
+        founders = self.store.fact(f"founders {info.number}")
+        if founders is None:
+            # A node that comes later, or again with nothing, learns from the leader who the replicas are: it must not
+            # vote as if it were one of the first.
+            first = ReplicaSet(() if info.assigned else tuple(info.voters))
+            founders = msgspec.msgpack.encode(first)
+            self.store.put(f"founders {info.number}", founders)
+        replica = LiveReplica(self, info.number, info.name, msgspec.msgpack.decode(founders, type=ReplicaSet))
         replica.info = info
         self.replicas[info.number] = self.by_topic[info.name] = replica
         replica.follow_topic(self._subscriptions.add(info.name, replica.next_offset))
@@ -188,8 +212,9 @@ class StreamService:
         if isinstance(message, StreamGreeting):
             self._greeted(sender, message)
         elif isinstance(message, KeepStream):
-            self._keep(message.info)
-            self._write_kept()
+            if message.info.number in self.replicas or self.identity in message.info.keepers:
+                self._keep(message.info)
+                self._write_kept()
         else:
             for number in message.numbers:
                 self._forget(number)
@@ -209,6 +234,16 @@ class StreamService:
                 replica.replica.connected(greeting.identity)
                 replica.turn_ends()
         self._help(greeting.identity, set(greeting.kept))
+        for number in greeting.kept:
+            self._release(number, greeting.identity)
+
+    def _release(self, number: int, identity: int) -> None:
+        """As the leader of a stream: tell a node that is no replica any more to forget it."""
+        replica = self.replicas.get(number)
+        if replica is None or number == DIRECTORY or not replica.is_open or not replica.replica.log.is_set_settled:
+            return
+        if identity not in (*replica.replica.replicas.all, *self.keepers_of(replica)):
+            self._tell_identity(identity, ForgetStreams([number]))
 
     def _help(self, identity: int, kept: set[int]) -> None:
         """As the leader of the directory: tell a node which streams it keeps, and which are no more."""
@@ -216,12 +251,11 @@ class StreamService:
             return
         for info in self.directory.by_number.values():
             # A node that keeps it may have an earlier policy.
-            if identity in info.keepers:
+            if identity in info.keepers or info.number in kept:
                 self._tell_identity(identity, KeepStream(info))
         gone = [each for each in kept if each and each <= self.directory.last and each not in self.directory.by_number]
         if gone:
             self._tell_identity(identity, ForgetStreams(gone))
-        self._grow()
 
     def _tell(self, identifier: int, message: ServiceMessage) -> None:
         self._cluster.send_control(identifier, StreamFrame(False, msgspec.msgpack.encode(message)))
@@ -240,22 +274,58 @@ class StreamService:
         found = self.replicas.get(DIRECTORY)
         return found is not None and found.is_open
 
-    def _grow(self) -> None:
-        """Let more nodes vote on the directory, always an odd number."""
-        if self._is_growing or self._is_over or not self.leads_directory:
-            return
-        replica = self.replicas[DIRECTORY].replica
-        voters = replica.replicas.voters
-        others = [each for each in sorted(self._identifiers) if each not in voters]
-        wanted = min(DIRECTORY_VOTERS, (len(voters) + len(others) - 1) // 2 * 2 + 1)
-        if len(voters) < wanted and others:
-            self._is_growing = True
-            replica.change_replicas(ReplicaSet((*voters, others[0])))
-            self.after(int(GROW_SECONDS * 1_000_000), self._grow_again)
+    @property
+    def knows_directory(self) -> bool:
+        """Whether some node that this one has met keeps the directory."""
+        return DIRECTORY in self.replicas or bool(self._with_directory)
 
-    def _grow_again(self) -> None:
-        self._is_growing = False
-        self._grow()
+    def found_directory(self) -> None:
+        """Begin the directory here."""
+        self._keep_directory(ReplicaSet((self.identity,)))
+        for identifier in self._identifiers.values():
+            self.peer_found(identifier)
+
+    def keepers_of(self, replica: LiveReplica) -> Sequence[int]:
+        """The nodes that are to keep a stream; those that keep the directory are always an odd number."""
+        if replica.stream != DIRECTORY:
+            return replica.replica.replicas.voters if replica.info is None else replica.info.keepers
+        now_us, voters = self.now_us(), replica.replica.replicas.voters
+        self._absences.look(voters, self._is_present, now_us)
+        staying = [each for each in voters if self._absences.away_us(each, now_us) < REPLACE_US]
+        able = [*staying, *(each for each in sorted(self._identifiers) if each not in voters)]
+        wanted = able[: min(DIRECTORY_VOTERS, (len(able) - 1) // 2 * 2 + 1)]
+        return wanted if len(wanted) >= len(voters) else voters
+
+    def _is_present(self, identity: int) -> bool:
+        return identity == self.identity or identity in self._identifiers
+
+    def replicas_settled(self, replica: LiveReplica) -> None:
+        """Other nodes keep a stream from now on."""
+        if replica.info is None or not replica.is_open:
+            return
+        for identity in self._identifiers:
+            if identity in replica.info.keepers:
+                # The leader of the directory has told it, too; a request to forget may have come later.
+                self._tell_identity(identity, KeepStream(replica.info))
+            else:
+                self._release(replica.stream, identity)
+
+    def _place(self, term: int) -> None:
+        """As the leader of the directory: let other nodes keep streams whose replicas are away for too long."""
+        directory = self.replicas[DIRECTORY]
+        if not self.leads_directory or directory.replica.log.term != term:
+            return
+        self.after(PLACE_US, partial(self._place, term))
+        now_us = self.now_us()
+        self._unplaced = self._unplaced or list(self.directory.by_number)
+        looked_at, self._unplaced = self._unplaced[:PLACED_AT_ONCE], self._unplaced[PLACED_AT_ONCE:]
+        for info in [self.directory.by_number[each] for each in looked_at if each in self.directory.by_number]:
+            self._absences.look((*info.voters, *info.keepers), self._is_present, now_us)
+            present = replicas_for(info.number, self.candidates(), info.policy.replicas)
+            wanted = keepers_of(info, present, partial(self._absences.away_us, now_us=now_us))
+            if set(wanted) != set(info.keepers):
+                log.info("other nodes keep a topic", topic=info.name, nodes=len(wanted))
+                self.decide(AssignReplicas(info.number, wanted), bool)
 
     def candidates(self) -> list[int]:
         """The nodes that can keep streams now."""
@@ -311,8 +381,6 @@ class StreamService:
                 before = dict(self.directory.by_number)
                 self.directory.apply(number, entry.payload)
                 self._changed(before)
-            if self.leads_directory:
-                self._grow()
         else:
             self.members.settled(replica, entry)
         self._loop.settle()
@@ -323,7 +391,8 @@ class StreamService:
             return
         now = self.directory.by_number
         for info in (info for number, info in now.items() if before.get(number) != info):
-            for identity in info.keepers:
+            former = before.get(info.number)
+            for identity in {*info.keepers, *(() if former is None else former.keepers)}:
                 self._tell_identity(identity, KeepStream(info))
         for info in (info for number, info in before.items() if number not in now):
             for identity in info.keepers:
@@ -347,6 +416,8 @@ class StreamService:
     def leader_changed(self, replica: LiveReplica) -> None:
         """A replica leads, follows another one, or has no leader."""
         if replica.stream == DIRECTORY and self.leads_directory:
+            self._absences.clear()
+            self.after(PLACE_US, partial(self._place, replica.replica.log.term))
             for identity in (self.identity, *self._identifiers):
                 self._help(identity, set())
         self.members.leader_changed(replica)

@@ -12,12 +12,14 @@ import msgspec
 from antiphon.api.topic_names import checked_name
 from antiphon.kernel.errors import AntiphonError, ProtocolError, UsageError
 from antiphon.node.acl import Holder
+from antiphon.node.streams.disk_waits import DiskWait, DiskWaits
 from antiphon.node.streams.live_replica import LiveReplica
 from antiphon.node.streams.recent_positions import PlacedBatch, RecentPositions
 from antiphon.node.streams.service import StreamService
+from antiphon.node.streams.topic_requests import TopicRequests
 from antiphon.runtime.errors import DeniedError, RemovedError, kind_of
 from antiphon.streams.commands import CreateConsumer, RemoveConsumer
-from antiphon.streams.directory import DIRECTORY, ChangePolicy, DropStream
+from antiphon.streams.directory import DIRECTORY
 from antiphon.streams.entries import DATA, IndexEntry
 from antiphon.streams.requests import (
     EARLIEST,
@@ -32,6 +34,7 @@ from antiphon.streams.requests import (
     DetachConsumer,
     Done,
     ExtendLease,
+    FoundDirectory,
     Handed,
     HistoryPiece,
     ListTopics,
@@ -47,7 +50,6 @@ from antiphon.streams.requests import (
     SetPolicy,
     SetWindow,
     StreamFailure,
-    StreamInfo,
     TopicInfo,
     TopicList,
     decode_request,
@@ -114,11 +116,13 @@ class StreamGateway:
     ) -> None:
         self._service = service
         self._publish = publish
+        self._topics = TopicRequests(service)
         service.members = self
         self._attached: dict[tuple[int, str, int], MemberAttachment] = {}
         # By stream: readers that wait for messages, and the positions of the last publications.
         self._readers: dict[int, list[Callable[[], None]]] = {}
         self._positions: dict[int, RecentPositions] = {}
+        self._disk_waits = DiskWaits(service)
 
     def on_request(self, client: StreamClient, number: int, payload: bytes) -> None:
         """A client asks for something."""
@@ -136,8 +140,8 @@ class StreamGateway:
         client.answer(number, encode(response))
 
     def _handle(self, client: StreamClient, number: int, request: Request, respond: Callable[[Response], None]) -> None:
-        if isinstance(request, (CreateTopic, RemoveTopic, ListTopics, SetPolicy)):
-            self._manage(client, request, respond)
+        if isinstance(request, (CreateTopic, RemoveTopic, ListTopics, SetPolicy, FoundDirectory)):
+            self._topics.handle(client.holder, request, respond)
             return
         self._check(client, request.topic)
         replica = self._leader_of(request.topic, respond)
@@ -156,46 +160,6 @@ class StreamGateway:
     def _check(self, client: StreamClient, topic: str) -> None:
         if not client.holder.rights.may_subscribe(checked_name(topic)):
             raise DeniedError(f"client {client.holder.name!r} may not read {topic!r}; have it added to its rights")
-
-    # Topics.
-
-    def _manage(
-        self,
-        client: StreamClient,
-        request: CreateTopic | RemoveTopic | ListTopics | SetPolicy,
-        respond: Callable[[Response], None],
-    ) -> None:
-        service = self._service
-        if not isinstance(request, ListTopics) and not client.holder.rights.admin:
-            raise DeniedError(
-                f"client {client.holder.name!r} may not manage topics; have admin = true added to its rights"
-            )
-        if not service.leads_directory:
-            where = service.whom_to_ask(None)
-            why = "no node of this cluster keeps streams: its first node needs a data directory (--data)"
-            respond(Redirect(where, why if not where else "another node leads the directory of topics"))
-            return
-        directory = service.directory
-        if isinstance(request, ListTopics):
-            topics = [
-                info for name, info in sorted(directory.by_name.items()) if client.holder.rights.may_subscribe(name)
-            ]
-            respond(TopicList([_listed(info) for info in topics]))
-        elif isinstance(request, CreateTopic):
-            checked_name(request.name)
-            service.create(request.name, request.policy, partial(self._created, respond))
-        else:
-            found = directory.by_name.get(request.name)
-            if found is None:
-                raise UsageError(f"the topic {request.name!r} has no history; make it with: antiphon topics create")
-            if isinstance(request, RemoveTopic):
-                service.decide(DropStream(found.number), lambda: respond(Done()))
-            else:
-                changed = ChangePolicy(found.number, request.policy)
-                service.decide(changed, lambda: respond(TopicList([_listed(directory.by_number[found.number])])))
-
-    def _created(self, respond: Callable[[Response], None], info: StreamInfo) -> None:
-        respond(TopicList([_listed(info, len(info.keepers))]))
 
     def _leader_of(self, topic: str, respond: Callable[[Response], None]) -> LiveReplica | None:
         """The replica here that leads the history of a topic; otherwise the client is told whom to ask."""
@@ -316,7 +280,12 @@ class StreamGateway:
     ) -> None:
         def found(position: int, entry: int) -> None:
             leading = replica.replica.leading
-            respond(PositionFound(replica.stream, position, 0 if leading is None else leading.disks(entry)))
+            if request.all_us == 0 or leading is None:
+                respond(PositionFound(replica.stream, position, 0 if leading is None else leading.disks(entry)))
+            else:
+                self._disk_waits.add(
+                    replica, DiskWait(position, entry, self._service.now_us() + request.all_us, respond)
+                )
 
         self._positions_of(replica.stream).find(request.author, request.sequence, found)
 
@@ -480,11 +449,6 @@ class StreamGateway:
             "antiphon-reason": b"not acknowledged",
         }
         self._publish(f"{replica.topic}.dead", value, headers, then)
-
-
-def _listed(info: StreamInfo, connected: int = -1) -> TopicInfo:
-    """A topic as the directory knows it."""
-    return TopicInfo(info.name, info.policy.replicas, info.number, -1, connected, policy=info.policy)
 
 
 def check_generation(replica: LiveReplica, generation: int) -> None:

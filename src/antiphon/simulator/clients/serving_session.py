@@ -112,7 +112,7 @@ class SimulatedSession:
 
     def ended(self) -> None:
         """The client is gone."""
-        self._scope.is_over = True
+        self._scope.end()
         self._node.end.on_disconnect(self)
 
     # Subscribing.

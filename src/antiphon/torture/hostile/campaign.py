@@ -11,7 +11,6 @@ No attacker is an admitted node. Without TLS every peer is admitted, by design; 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -20,11 +19,11 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 import antiphon
-from antiphon.api.pubsub import Subscription
 from antiphon.client.handle import Client
 from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import AntiphonError
 from antiphon.node.local_cluster import Member, Plan, ProcessCluster, any_ports, founders_file
+from antiphon.torture.hostile.honest import PATIENCE_SECONDS, Honest, HonestFindings
 from antiphon.torture.hostile.inputs import Mutator, record, record_tls
 from antiphon.transport.links import split_address
 
@@ -42,13 +41,6 @@ OPEN_SECONDS = 20.0
 
 TLS_SHARE = 8
 """One in so many inputs goes to the node with TLS."""
-
-
-PAUSE_SECONDS = 0.02
-
-
-PATIENCE_SECONDS = 30.0
-"""A message that an honest client has not received by then counts as lost."""
 
 
 LOOK_SECONDS = 0.25
@@ -69,20 +61,16 @@ NODE_FLAGS = ["--log-level", "error", "--maximum-topics", str(TOPICS)]
 
 
 @dataclass
-class HostileFindings:
+class HostileFindings(HonestFindings):
     """The results of a hostile campaign."""
 
     inputs: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
-    published: int = 0
-    received: int = 0
-    longest_seconds: float = 0.0
     megabytes_warm: float = 0.0
     megabytes_highest: float = 0.0
     megabytes_at_end: float = 0.0
     refused_connections: int = 0
-    violations: list[str] = field(default_factory=list)
 
 
 class AttackSteps(Protocol):
@@ -126,57 +114,6 @@ class Attack(asyncio.Protocol):
             self._done.set_result(outcome)
         if self._transport is not None:
             self._transport.abort()
-
-
-class Honest:
-    """A client that publishes numbers at one node, and one that must receive them at another."""
-
-    def __init__(self, topic: str, publisher: Client, subscriber: Client, findings: HostileFindings) -> None:
-        self._topic = topic
-        self._publisher = publisher
-        self._subscriber = subscriber
-        self._findings = findings
-        self._sent_at: dict[int, float] = {}
-        self._next = 0
-        self._awaited = 0
-        self._is_over = False
-        self._subscription: Subscription | None = None
-
-    async def begin(self) -> Honest:
-        """Subscribe."""
-        self._subscription = await self._subscriber.subscribe(self._topic).ready()
-        return self
-
-    async def publish(self) -> None:
-        """Publish until the attack is over."""
-        while not self._is_over:
-            self._sent_at[self._next] = time.perf_counter()
-            await self._publisher.publish(self._topic, str(self._next).encode())
-            self._next += 1
-            self._findings.published += 1
-            await asyncio.sleep(PAUSE_SECONDS)
-
-    async def receive(self) -> None:
-        """Check each message that arrives."""
-        assert self._subscription is not None, "it has begun"
-        async for message in self._subscription:
-            if message.value != str(self._awaited).encode():
-                self._findings.violations.append(
-                    f"{self._topic}: {message.value!r} came in the place of {self._awaited}"
-                )
-            seconds = time.perf_counter() - self._sent_at.pop(self._awaited, time.perf_counter())
-            self._findings.longest_seconds = max(self._findings.longest_seconds, seconds)
-            self._findings.received += 1
-            self._awaited += 1
-
-    async def end(self) -> None:
-        """Publish no more, and wait for the rest."""
-        self._is_over = True
-        until = time.perf_counter() + PATIENCE_SECONDS
-        while self._awaited < self._next and time.perf_counter() < until:
-            await asyncio.sleep(PAUSE_SECONDS)
-        if self._awaited < self._next:
-            self._findings.violations.append(f"{self._topic}: {self._next - self._awaited} messages never arrived")
 
 
 class HostileCampaign:

@@ -30,7 +30,7 @@ from antiphon.torture.live.crowd import COME_SECONDS
 from antiphon.torture.live.crowd_process import Crowds
 from antiphon.torture.live.disk_snapshots import DiskSnapshots
 from antiphon.torture.live.faults import LOST_SECONDS, SECONDS, Fault, Happening, Nemesis
-from antiphon.torture.live.judging import CHECKS, Audit, Circumstances, judge_journals
+from antiphon.torture.live.judging import CHECKS, FAILED_LINE, Audit, Circumstances, judge_journals
 from antiphon.torture.live.load import FLOODS, LoadWork, Orders
 from antiphon.torture.live.load_process import LoadProcess
 from antiphon.torture.live.power import FaultyDisk, compile_library
@@ -444,6 +444,8 @@ class LiveCampaign:
         with suppress(ValueError):
             self._log.write(f"{time.monotonic() - self._begun:.3f} node {index}: {line}\n")
             self._log.flush()
+        if FAILED_LINE in line:
+            self._fail(f"node {index}: {line}")
         if LOST_LINE in line:
             cause = line.rpartition("cause=")[2].strip()
             self.figures.node_gaps[cause] = self.figures.node_gaps.get(cause, 0) + 1

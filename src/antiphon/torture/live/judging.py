@@ -57,6 +57,9 @@ STALLS: Final = "stalls"
 
 CHECKS: Final = (*ASKED_CHECKS, *SHOWN_CHECKS, DURABILITY, CONTENT, DROPS, STALLS)
 
+FAILED_LINE: Final = "a step has failed and the node goes on"
+"""What a node logs instead of ending, because a peer may be to blame; in a campaign all peers are honest."""
+
 DIES_SOON_US: Final = 60_000_000
 """A message that a node accepted or showed shortly before it was killed may be lost with it; older ones must be known
 elsewhere.

@@ -12,10 +12,10 @@ from antiphon.torture.campaign import run_schedule
 from antiphon_lab.scenarios.gossip_schedules import draw_rival_schedule
 
 
-@pytest.mark.parametrize("protocol", ["plumtree", "simple-gossip"])
+@pytest.mark.parametrize("protocol", ["plumtree", "simple-gossip", "thicket"])
 def test_rivals_survive_their_schedules(protocol: str) -> None:
     """Loss up to 20 %, crashes and rejoins: judged by the oracle, which knows no protocol."""
-    schedules = [one for one in map(draw_rival_schedule, range(1000, 1040)) if one.protocol == protocol]
+    schedules = [one for one in map(draw_rival_schedule, range(1000, 1060)) if one.protocol == protocol]
     outcomes = [run_schedule(schedule) for schedule in schedules]
     assert [(outcome.seed, outcome.about) for outcome in outcomes if outcome.violations] == []
     assert sum(any(isinstance(fault, CrashFault) for fault in schedule.faults) for schedule in schedules) > 5
@@ -41,6 +41,7 @@ node = 5
     ("protocol", "loss", "promised"),
     [
         ("plumtree", 0.1, True),
+        ("thicket", 0.1, True),
         ("simple-gossip", 0.1, True),
         ("simple-tree", 0.0, True),
         ("tag", 0.0, True),
@@ -64,6 +65,9 @@ def test_rivals_keep_what_they_promise(protocol: str, loss: float, promised: boo
         ("tag", "capacity = 2\ndeepest = 3", "has room for 15 nodes, not for 24"),
         ("simple-tree", "contacts = [0, 1]", "name one contact"),
         ("plumtree", "graft_after = 0", "let graft_after be longer"),
+        ("thicket", "fanout = 1", "a node hands nothing on"),
+        ("thicket", "fanout = 4\nmax_load = 3", "must accept as many"),
+        ("thicket", "trees = 8", "in 8 trees a node has almost 8 children"),
         ("plumtree", "active = 5\npassive = 3", "cannot replace an active view of 5"),
         ("tag", "contacts = [24]", "there is no node 24"),
     ],

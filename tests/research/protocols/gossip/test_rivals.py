@@ -18,6 +18,7 @@ from antiphon_lab.protocols.gossip.simple_gossip import SimpleGossipOptions, nee
 from antiphon_lab.protocols.gossip.simple_tree import RandomTree, SimpleTreeOptions
 from antiphon_lab.protocols.gossip.tag import Tag, TagOptions, room_in_tree
 from antiphon_lab.protocols.gossip.tag_list import ListOfNodes, TagList
+from antiphon_lab.protocols.gossip.thicket import ThicketOptions, ThicketTrees
 from tests.fabrics.gossip.worlds import NODES, SOURCE, START, World, duplicates, flood_then_tree, links
 
 
@@ -40,6 +41,8 @@ EVERYTHING = {
     "TAG": TagOptions(),
     "Plumtree": PlumtreeOptions(order="fifo"),
     "Plumtree, a tree per source": PlumtreeOptions(order="causal", per_source=True),
+    "Thicket": ThicketOptions(HyParViewOptions(8), trees=3),
+    "Thicket, a single tree": ThicketOptions(trees=1, fanout=2, max_load=2),
 }
 
 
@@ -66,7 +69,7 @@ def test_in_plumtree_links_that_carry_nothing_carry_names() -> None:
     world.engine.run()
     trees = world.brisa(SOURCE).group(0).trees
     assert isinstance(trees, EagerTrees)
-    structure = trees.structure(trees.key_of(SOURCE))
+    structure = trees.structure(trees.key_of(SOURCE, 1))
     neighbours = world.brisa(SOURCE).group(0).sampling.neighbours()
     assert 0 < len(structure.targets) <= len(neighbours)
     eager = sum(len(world.brisa(node).group(0).trees.structure(0).targets) for node in range(NODES))
@@ -100,6 +103,70 @@ def test_plumtree_is_sensitive_to_delays_that_vary() -> None:
         grafts[graft_after] = sum(int(each.grafts) for each in trees if isinstance(each, EagerTrees))
         assert world.engine.deliveries == 20 * NODES
     assert grafts[20] > 10 * grafts[1000]
+
+
+# Thicket.
+
+
+def thicket_world(
+    options: BrisaOptions, messages: int = 40, can_fail: bool = False
+) -> tuple[World, list[ThicketTrees]]:
+    network = NetworkModel(NormalDelay(50, 10))
+    world = World(NODES, options, network, can_fail=can_fail).publish(SOURCE, START, count=messages)
+    found = [world.brisa(node).group(0).trees for node in range(NODES)]
+    return world, [each for each in found if isinstance(each, ThicketTrees)]
+
+
+def children_by_tree(world: World, node: int) -> list[int]:
+    """The number of children that a node has in each tree of the source."""
+    structures = world.brisa(node).group(0).trees.structures.values()
+    return [len({*one.targets} - {*one.parents}) for one in structures]
+
+
+def test_in_thicket_every_node_works_and_most_in_a_single_tree() -> None:
+    """Section 4.4: the number of trees where a node is interior is balanced; with BRISA that is left to chance."""
+    view = HyParViewOptions(8)
+    interior, most_children = {}, {}
+    for name, options in (
+        ("Thicket", ThicketOptions(view, 4, order="fifo")),
+        ("BRISA", BrisaOptions(view, order="fifo", trees=4)),
+    ):
+        world, _ = thicket_world(options)
+        world.engine.run()
+        assert world.engine.deliveries == 40 * NODES
+        loads = [children_by_tree(world, node) for node in range(NODES) if node != SOURCE]
+        interior[name] = Counter(sum(load > 0 for load in each) for each in loads)
+        most_children[name] = max(map(sum, loads))
+    assert interior["Thicket"][0] < 0.05 * NODES
+    assert interior["Thicket"][1] > 0.5 * NODES
+    assert interior["BRISA"][0] > 0.5 * NODES
+    assert most_children["Thicket"] < 0.7 * most_children["BRISA"]
+
+
+def test_a_node_refuses_a_second_tree_and_more_children_than_it_may_have() -> None:
+    """A refusal is no loss: the publication comes with it, and the next node is asked."""
+    world, trees = thicket_world(ThicketOptions(HyParViewOptions(8), 3, 3, 4, order="fifo", recovers=False))
+    world.engine.run()
+    assert world.engine.deliveries == 40 * NODES
+    assert sum(int(each.refused) for each in trees) > 0
+    loads = [sum(children_by_tree(world, node)) for node in range(NODES) if node != SOURCE]
+    # A node that all others have refused insists, so some have more.
+    assert sum(load <= 4 for load in loads) > 0.75 * NODES
+
+
+def test_thicket_grafts_what_was_announced_after_a_crash() -> None:
+    """Section 4.4: trees are repaired by missing messages, without any other recovery."""
+    options = ThicketOptions(HyParViewOptions(8), 2, order="fifo", recovers=False, graft_after=300)
+    world, trees = thicket_world(options, can_fail=True)
+    world.engine.run(START + 4000)
+    before = sum(int(each.grafts) for each in trees)
+    dead = max(
+        (node for node in range(NODES) if node not in (0, SOURCE)), key=lambda node: trees[node].stream_load(SOURCE)
+    )
+    world.engine.at(START + 4001, CrashAction(dead))
+    world.engine.run()
+    assert set(complete(world)) == {40}
+    assert sum(int(each.grafts) for each in trees) > before
 
 
 def test_one_tree_for_all_is_longer_for_others_than_trees_of_their_own() -> None:

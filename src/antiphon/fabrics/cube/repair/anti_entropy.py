@@ -63,6 +63,9 @@ from antiphon.kernel.process import NO_NODE, Environment
 QUIET_ROUNDS: Final[i64] = 3
 """So many rounds without anything new, and a topic rests, if nothing is missing and nobody is away."""
 
+GIVEN_UP_AT_ONCE: Final[i64] = 1 << 14
+"""So many of one source are given up in a round. A peer that lies may name a trillion that never were."""
+
 
 @final
 class CubeAntiEntropy(MembershipListener):
@@ -231,10 +234,8 @@ class CubeAntiEntropy(MembershipListener):
             members = append(members, member_entry(member, topic.view.counter_of(member), True))
         for member, counter in topic.away.items():
             members = append(members, member_entry(member, counter, False))
-        is_member = topic.state == MEMBER
-        message = Digest(
-            self._me, topic.joined_counter, topic.name, members, self._delivery.have(topic), asks, is_member, question
-        )
+        have, is_member = self._delivery.have(topic), topic.state == MEMBER
+        message = Digest(self._me, topic.joined_counter, topic.name, members, have, asks, is_member, question)
         self._environment.send(peer, message)
 
     def receive(self, sender: i64, message: ProtocolMessage) -> None:
@@ -439,8 +440,9 @@ class CubeAntiEntropy(MembershipListener):
 
     def _give_up(self, topic: CubeTopic, source: i64, last: i64) -> None:
         order = mixed(topic)
-        number = order.past(source) + 1
-        until = number - 1
+        until = order.past(source)
+        number = until + 1
+        last = min(last, until + GIVEN_UP_AT_ONCE)
         while until < last and not order.is_held(publication_key(source, until + 1)):
             until += 1
         if until < number:

@@ -23,6 +23,7 @@ from antiphon.fabrics.cube.repair.retransmission import CubeRetransmission
 from antiphon.fabrics.cube.repair.retransmit_buffer import with_held
 from antiphon.fabrics.cube.repair.unsettled import UnsettledTopics
 from antiphon.fabrics.cube.topic import OUTSIDE, CubeTopic, mixed, total
+from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import SOURCE_MASK, TOTAL, Publication, publication_key
 from antiphon.kernel.process import Environment, LogReader
 from antiphon.orders.order import Placed, merged_frontiers
@@ -98,6 +99,10 @@ class Places:
         return f"{sorted(self._last.items())} {self._forgotten} {self._pieces_read} {self._log is None}"
 
 
+HELD_AT_MOST: Final[i64] = 1 << 16
+"""So many publications wait on a topic for others. A publisher has no more than its window under way."""
+
+
 @final
 class RepairedDelivery(CubeDelivery):
     """Delivers what an order releases, unless it is too late, and keeps what arrives for others."""
@@ -125,20 +130,22 @@ class RepairedDelivery(CubeDelivery):
     # What arrives.
 
     def arrived(self, topic: CubeTopic, publication: Publication) -> None:
-        key = publication_key(publication.source, publication.sequence)
-        if publication.order != TOTAL and self.is_returning(topic):
+        order = mixed(topic)
+        # The next one of its publisher is taken always: others may wait for it.
+        if order.waiting() >= HELD_AT_MOST and publication.sequence > order.past(publication.source) + 1:
+            raise ProtocolError(
+                f"{HELD_AT_MOST} publications wait on topic {topic.name}: no correct nodes have so many on the way"
+            )
+        if len(self._returning) > 0 and publication.order != TOTAL and self.is_returning(topic):
             # It may belong behind a total publication that has not come yet, and of which nobody has told this node.
+            key = publication_key(publication.source, publication.sequence)
             self._returning[topic.name][key] = publication
         else:
             if publication.order == TOTAL:
                 lock_unannounced(topic, publication)
                 self._agenda.advance_later(topic)
-            order = mixed(topic)
-            if order.counts(key):
-                self._retransmission.keep_copy(topic, publication, order.past(publication.source))
-            else:
-                self._retransmission.keep(topic, publication)
-            self.deliver_all(topic, topic.order.arrived(publication))
+            self._retransmission.keep(topic, publication, order.past(publication.source))
+            self.deliver_all(topic, order.arrived(publication))
         if publication.source not in self._presence.present and publication.source != self._me:
             # Its publisher does not see to it any more that all get it.
             self._unsettled.disturb(topic)

@@ -26,6 +26,21 @@ ASKING: Final[i64] = 3
 ASKED: Final[i64] = 4
 """Everybody within reach has answered and has not given it. A node that is found later compares itself anyway."""
 
+NOTED_AT_MOST: Final[i64] = 1 << 16
+"""So many are noted. There are about as many as publishers, unless a peer names publications that do not exist."""
+
+
+def first_lacking(theirs: Holdings, mine: Holdings, source: i64, reached: i64) -> i64:
+    """The first number behind ``reached`` that is in ``theirs`` alone, or 0. The gaps of a peer that lies are long."""
+    number = reached + 1
+    complete = theirs.counts.get(source, 0)
+    while number <= complete:
+        if not mine.holds(source, number):
+            return number
+        number += 1
+    singles = [key >> SOURCE_BITS for key in theirs.singles if key & SOURCE_MASK == source]
+    return min([each for each in singles if each > reached and not mine.holds(source, each)], default=0)
+
 
 @final
 class MissingPublications:
@@ -36,11 +51,9 @@ class MissingPublications:
 
     def note(self, theirs: Holdings, mine: Holdings) -> None:
         """Another member has all that is in ``theirs``."""
-        for source, reached, last in theirs.beyond(mine):
-            number = reached + 1
-            while number <= last and (mine.holds(source, number) or not theirs.holds(source, number)):
-                number += 1
-            if number <= last:
+        for source, reached, _ in theirs.beyond(mine):
+            number = first_lacking(theirs, mine, source, reached)
+            if number > 0 and len(self._stages) < NOTED_AT_MOST:
                 self._stages.setdefault(publication_key(source, number), FRESH)
 
     def next_round(self, mine: Holdings) -> None:

@@ -24,6 +24,12 @@ LONGEST_PAUSE: Final[i64] = 1 << MOST_DOUBLINGS
 """Rounds in which members compare become rarer while nothing new comes, down to one in so many."""
 
 FILLING_AT_MOST: Final[i64] = 64
+LOOKED_AT_MOST: Final[i64] = 1 << 16
+"""So many numbers are looked for at once. A peer that lies may lack a trillion of them."""
+
+KEPT_BESIDE: Final[i64] = 1 << 12
+"""How far beyond the length of the buffer publications are looked for in memory."""
+
 FILLING_BYTES: Final[i64] = 1 << 20
 """How much is sent at once to one who lacks something, about; then it asks for more."""
 
@@ -58,12 +64,8 @@ class CubeRetransmission:
 
     # What is kept.
 
-    def keep(self, topic: CubeTopic, publication: Publication) -> None:
-        """Keep a publication for members that lack it."""
-        self._kept(topic).add(publication)
-
-    def keep_copy(self, topic: CubeTopic, publication: Publication, past: i64) -> None:
-        """Keep a copy of a publication that counts as past, as all do up to ``past``, unless it is too old.
+    def keep(self, topic: CubeTopic, publication: Publication, past: i64 = 0) -> None:
+        """Keep a publication for members that lack it, unless it is one of those up to ``past`` and too old.
 
         A newcomer counts as past what it never had. If it has acknowledged a copy, its publisher relies on it, and this
         copy may be the only one that is left. A publication older than the buffer would never leave it again.
@@ -100,7 +102,7 @@ class CubeRetransmission:
         # A question to all is asked once, and has to be answered: the part that is on its way may be lost.
         if message.asks != REQUEST_TO_ALL and self._is_under_way(topic, peer, counter, theirs):
             return GIVEN_PART
-        found, is_all_here = self._lacking(topic, peer, theirs, mine)
+        found, is_all_here, is_cut = self._lacking(topic, peer, theirs, mine)
         size: i64 = 0
         count: i64 = 0
         while count < len(found) and count < FILLING_AT_MOST and size < FILLING_BYTES:
@@ -111,6 +113,8 @@ class CubeRetransmission:
         if count < len(found):
             last = publication_key(found[count - 1].source, found[count - 1].sequence)
             self._under_way[topic.name, peer] = Part(counter, last, self._environment.now())
+            return GIVEN_PART
+        if is_cut:
             return GIVEN_PART
         return GIVEN_ALL if is_all_here else GIVEN_WHAT_IS_HERE
 
@@ -133,17 +137,26 @@ class CubeRetransmission:
         del self._under_way[topic.name, peer]
         return False
 
-    def _lacking(self, topic: CubeTopic, peer: i64, theirs: Holdings, mine: Holdings) -> tuple[list[Publication], bool]:
-        """The publications that another member lacks and this node has, and whether these are all that count here."""
+    def _lacking(
+        self, topic: CubeTopic, peer: i64, theirs: Holdings, mine: Holdings
+    ) -> tuple[list[Publication], bool, bool]:
+        """The publications that another member lacks and this node has, and whether these are all that count here.
+
+        The last answer is whether there were too many numbers for one look: the next one begins behind these.
+        """
         found: list[Publication] = []
-        is_all_here = True
+        is_all_here, is_cut = True, False
+        room: i64 = LOOKED_AT_MOST
         older: list[tuple[i64, i64, i64]] = []
         kept = self._kept(topic)
         for source, reached, last in mine.beyond(theirs):
             number, is_here = self._add_kept(topic, kept, source, reached, last, theirs, mine, found)
             is_all_here = is_all_here and is_here
-            if number > reached:
-                older.append((source, reached + 1, number))
+            end = min(number, reached + room)
+            if end > reached:
+                older.append((source, reached + 1, end))
+                room -= end - reached
+            is_cut = is_cut or end < number
         found.reverse()
         if len(older) > 0:
             found = self._recovered(topic, kept, peer, theirs, older) + found
@@ -152,7 +165,7 @@ class CubeRetransmission:
         if self._is_total:
             # What somebody published after a total publication must not come before it to who has no lock for it.
             found = [each for each in found if each.order == TOTAL] + [each for each in found if each.order != TOTAL]
-        return found, is_all_here
+        return found, is_all_here, is_cut
 
     def _add_kept(
         self,
@@ -172,8 +185,12 @@ class CubeRetransmission:
         logged: i64 = 0
         is_all_here = True
         number = last
+        # Nothing in memory is much older than the last number. A peer that lies may ask about a trillion of them.
+        lowest = max(reached, last - 2 * self._faults.keep - KEPT_BESIDE)
+        if lowest > reached:
+            is_all_here = False
         # Below a number that is in the log, there is nothing in memory that is older than the buffer is long.
-        while number > reached and (logged == 0 or number + self._faults.keep > last):
+        while number > lowest and (logged == 0 or number + self._faults.keep > last):
             if not theirs.holds(source, number):
                 publication = kept.get(publication_key(source, number))
                 if publication is not None:

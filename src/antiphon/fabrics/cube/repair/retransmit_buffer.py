@@ -48,11 +48,14 @@ class RetransmitBuffer:
             kept = self._kept = {publication_key(only.source, only.sequence): only}
             self._only = None
         key = publication_key(source, sequence)
-        self._drop(kept, key)
+        if key in kept:
+            self._drop(kept, key)
         kept[key] = publication
-        self._count(source, len(publication.payload))
+        self._size += len(publication.payload)
+        if self._bytes is not None:
+            self._bytes[source] = self._bytes.get(source, 0) + len(publication.payload)
         if sequence > self._keep:
-            self._drop(kept, publication_key(source, sequence - self._keep))
+            self._drop(kept, key - (self._keep << SOURCE_BITS))
         if self._size > self._keep_bytes:
             self._drop_largest(kept, source, sequence)
 
@@ -68,16 +71,12 @@ class RetransmitBuffer:
             self._drop(kept, publication_key(source, number))
             number += 1
 
-    def _count(self, source: i64, size: i64) -> None:
-        """There are so many bytes more of a source, or fewer."""
-        self._size += size
-        if self._bytes is not None:
-            self._bytes[source] = self._bytes.get(source, 0) + size
-
     def _drop(self, kept: dict[i64, Publication], key: i64) -> None:
         dropped = kept.pop(key, None)
         if dropped is not None:
-            self._count(dropped.source, -len(dropped.payload))
+            self._size -= len(dropped.payload)
+            if self._bytes is not None:
+                self._bytes[dropped.source] -= len(dropped.payload)
 
     def get(self, key: i64) -> Publication | None:
         """A publication, if it is kept."""

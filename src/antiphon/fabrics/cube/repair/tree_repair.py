@@ -21,7 +21,7 @@ from antiphon.fabrics.cube.messages import Acknowledgement, LeafCopy, Refusal
 from antiphon.fabrics.cube.nodes import CubeNodes
 from antiphon.fabrics.cube.repair.retransmission import CubeRetransmission
 from antiphon.fabrics.cube.route import Route
-from antiphon.fabrics.cube.topic import CubeTopic, CubeTopicTable
+from antiphon.fabrics.cube.topic import OUTSIDE, CubeTopic, CubeTopicTable
 from antiphon.fabrics.cube.topology import cluster
 from antiphon.kernel.message import ProtocolMessage, publication_key
 from antiphon.kernel.process import NO_NODE, UNBOUNDED, Environment
@@ -54,6 +54,13 @@ class RepairedDissemination(CubeDissemination):
         key = publication_key(packet.source, packet.sequence)
         height = cluster(self._me, sender) - 1
         route = topic.routes.get(key)
+        if route is None and height == 0:
+            # It serves no cluster, so nobody has to answer it.
+            self._delivery.take(topic, packet)
+            self._environment.send(sender, Acknowledgement(packet.source, packet.sequence, packet.topic))
+            if topic.state == OUTSIDE:
+                self._agenda.close_if_outside(topic)
+            return
         if route is None:
             route = Route(packet)
             topic.open_route(key, route)
@@ -138,7 +145,8 @@ class RepairedDissemination(CubeDissemination):
             topic.close_own(packet.sequence)
             self._count_in_flight(topic)
             self._agenda.advance(topic)
-        self._agenda.close_if_outside(topic)
+        if topic.state == OUTSIDE:
+            self._agenda.close_if_outside(topic)
 
     # Own publications.
 

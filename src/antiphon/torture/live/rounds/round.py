@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import antiphon
 from antiphon.kernel.errors import PeerError
 from antiphon.node.local_cluster import Member, Plan, ProcessCluster
-from antiphon.torture.live.judging import Audit
+from antiphon.torture.live.judging import FAILED_LINE, Audit
 from antiphon.torture.live.rounds.listeners import CLIENT_CHECKS, ClientRecord, judge_listeners, name_of
 from antiphon.trace.store import read_trace
 
@@ -289,6 +289,9 @@ class Round:
 
     def _complain(self, index: int, line: str) -> None:
         self._say(f"node {index}: {line}")
+        if FAILED_LINE in line:
+            self.figures.stuck += 1
+            self.figures.examples.append(f"round {self.figures.rounds}: node {index}: {line}")
 
     def _ended(self, member: Member) -> None:
         self.figures.stuck += 1

@@ -68,6 +68,12 @@ class PublishHost:
         """The receipt of a message when it has its position in the history of its topic, on so many disks."""
         raise NotImplementedError
 
+    def followed(self, topic: str, after: Sequence[Any] | None) -> Follows | None:
+        """What the next message on a topic follows: these messages alone, or all that the program has received there."""
+        if after is not None:
+            return narrowed(topic, names_of(after))
+        return self.heard.take(topic, self.author_number())
+
     def change_keys(self, outbox: Outbox, key: bytes | None, keys: object) -> None:
         """Make the next message of an outbox begin a batch about these keys, unless it has them already."""
         names = names_of_keys(keys)
@@ -181,11 +187,7 @@ class Publisher:
         if name is not None or headers is not None:
             check_beside_value(name, headers)
         expires_us = NEVER if ttl_seconds is None else outbox.clock_us() + checked_ttl_us(ttl_seconds)
-        follows: Follows | None = None
-        if after is not None:
-            follows = narrowed(topic, names_of(after))
-        elif topic in host.heard.by_topic:
-            follows = host.heard.take(topic, host.author_number())
+        follows = host.followed(topic, after) if after is not None or topic in host.heard.by_topic else None
         try:
             publishing = outbox.post(plain, host.with_receipts, name, headers, expires_us, follows)
         except OverloadedError:

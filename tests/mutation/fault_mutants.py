@@ -89,8 +89,8 @@ LASTING = (
     faults(
         "the first missing number is not sent",
         "repair/retransmission",
-        "        while number > reached and (logged == 0",
-        "        while number > reached + 1 and (logged == 0",
+        "        while number > lowest and (logged == 0",
+        "        while number > lowest + 1 and (logged == 0",
     ),
     faults(
         "a returned member does not enter the view again",

@@ -174,6 +174,11 @@ def sources_of(name: str) -> str | None:
 
 
 def is_in_a_module(name: str) -> bool:
-    """Whether a dotted name is a module or package, or a word in the source of one."""
+    """Whether a dotted name is a module or package, a word in the source of one, or a member of a class in it."""
     module, _, last = name.rpartition(".")
+    if sources_of(name) is None and module.rpartition(".")[2][:1].isupper():
+        return (
+            is_in_a_module(module)
+            and re.search(rf"def {last}\b", sources_of(module.rpartition(".")[0]) or "") is not None
+        )
     return sources_of(name) is not None or re.search(rf"\b{last}\b", sources_of(module) or "") is not None

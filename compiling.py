@@ -54,6 +54,7 @@ PRODUCT = (
     "api/outbox.py",
     "api/publisher.py",
     "api/receipts.py",
+    "api/segment.py",
     "api/subscription.py",
     "api/topic_names.py",
     "api/waiting.py",

@@ -22,9 +22,9 @@ from antiphon.api.outbox import (
     BlockedOutboxes,
     Outbox,
     OutboxOwner,
-    Segment,
 )
 from antiphon.api.publisher import Publisher, PublishHost
+from antiphon.api.segment import Segment
 from antiphon.runtime.errors import ClosedError
 from tests.node.support import running
 

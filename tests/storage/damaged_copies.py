@@ -8,7 +8,7 @@ from pathlib import Path
 
 from antiphon.storage.log import DurableLog
 from antiphon.storage.log_formats import Entry
-from antiphon.storage.log_topics import Retention
+from antiphon.storage.log_topics import LogRetention
 
 PLENTY = 1 << 30
 TOPICS = ("room", "hall", "yard")
@@ -56,9 +56,9 @@ def overwrite(path: Path, position: int, content: bytes) -> None:
 
 def intact_log(base: Path, is_killed: bool) -> tuple[Path, Truth]:
     """A log as closing or a sudden death leaves it, and what is in it."""
-    with DurableLog.open(base / "log", retention=Retention(bytes=150_000)) as log:
+    with DurableLog.open(base / "log", retention=LogRetention(bytes=150_000)) as log:
         fill(log, 0)
-    with DurableLog.open(base / "log", retention=Retention(bytes=150_000)) as log:
+    with DurableLog.open(base / "log", retention=LogRetention(bytes=150_000)) as log:
         fill(log, 30)
         truth = contents(log)
         if is_killed:

@@ -12,7 +12,7 @@ import random
 import sys
 
 from antiphon.storage.log import DurableLog
-from antiphon.storage.log_topics import Retention
+from antiphon.storage.log_topics import LogRetention
 
 LARGE_BYTES = 3 << 20
 """Two of these are more than one statement of the store writes."""
@@ -27,7 +27,7 @@ def batch_of(topic: str, first_offset: int, count: int) -> bytes:
 def main() -> None:
     """Append to two topics in groups of any size, commit, promise, trim now and then."""
     generator = random.Random(int(sys.argv[2]))
-    log = DurableLog.open(sys.argv[1], retention=Retention(bytes=8_000_000))
+    log = DurableLog.open(sys.argv[1], retention=LogRetention(bytes=8_000_000))
     commit = int(log.get("commit") or b"0")
     os.write(1, f"promised {commit} {log.latest('room')} {log.latest('hall')}\n".encode())
     while True:

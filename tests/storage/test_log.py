@@ -14,7 +14,7 @@ from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.storage import log_topics as topic_module
 from antiphon.storage.log import DurableLog
 from antiphon.storage.log_formats import Entry, OffsetRemovedError
-from antiphon.storage.log_topics import MAXIMAL_BATCH_BYTES, Retention, TopicSize
+from antiphon.storage.log_topics import MAXIMAL_BATCH_BYTES, LogRetention, TopicSize
 from antiphon.storage.sqlite import Row
 
 SECOND = 1_000_000
@@ -120,7 +120,7 @@ def test_times_do_not_run_backwards_within_a_topic(tmp_path: Path) -> None:
 
 
 def test_retention_by_size_removes_the_oldest_whole_batches(tmp_path: Path) -> None:
-    with DurableLog.open(tmp_path / "log", retention=Retention(bytes=250)) as log:
+    with DurableLog.open(tmp_path / "log", retention=LogRetention(bytes=250)) as log:
         for number in range(10):
             log.append("room", 2, number, b"x" * 100)
         log.append("hall", 1, 0, b"x" * 250)
@@ -138,7 +138,7 @@ def test_retention_by_size_removes_the_oldest_whole_batches(tmp_path: Path) -> N
 
 
 def test_retention_by_age_can_empty_a_topic_and_offsets_go_on(tmp_path: Path) -> None:
-    with DurableLog.open(tmp_path / "log", retention=Retention(age_seconds=10)) as log:
+    with DurableLog.open(tmp_path / "log", retention=LogRetention(age_seconds=10)) as log:
         for number in range(10):
             log.append("room", 3, number * SECOND, b"x")
         log.commit()
@@ -149,7 +149,7 @@ def test_retention_by_age_can_empty_a_topic_and_offsets_go_on(tmp_path: Path) ->
         assert log.trim(60 * SECOND) == 5
         assert log.topics() == {"room": TopicSize(30, 30, 0, 0)}
         assert log.offset_at("room", 0) == 30
-    with DurableLog.open(tmp_path / "log", retention=Retention(age_seconds=10)) as log:
+    with DurableLog.open(tmp_path / "log", retention=LogRetention(age_seconds=10)) as log:
         assert (log.earliest("room"), log.latest("room"), log.trim(99 * SECOND)) == (30, 30, 0)
         assert log.append("room", 1, 70 * SECOND, b"y") == 30
         log.commit()
@@ -160,7 +160,7 @@ def test_retention_by_age_can_empty_a_topic_and_offsets_go_on(tmp_path: Path) ->
 def test_retention_goes_in_steps_and_space_is_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_module, "REMOVED_PER_TRANSACTION", 7)
     sizes = []
-    with DurableLog.open(tmp_path / "log", retention=Retention(bytes=300_000)) as log:
+    with DurableLog.open(tmp_path / "log", retention=LogRetention(bytes=300_000)) as log:
         for number in range(60):
             for _ in range(20):
                 log.append("room", 1, number, bytes(7000))
@@ -173,7 +173,7 @@ def test_retention_goes_in_steps_and_space_is_used_again(tmp_path: Path, monkeyp
 
 
 def test_a_fact_that_is_not_committed_does_not_confuse_retention(tmp_path: Path) -> None:
-    with DurableLog.open(tmp_path / "log", retention=Retention(bytes=1)) as log:
+    with DurableLog.open(tmp_path / "log", retention=LogRetention(bytes=1)) as log:
         log.put("stored", b"1")
         log.append("room", 1, 0, b"12")
         log.commit()
@@ -217,9 +217,9 @@ def test_other_misuse_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="more than 1048576"):
         log.put("key", bytes(1048577))
     with pytest.raises(UsageError, match="retention bytes must be more than 0, not -5"):
-        Retention(bytes=-5)
+        LogRetention(bytes=-5)
     with pytest.raises(UsageError, match="retention age_seconds must be more than 0, not 0"):
-        Retention(age_seconds=0)
+        LogRetention(age_seconds=0)
     log.close()
     log.close()
     for call in (
@@ -265,7 +265,7 @@ def resident_bytes() -> int:
 def test_appending_and_reading_do_not_wait_for_a_running_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with DurableLog.open(tmp_path / "log", retention=Retention(bytes=1)) as log:
+    with DurableLog.open(tmp_path / "log", retention=LogRetention(bytes=1)) as log:
         log.append("room", 1, 1, b"stored")
         log.commit()
         log.append("room", 1, 2, b"being stored")
@@ -317,7 +317,7 @@ def test_appending_and_reading_do_not_wait_for_a_running_commit(
 def test_threads_that_append_read_commit_and_trim_at_once(tmp_path: Path) -> None:
     """A reader follows from the beginning while others write and remove; all it may ever see is the truth."""
     generator = random.Random(3)
-    with DurableLog.open(tmp_path / "log", retention=Retention(bytes=50_000)) as log:
+    with DurableLog.open(tmp_path / "log", retention=LogRetention(bytes=50_000)) as log:
         stop, failures = threading.Event(), list[BaseException]()
 
         def work() -> None:

@@ -13,7 +13,7 @@ import pytest
 from antiphon.kernel.errors import PeerError
 from antiphon.storage import sqlite
 from antiphon.storage.log import DurableLog
-from antiphon.storage.log_topics import Retention
+from antiphon.storage.log_topics import LogRetention
 from tests.storage.independent_check import Stored, stored_in
 from tests.storage.test_log_crashes import files_of_at_most
 
@@ -98,7 +98,7 @@ def test_appending_trimming_releasing_and_a_full_disk_cut_anywhere(
     chance = random.Random(seed)
     (tmp_path / "copies").mkdir()
     committed: list[tuple[int, dict[str, int]]] = []
-    with DurableLog.open(tmp_path / "log", retention=Retention(bytes=30_000)) as log:
+    with DurableLog.open(tmp_path / "log", retention=LogRetention(bytes=30_000)) as log:
         cuts = Cuts(log, tmp_path / "log", tmp_path / "copies")
         for step in range(15):
             for _ in range(chance.choice((1, 3, 12))):

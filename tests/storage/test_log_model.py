@@ -13,10 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from antiphon.storage.log import DurableLog
 from antiphon.storage.log_formats import Entry, OffsetRemovedError
-from antiphon.storage.log_topics import Retention
+from antiphon.storage.log_topics import LogRetention
 
 TOPICS = ("room", "hall")
-RETENTION = Retention(bytes=100, age_seconds=20)
+RETENTION = LogRetention(bytes=100, age_seconds=20)
 
 
 @dataclass

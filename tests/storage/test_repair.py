@@ -20,7 +20,7 @@ import pytest
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.storage.log import DurableLog
 from antiphon.storage.log_formats import OffsetRemovedError
-from antiphon.storage.log_topics import Retention
+from antiphon.storage.log_topics import LogRetention
 from antiphon.storage.repair import Repair, compacted, verified
 from tests.storage.damaged_copies import PAGE_BYTES, PLENTY, Truth, contents, intact_log, overwrite, positions_of
 from tests.storage.independent_check import stored_in
@@ -248,7 +248,7 @@ def test_retention_goes_past_a_hole(copy: Path, intact: tuple[Path, Truth]) -> N
     change(copy, f"delete from item where key = {MIDDLE}")
     Repair(copy, None).run(quiet)
     true = intact[1][0]["room"]
-    with DurableLog.open(copy, retention=Retention(bytes=sum(len(entry.batch) for entry in true[7:]))) as log:
+    with DurableLog.open(copy, retention=LogRetention(bytes=sum(len(entry.batch) for entry in true[7:]))) as log:
         log.trim(0)
         assert log.earliest("room") == true[7].first_offset
     with DurableLog.open(copy) as log:
@@ -292,7 +292,7 @@ def test_another_place_leaves_the_damaged_log_where_it_is(copy: Path, tmp_path: 
 
 
 def test_compacting_gives_the_space_back_and_changes_nothing(copy: Path, intact: tuple[Path, Truth]) -> None:
-    with DurableLog.open(copy, retention=Retention(bytes=20_000)) as log:
+    with DurableLog.open(copy, retention=LogRetention(bytes=20_000)) as log:
         log.trim(0)
         left = contents(log)
     found = compacted(copy, lambda: None)

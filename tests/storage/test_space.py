@@ -13,14 +13,14 @@ import pytest
 from antiphon.storage import group_commit, space
 from antiphon.storage.group_commit import GroupCommit
 from antiphon.storage.log import DurableLog
-from antiphon.storage.log_topics import Retention
+from antiphon.storage.log_topics import LogRetention
 from antiphon.storage.sqlite import Store
 from tests.storage.independent_check import stored_in
 
 MEGABYTE = 100_000
 """A tenth of one: everything is smaller here, the spare space too, so that little is written."""
 
-KEPT = Retention(bytes=MEGABYTE)
+KEPT = LogRetention(bytes=MEGABYTE)
 BATCH = bytes(range(256)) * 40
 
 

@@ -11,7 +11,7 @@ from antiphon.storage import disk as disk_module
 from antiphon.storage.disk import Disk
 from antiphon.storage.group_commit import GroupCommit
 from antiphon.storage.log import DurableLog
-from antiphon.storage.log_topics import SET_BACKS_AT_MOST, Retention
+from antiphon.storage.log_topics import SET_BACKS_AT_MOST, LogRetention
 from antiphon.storage.trusted_clock import TrustedClock
 from tests.storage.independent_check import stored_in
 
@@ -74,7 +74,7 @@ def test_a_log_with_times_of_the_future_does_not_lead_the_clock() -> None:
 
 def jumped_log(directory: Path, age_seconds: float | None = None) -> DurableLog:
     """Ten batches a minute apart, ten while the clock is a century ahead, and ten afterwards."""
-    log = DurableLog.open(directory, retention=Retention(age_seconds=age_seconds), sync=False)
+    log = DurableLog.open(directory, retention=LogRetention(age_seconds=age_seconds), sync=False)
     for ahead in (0, 100 * YEAR, 0):
         for _ in range(10):
             log.append("room", 1, NOW + ahead + log.latest("room") * 60 * SECOND, b"batch")
@@ -114,7 +114,7 @@ def test_the_search_by_time_is_right_after_a_jump_of_the_clock(tmp_path: Path) -
 
 def test_a_clock_that_is_behind_for_a_while_changes_nothing(tmp_path: Path) -> None:
     """An hour in 1970 is believed; when the clock is right again, retention goes by the times that were written."""
-    with DurableLog.open(tmp_path / "log", retention=Retention(age_seconds=86_400.0), sync=False) as log:
+    with DurableLog.open(tmp_path / "log", retention=LogRetention(age_seconds=86_400.0), sync=False) as log:
         log.append("room", 1, NOW, b"true")
         log.commit()
         assert sum(log.trim_steps(HOUR, HOUR)) == 0
@@ -155,7 +155,7 @@ def test_a_node_trims_by_the_time_that_it_believes(tmp_path: Path, monkeypatch: 
         return disk.store.earliest("room")
 
     async def run() -> list[int]:
-        log = DurableLog.open(tmp_path / "log", retention=Retention(age_seconds=86_400.0), sync=False)
+        log = DurableLog.open(tmp_path / "log", retention=LogRetention(age_seconds=86_400.0), sync=False)
         log.append("room", 1, NOW, b"first")
         log.append("room", 1, NOW + HOUR, b"second")
         log.commit()

@@ -71,7 +71,7 @@ overlay = Overlay(30, 1, {1: -1, 2: 1, 3: 1}, [4], council, True, [5])
 item = tree.Item((1 << 30) + 8, 31, 1, keyed)
 lock_item = tree.LockItem((1 << 30) + 9, 32, 33, keyed)
 join = tree.JoinRequest(34, {35: 36}, {37: 38}, {39: 40}, [item, lock_item])
-position = gossip.Position(array_of(41, 42), 43)
+position = gossip.TreePosition(array_of(41, 42), 43)
 report = gossip.Report(array_of(44, 45), array_of(46), array_of(64), [position], array_of(47, 48), 49, 50, 51)
 stamped = epto.Stamped(52, 53, 54, b"when?", 55, 56, array_of(57))
 

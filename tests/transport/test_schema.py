@@ -85,7 +85,7 @@ overlays = st.builds(
 )
 
 nodes = st.lists(sources, max_size=4).map(array_of)
-positions = st.builds(gossip.Position, nodes, st.integers(-1, 64))
+positions = st.builds(gossip.TreePosition, nodes, st.integers(-1, 64))
 pairs = st.lists(st.tuples(sources, sequences), max_size=3).map(lambda found: [part for pair in found for part in pair])
 
 
@@ -233,7 +233,7 @@ any_message = st.sampled_from([kind for kind in KINDS if kind not in ENCLOSED]).
 
 def comparable(value: object) -> object:
     """A message, a list or a flat array as plain data that can be compared."""
-    if isinstance(value, (ProtocolMessage, Overlay, Council, gossip.Position, gossip.Report)):
+    if isinstance(value, (ProtocolMessage, Overlay, Council, gossip.TreePosition, gossip.Report)):
         return (type(value), [comparable(getattr(value, name)) for name in parameters(type(value))])
     if isinstance(value, (int, bytes, bool, dict)) or value is None:
         return value

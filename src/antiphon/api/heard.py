@@ -15,7 +15,7 @@ THIS_TOPIC: Final = ""
 
 @final
 class HeardTable:
-    """What a node's or a client's own program has received: by topic, the last number of each author.
+    """Everything that the program of a node or client has received: by topic, the last number of each author.
 
     A batch counts as received when its first message is shown.
     """
@@ -60,7 +60,7 @@ class HeardTable:
 
 
 def narrowed(topic: str, messages: list[tuple[str, int, int]]) -> Follows:
-    """What a message follows that follows these alone: each with its topic, its author and the author's number."""
+    """The predecessors of a message that follows these alone: each with topic, author and the author's number."""
     found: dict[str, list[int]] = {}
     for where, author, number in messages:
         found.setdefault(THIS_TOPIC if where == topic else where, []).extend((author, number))

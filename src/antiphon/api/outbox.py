@@ -17,6 +17,7 @@ from mypy_extensions import i64, mypyc_attr
 from antiphon.api.batch_codec import size_beside_value, size_of_follows
 from antiphon.api.columns import NEVER, NO_AUTHOR, Author, Columns, Follows
 from antiphon.api.receipts import BatchReceipt, Publishing, Refusals
+from antiphon.api.segment import Segment
 from antiphon.runtime.errors import OverloadedError
 
 BATCH_MESSAGES: Final = 256
@@ -39,34 +40,6 @@ KEYS_TOGETHER: Final = 64
 
 NO_KEY: Final = (0,)
 """What names no key is about this one."""
-
-
-@final
-class Segment:
-    """Messages that follow each other and become one batch; ``receipt`` is finished when they are accepted.
-
-    ``about`` are the numbers of the keys that all of them are about; ``author`` is the client that published them, with
-    its own number for the batch.
-    """
-
-    def __init__(
-        self,
-        order: str,
-        about: tuple[int, ...],
-        columns: Columns,
-        size: i64,
-        receipt: Any,
-        author: Author = NO_AUTHOR,
-        is_foreign: bool = False,
-    ) -> None:
-        self.order: Final[str] = order
-        self.about: Final[tuple[int, ...]] = about
-        self.columns: Final[Columns] = columns
-        self.size: Final[i64] = size
-        self.receipt: Final[Any] = receipt
-        self.author: Final[Author] = author
-        # Whether a client published them, which is told itself what becomes of them.
-        self.is_foreign: Final[bool] = is_foreign
 
 
 @final
@@ -427,7 +400,7 @@ class Outbox:
         return not self.is_blocked
 
     def _close(self) -> Segment:
-        """What has been collected; nothing more is added to it."""
+        """The messages that have been collected; nothing more is added to it."""
         values = self._values
         names = list(self.names) if len(self.names) > 0 else None
         columns = Columns(

@@ -69,7 +69,7 @@ class PublishHost:
         raise NotImplementedError
 
     def followed(self, topic: str, after: Sequence[Any] | None) -> Follows | None:
-        """What the next message on a topic follows: these messages alone, or all that its program received there."""
+        """The predecessors of the next message on a topic: these alone, or all that its program received there."""
         if after is not None:
             return narrowed(topic, names_of(after))
         return self.heard.take(topic, self.author_number())

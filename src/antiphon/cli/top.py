@@ -50,7 +50,7 @@ class Figures(msgspec.Struct):
 
 
 class ClientFigures(msgspec.Struct):
-    """What one client uses of its quotas at one node, and how often it was refused or slowed since the last picture."""
+    """The use of one client's quotas at one node, and how often it was refused or slowed since the last picture."""
 
     used: dict[str, int]
     bounds: dict[str, int]

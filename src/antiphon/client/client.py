@@ -18,9 +18,10 @@ from typing import Any, Final
 from antiphon.api.batch_codec import encode_columns
 from antiphon.api.columns import Follows
 from antiphon.api.lifecycle import raise_refusals
-from antiphon.api.outbox import BlockedOutboxes, Outbox, OutboxOwner, Segment
+from antiphon.api.outbox import BlockedOutboxes, Outbox, OutboxOwner
 from antiphon.api.pubsub import PubSubHost
 from antiphon.api.receipts import Publishing
+from antiphon.api.segment import Segment
 from antiphon.api.topic_names import checked_name, client_number
 from antiphon.client.client_streams import ClientStreams
 from antiphon.client.client_subscriptions import ClientSubscriptions

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class WatchedPeers:
-    """What the process of one node was told of the peers that it watches: ``tell_lost`` and ``tell_found`` tell it."""
+    """The news that the process of one node got of the peers that it watches, by ``tell_lost`` and ``tell_found``."""
 
     def __init__(self, tell_lost: Callable[[int], None], tell_found: Callable[[int], None]) -> None:
         self._tell_lost = tell_lost

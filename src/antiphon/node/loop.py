@@ -18,7 +18,8 @@ from antiphon.api.batch import Batch
 from antiphon.api.batch_codec import decode_checked, encode_columns
 from antiphon.api.columns import NO_AUTHOR, Columns
 from antiphon.api.lifecycle import Lifecycle
-from antiphon.api.outbox import BlockedOutboxes, Segment, set_if_waiting
+from antiphon.api.outbox import BlockedOutboxes, set_if_waiting
+from antiphon.api.segment import Segment
 from antiphon.api.topic_state import LiveTopic, LiveTopicTable
 from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import AntiphonError, ProtocolError

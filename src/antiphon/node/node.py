@@ -56,7 +56,7 @@ from antiphon.storage.group_commit import GroupCommit
 from antiphon.storage.journals import LiveJournal
 from antiphon.storage.log import DurableLog
 from antiphon.storage.log_server import LogServer
-from antiphon.storage.log_topics import Retention
+from antiphon.storage.log_topics import LogRetention
 from antiphon.transport.framing import FrameWriter
 from antiphon.transport.incoming import ConnectionGreeting, FrameClient, IncomingConnection
 from antiphon.transport.links import split_address
@@ -152,7 +152,7 @@ class LiveNode(PubSubHost):
 
     def _open_disk(self, data: str) -> None:
         settings = self.settings
-        retention = Retention(settings.retention_bytes, settings.retention_seconds)
+        retention = LogRetention(settings.retention_bytes, settings.retention_seconds)
         # What has been delivered cannot be refused; publishers wait before there is too much of it.
         store = DurableLog.open(data, retention=retention, pending_limit_bytes=None)
         self.disk.open(store, GroupCommit(store, self.loop.committed, self.fail), self.with_receipts)

@@ -304,7 +304,7 @@ class NodeCollector(Collector):
 
 
 def client_metrics(clients: dict[str, dict[str, Any]]) -> Iterator[Metric]:
-    """What clients use of their quotas, for Prometheus."""
+    """The use of quotas by client, for Prometheus."""
     for name, family in CLIENT_METRICS.items():
         metric = family(f"antiphon_client_{name}", quantity(name).definition, labels=["client", "quota"])
         for client, figures in clients.items():

@@ -37,9 +37,9 @@ from antiphon.storage.log_formats import (
 )
 from antiphon.storage.log_topics import (
     MAXIMAL_BATCH_BYTES,
+    LogRetention,
     LogTopic,
     PendingBatch,
-    Retention,
     TopicSize,
     header_at,
     read_memory,
@@ -64,7 +64,7 @@ class DurableLog:
     """The log in a directory; see the module. Made by ``open``, and a context manager that closes itself."""
 
     def __init__(
-        self, store: Store, head: HeadRecord, retention: Retention, sync: bool, pending_limit: int | None
+        self, store: Store, head: HeadRecord, retention: LogRetention, sync: bool, pending_limit: int | None
     ) -> None:
         self.pending_bytes = 0
         """Bytes of batches that were appended and are not durable yet."""
@@ -91,7 +91,7 @@ class DurableLog:
         cls,
         directory: str | Path,
         *,
-        retention: Retention | None = None,
+        retention: LogRetention | None = None,
         sync: bool = True,
         pending_limit_bytes: int | None = 256 * 1024 * 1024,
     ) -> DurableLog:
@@ -104,7 +104,7 @@ class DurableLog:
         store = Store(Path(directory))
         try:
             head = store.open_for_reading()
-            log = cls(store, head, retention or Retention(), sync, pending_limit_bytes)
+            log = cls(store, head, retention or LogRetention(), sync, pending_limit_bytes)
             with errors_of(store.directory, "opening"):
                 log._load(head)
             store.open_for_writing(sync, head.commit)

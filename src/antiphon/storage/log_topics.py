@@ -40,7 +40,7 @@ first_offset_of = attrgetter("first_offset")
 
 
 @dataclass(frozen=True)
-class Retention:
+class LogRetention:
     """How much of each topic is kept: so many bytes of batches, and batches not older than this. None: no limit."""
 
     bytes: int | None = None

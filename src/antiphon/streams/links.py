@@ -1,4 +1,4 @@
-"""What the messages of a stream say about those before them, and the messages that are in view and not done."""
+"""The predecessors that messages of a stream name, and the messages that are in view and not done."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ BEHIND_ALL: Final = 1 << 62
 
 
 class MessageLinks(NamedTuple):
-    """Who published a message, under which number of theirs, and which messages it names that it follows.
+    """The author of a message, the author's number of it, and the messages that it names as predecessors.
 
     ``follows`` has authors and numbers. A *narrowed* message follows these messages alone. Any other follows
     everything of these authors up to these numbers, and everything that its own author published before it.
@@ -55,7 +55,7 @@ class PendingMessages:
     def first_awaited(self, position: int) -> int | None:
         """A message that is not done and that this one, which is in view, follows; None if there is none.
 
-        What has no earlier position does not count: messages whose order promises nothing may come in any.
+        A predecessor without an earlier position does not count: messages whose order promises nothing may come in any.
         """
         links = self._said[position]
         named = links.follows if links.is_narrowed else ((links.author, links.number - 1), *links.follows)

@@ -86,7 +86,7 @@ class Bounds(msgspec.Struct, frozen=True, array_like=True):
 def planned(
     kept: KeptRange, settled: int, bounds: Bounds, now_us: int, not_done: Iterable[int], read: ReadEntries
 ) -> Trim | None:
-    """What is to be removed now, at most ``ENTRIES_AT_ONCE`` entries; None if nothing is.
+    """The entries to remove now, at most ``ENTRIES_AT_ONCE`` entries; None if nothing is.
 
     ``settled`` is the last entry that may go, and ``not_done`` the first position of each consumer that is not done.
     """

@@ -71,7 +71,7 @@ HELD_FIRST: Final[tuple[type[Any], ...]] = (
 )
 """What others hold that have lower numbers."""
 
-ENCLOSED: Final = frozenset({Keyed, Overlay, Council, gossip.Position, gossip.Report, epto.Stamped})
+ENCLOSED: Final = frozenset({Keyed, Overlay, Council, gossip.TreePosition, gossip.Report, epto.Stamped})
 """What travels only inside a message; a log holds such publications as they are."""
 
 PayloadCheck = Callable[[bytes], None]
@@ -196,8 +196,8 @@ NESTED: Final[dict[str, tuple[type[Any], ...]]] = {
     "locks": (tree.Item, tree.LockItem),
     "history": (tree.Item, tree.LockItem),
     "joins": (tree.JoinRequest,),
-    "position": (gossip.Position,),
-    "positions": (gossip.Position,),
+    "position": (gossip.TreePosition,),
+    "positions": (gossip.TreePosition,),
     "report": (gossip.Report,),
 }
 """Fields that hold messages or parts of them."""

@@ -10,7 +10,7 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.gossip import BrisaOptions, published_rules
-from antiphon.fabrics.gossip.messages import Data, Position, structure_key
+from antiphon.fabrics.gossip.messages import Data, TreePosition, structure_key
 from antiphon.kernel.message import FIFO
 from antiphon.orders.order import Ordered
 from tests.fabrics.gossip.worlds import Bench
@@ -20,12 +20,12 @@ KEY = structure_key(0, 0)
 
 def data(sequence: int, path: list[int]) -> Data:
     publication = Ordered(0, sequence, 0, b"", vec[i64]([]), 0, FIFO)
-    return Data(publication, KEY, Position(vec[i64](path), len(path) - 1), False)
+    return Data(publication, KEY, TreePosition(vec[i64](path), len(path) - 1), False)
 
 
 def deep(sequence: int, depth: int) -> Data:
     publication = Ordered(0, sequence, 0, b"", vec[i64]([]), 0, FIFO)
-    return Data(publication, KEY, Position(vec[i64]([]), depth), False)
+    return Data(publication, KEY, TreePosition(vec[i64]([]), depth), False)
 
 
 RING = {1: [0, 2, 3], 2: [0, 3, 1], 3: [0, 1, 2], 4: [0]}

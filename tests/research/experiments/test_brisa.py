@@ -9,7 +9,7 @@ import pytest
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.messages import Data, Position
+from antiphon.fabrics.gossip.messages import Data, TreePosition
 from antiphon.kernel.message import FIFO
 from antiphon.kernel.randomness import RandomStream
 from antiphon.orders.fifo import NO_DEPENDENCIES
@@ -88,11 +88,11 @@ def test_the_longest_way_counts_and_cycles_are_left_out() -> None:
 def test_a_path_costs_48_bits_per_process() -> None:
     """Section 4.2.4; a depth costs the same whatever it is."""
 
-    def size(position: Position) -> int:
+    def size(position: TreePosition) -> int:
         return size_of(Data(Ordered(0, 1, 0, b"", NO_DEPENDENCIES, 0, FIFO), 0, position, False))
 
-    assert size(Position(vec[i64]([1, 2, 3]), 2)) - size(Position(vec[i64]([1]), 0)) == 2 * NODE_BYTES == 12
-    assert size(Position(vec[i64](), 1)) == size(Position(vec[i64](), 9))
+    assert size(TreePosition(vec[i64]([1, 2, 3]), 2)) - size(TreePosition(vec[i64]([1]), 0)) == 2 * NODE_BYTES == 12
+    assert size(TreePosition(vec[i64](), 1)) == size(TreePosition(vec[i64](), 9))
 
 
 def test_pings_have_the_published_percentiles_and_mean() -> None:

@@ -10,7 +10,7 @@ from math import log
 
 import numpy as np
 
-from antiphon.fabrics.gossip.messages import Beat, Comparison, Data, FetchResponse, Position, Report
+from antiphon.fabrics.gossip.messages import Beat, Comparison, Data, FetchResponse, Report, TreePosition
 from antiphon.fabrics.gossip.sampling.hyparview import Shuffle, ShuffleReply
 from antiphon.fabrics.gossip.sampling.service import SamplingMessage
 from antiphon.kernel.message import ProtocolMessage
@@ -86,7 +86,7 @@ def network_of(kind: str, nodes: int, seed: int) -> NetworkModel:
     return NetworkModel(law, transmission=0, processing=0, in_order=True)
 
 
-def position_bytes(position: Position) -> int:
+def position_bytes(position: TreePosition) -> int:
     """A path, or a depth."""
     return NODE_BYTES * len(position.path) if len(position.path) > 0 else DEPTH_BYTES
 

@@ -24,7 +24,7 @@ from typing import Final, final
 from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.gossip.messages import Data, Deactivate, FetchRequest, Position, structure_key
+from antiphon.fabrics.gossip.messages import Data, Deactivate, FetchRequest, TreePosition, structure_key
 from antiphon.fabrics.gossip.options import BrisaOptions, rival_rules
 from antiphon.fabrics.gossip.process import Brisa
 from antiphon.fabrics.gossip.sampling.hyparview import HyParViewOptions
@@ -135,7 +135,7 @@ class EagerTrees(Trees):
 
     def begin(self, publication: Publication) -> None:
         structure = self.structure(self.key_of(publication.source, publication.sequence))
-        structure.position = Position(vec[i64](), 0)
+        structure.position = TreePosition(vec[i64](), 0)
         self._push(structure, publication, NO_NODE)
 
     def on_data(self, sender: i64, data: Data, is_new: bool) -> None:
@@ -149,7 +149,7 @@ class EagerTrees(Trees):
         self._make_eager(structure, sender)
         structure.parents.clear()
         structure.parents.append(sender)
-        structure.position = Position(vec[i64](), data.position.depth + 1)
+        structure.position = TreePosition(vec[i64](), data.position.depth + 1)
         self._push(structure, data.publication, sender)
 
     def on_fetch_response(self, publication: Publication, sender: i64, reused: i64) -> None:
@@ -245,7 +245,7 @@ class EagerTrees(Trees):
         """A neighbour wants the later publications of a tree from here."""
         self.on_activate(sender, graft.key)
 
-    def on_moved(self, sender: i64, key: i64, position: Position) -> None:
+    def on_moved(self, sender: i64, key: i64, position: TreePosition) -> None:
         """Nothing to do: nodes have no position that others must know."""
 
     def seen_ahead(self, structure: Structure) -> None:

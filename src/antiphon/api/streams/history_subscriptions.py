@@ -1,6 +1,6 @@
 """Subscriptions that read the history of a topic: from a position on, or from the earliest message that there is.
 
-What is in the history comes in its order, each message with its position, and what is published later comes when it has
+Messages in the history come in its order, each with its position, and later messages come when they have
 its position too. So these subscriptions show the same at every node, and wait while a majority of the replicas is away.
 """
 
@@ -153,7 +153,7 @@ class EarliestSubscription(Subscription):
 
 
 class NothingYet:
-    """What there is to see of a subscription that has not begun."""
+    """The visible state of a subscription that has not begun."""
 
     is_closed = False
     queued = dropped = expired = gaps = 0

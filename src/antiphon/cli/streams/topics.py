@@ -84,7 +84,7 @@ def change(
     token_file: running.TokenFile = None,
     json: Json = False,
 ) -> None:
-    """Keep the history of a topic differently from now on. What is not named stays as it is.
+    """Keep the history of a topic differently from now on. Settings that are not named stay as they are.
 
     Example: antiphon topics set orders --retention-time 30d
     """

@@ -21,7 +21,7 @@ def structure_key(root: i64, tree: i64) -> i64:
 
 @final
 @mypyc_attr(acyclic=True)
-class Position:
+class TreePosition:
     """Where a node is in a structure: the nodes from the root to it, itself included, or only how deep it is.
 
     A node that has lost its place has depth -1. Positions never change; a new place is a new object.
@@ -39,18 +39,18 @@ class Position:
         return False
 
 
-NOWHERE: Final = Position(vec[i64](), -1)
+NOWHERE: Final = TreePosition(vec[i64](), -1)
 
 
 @mypyc_attr(acyclic=True)
 class Data(ProtocolMessage):
     """A publication on its way through a structure; ``is_upward`` if it did not begin at the root."""
 
-    def __init__(self, publication: Publication, key: i64, position: Position, is_upward: bool) -> None:
+    def __init__(self, publication: Publication, key: i64, position: TreePosition, is_upward: bool) -> None:
         super().__init__(publication.source, publication.sequence, publication.topic)
         self.publication: Final[Publication] = publication
         self.key: Final[i64] = key
-        self.position: Final[Position] = position
+        self.position: Final[TreePosition] = position
         self.is_upward: Final[bool] = is_upward
 
     def is_control(self) -> bool:
@@ -92,10 +92,10 @@ class Activate(ProtocolMessage):
 class Moved(ProtocolMessage):
     """Where the sender is in a structure now: said to a new child, and to all children when the depth changes."""
 
-    def __init__(self, key: i64, topic: i64, position: Position) -> None:
+    def __init__(self, key: i64, topic: i64, position: TreePosition) -> None:
         super().__init__(key >> TREE_BITS, 0, topic)
         self.key: Final[i64] = key
-        self.position: Final[Position] = position
+        self.position: Final[TreePosition] = position
 
 
 @final
@@ -113,7 +113,7 @@ class Report:
         numbers: vec[i64],
         floors: vec[i64],
         keys: vec[i64],
-        positions: list[Position],
+        positions: list[TreePosition],
         pulses: vec[i64],
         uptime: i64,
         load: i64,
@@ -123,7 +123,7 @@ class Report:
         self.floors: Final[vec[i64]] = floors
         self.keys: Final[vec[i64]] = keys
         self.pulses: Final[vec[i64]] = pulses
-        self.positions: Final[list[Position]] = positions
+        self.positions: Final[list[TreePosition]] = positions
         self.uptime: Final[i64] = uptime
         self.load: Final[i64] = load
         self.bandwidth: Final[i64] = bandwidth
@@ -205,7 +205,7 @@ class GossipFrontierResponse(ProtocolMessage):
 
 NUMBERED: Final[dict[int, type[Any]]] = {
     0: Ordered,
-    40: Position,
+    40: TreePosition,
     41: Report,
     42: Data,
     43: FetchResponse,

@@ -15,7 +15,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.messages import Beat, Position
+from antiphon.fabrics.gossip.messages import Beat, TreePosition
 from antiphon.kernel.errors import UsageError
 
 FIRST_COME: Final[i64] = 0
@@ -61,7 +61,7 @@ class LinkMeasurements:
         self.stamp = beat.stamp
         self.heard_at = now
 
-    def rank(self, strategy: i64, position: Position) -> i64:
+    def rank(self, strategy: i64, position: TreePosition) -> i64:
         """How good a parent the neighbour is; the lowest is the best."""
         if strategy == DELAY:
             return UNKNOWN if self.round_trip < 0 else self.round_trip

@@ -7,7 +7,7 @@ from typing import Final, final
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.messages import NOWHERE, TREE_BITS, Position
+from antiphon.fabrics.gossip.messages import NOWHERE, TREE_BITS, TreePosition
 
 
 @final
@@ -18,12 +18,12 @@ class Structure:
         self.key: Final[i64] = key
         self.root: Final[i64] = key >> TREE_BITS
         self.is_root: Final[bool] = self.root == me
-        self.position: Position = Position(vec[i64]([me]), 0) if self.is_root else NOWHERE
+        self.position: TreePosition = TreePosition(vec[i64]([me]), 0) if self.is_root else NOWHERE
         # The parent's position that the own one was made from.
-        self.base: Position = NOWHERE
+        self.base: TreePosition = NOWHERE
         self.parents: Final[list[i64]] = []
         self.targets: Final[list[i64]] = list(neighbours)
-        self.known: Final[dict[i64, Position]] = {}
+        self.known: Final[dict[i64, TreePosition]] = {}
         # Periods since others were seen to be ahead, without a word of the parents; -1 if they were not.
         self.behind_for: i64 = -1
         self.orphaned_at: i64 = -1

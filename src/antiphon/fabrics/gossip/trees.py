@@ -36,8 +36,8 @@ from antiphon.fabrics.gossip.messages import (
     Data,
     Deactivate,
     Moved,
-    Position,
     Report,
+    TreePosition,
     structure_key,
 )
 from antiphon.fabrics.gossip.options import BrisaOptions
@@ -97,10 +97,10 @@ class Trees:
                 total += len(structure.targets)
         return total
 
-    def places(self, patience: i64) -> tuple[vec[i64], list[Position]]:
+    def places(self, patience: i64) -> tuple[vec[i64], list[TreePosition]]:
         """The structures in use, and where this node is in each; nothing if neighbours do not look at it."""
         keys = vec[i64]()
-        positions: list[Position] = []
+        positions: list[TreePosition] = []
         if self._options.rules.watches_positions:
             for structure in self.structures.values():
                 if structure.quiet <= patience:
@@ -266,20 +266,20 @@ class Trees:
         structure.behind_for = -1
         self._take_place(structure, structure.known[peer])
 
-    def _take_place(self, structure: Structure, parent: Position) -> None:
+    def _take_place(self, structure: Structure, parent: TreePosition) -> None:
         """The own place follows from that of a parent."""
         if parent is structure.base:
             return
         if not self._options.is_graph:
             structure.base = parent
-            structure.position = Position(append(vec[i64](parent.path), self._me), parent.depth + 1)
+            structure.position = TreePosition(append(vec[i64](parent.path), self._me), parent.depth + 1)
         elif parent.depth >= structure.position.depth:
             self._go_down(structure, parent.depth + 1)
 
     def _go_down(self, structure: Structure, depth: i64) -> None:
         """In a graph: be deeper than before, and say so to the children."""
         had_place = structure.position.depth >= 0
-        structure.position = Position(vec[i64](), depth)
+        structure.position = TreePosition(vec[i64](), depth)
         if depth > self._options.deepest:
             # Only a cycle makes anybody so deep.
             self._lose_place(structure)
@@ -311,7 +311,7 @@ class Trees:
         if self._options.rules.asks_back:
             self._environment.send(sender, Moved(key, self._topic, structure.position))
 
-    def on_moved(self, sender: i64, key: i64, position: Position) -> None:
+    def on_moved(self, sender: i64, key: i64, position: TreePosition) -> None:
         """A neighbour says where it is in a structure."""
         structure = self.structure(key)
         if sender in structure.parents:
@@ -324,7 +324,7 @@ class Trees:
         if is_asking and self._is_eligible(structure, sender):
             self._adopt(structure, sender)
 
-    def _parent_moved(self, structure: Structure, parent: i64, position: Position) -> None:
+    def _parent_moved(self, structure: Structure, parent: i64, position: TreePosition) -> None:
         """A parent has said where it is: follow it, or give it up if it has come to be below this node."""
         structure.known[parent] = position
         if position is structure.base and not self._options.is_graph:

@@ -15,7 +15,7 @@ from antiphon.api.batch import Batch
 from antiphon.api.batch_codec import check_payload
 from antiphon.api.columns import Columns
 from antiphon.api.lifecycle import Lifecycle
-from antiphon.api.outbox import Segment
+from antiphon.api.segment import Segment
 from antiphon.api.topic_state import LiveTopic
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import BARRIER_KEY, ORDER_NAMES, TOTAL

@@ -35,7 +35,7 @@ NOTHING_KNOWN: Final = MessageLinks(-1, 0)
 
 
 def links_of(batch: Batch, index: int) -> MessageLinks:
-    """What a message of a batch says to follow on its topic."""
+    """The messages of its topic that a message of a batch says to follow."""
     columns = batch.columns
     first = columns.first_sequence if columns.author_sequence is None else columns.author_sequence
     follows = None if columns.follows is None else columns.follows[index]

@@ -18,7 +18,7 @@ PATIENCE_SECONDS = 30.0
 
 @dataclass
 class HonestFindings:
-    """What honest clients have noticed. ``waits`` are the seconds from each publication to its receipt."""
+    """Everything that honest clients have noticed. ``waits`` are the seconds from each publication to its receipt."""
 
     published: int = 0
     received: int = 0

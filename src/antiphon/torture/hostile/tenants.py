@@ -1,7 +1,7 @@
 """Attackers with a token: each way in which one tenant once harmed others, as a generator.
 
-An attack takes a few seconds and is drawn with its sizes by a seeded generator. Whatever it opens it closes at its end.
-What nodes refuse meanwhile is counted, by quota. :mod:`antiphon.torture.hostile.tenant_campaign` runs attacks beside
+An attack takes a few seconds and is drawn with its sizes by a seeded generator. At its end it closes all that it has
+opened. Refusals of nodes are counted, by quota. :mod:`antiphon.torture.hostile.tenant_campaign` runs attacks beside
 honest clients.
 """
 

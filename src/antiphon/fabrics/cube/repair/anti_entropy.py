@@ -5,8 +5,7 @@ Trees lead around lost nodes (:mod:`antiphon.fabrics.cube.repair.tree_repair`); 
 
 * **Compare.** Two members exchange digests (:class:`~antiphon.fabrics.cube.repair.messages.Digest`): per source a
   number up to which they have everything, single publications beyond, and the members that they know. Each sends the
-  publications that the other lacks (``RepairBatch``), from memory or from its log
-  (:mod:`antiphon.fabrics.cube.repair.retransmission`). The receiver restores the order, as always.
+  publications that the other lacks (``RepairBatch``). The receiver restores the order.
 * **When.** Two members compare when they find each other, and every ``compare_ticks`` while a topic is *unsettled*:
   after a node was lost or found, while a member is away, while a publication waits for the same predecessor for a whole
   round, and after a publication came whose publisher is out of reach; until three rounds have brought nothing new. In a

@@ -200,7 +200,7 @@ class RepairedDelivery(CubeDelivery):
         return past
 
     def follow_past(self, topic: CubeTopic) -> None:
-        """What this node publishes from now on follows all that counts as past.
+        """A publication of this node from now on follows all that counts as past.
 
         An earlier life has delivered it; or this is a newcomer, and a client that came here may have seen it elsewhere.
         """

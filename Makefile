@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SOURCES := $(shell find src -name '*.py' -o -name '*.c' -o -name py.typed)
 LABORATORY := $(shell find research/antiphon_lab -type f -not -name '*.pyc')
 
-.PHONY: demo test quick check format bench site dist constraints clean
+.PHONY: demo test quick check format bench site dist dist-check constraints clean
 
 demo: $(VENV)/installed
 	$(BIN)/antiphon demo
@@ -37,12 +37,17 @@ site: $(VENV)/site-tools
 bench: $(VENV)/installed
 	$(BIN)/antiphon bench simulator
 
-# The archives to publish: of the product, of the client alone, and of the laboratory.
+# The archives to publish: of the product (sources, compiled, plain Python), of the client alone, and of the laboratory.
 dist: $(VENV)/tools
-	rm -rf dist
+	rm -rf dist build/plain
 	$(BIN)/python -W ignore setup.py --quiet sdist --dist-dir dist bdist_wheel --dist-dir dist
+	ANTIPHON_PURE=1 $(BIN)/python -W ignore setup.py --quiet build --build-base build/plain bdist_wheel --dist-dir dist
 	cd client && ../$(BIN)/python -W ignore setup.py --quiet bdist_wheel --dist-dir ../dist
 	cd research && ../$(BIN)/python -W ignore setup.py --quiet bdist_wheel --dist-dir ../dist
+
+# Install each archive into an empty environment with pip, and try it there. Needs an index of packages.
+dist-check: $(VENV)/installed dist
+	$(BIN)/python -m tests.distributions dist
 
 # Take the newest versions that pyproject.toml allows; run `make test` before you commit the file.
 constraints: $(VENV)/tools

@@ -3,7 +3,7 @@
 Run it: .venv/bin/python examples/spark_windows.py    (or open it in an editor that runs the cells between ``# %%``)
 """
 
-# %% Nodes with logs on the disk. Yours run already: then `servers` is where they are, and this cell is not needed.
+# %% Nodes with logs on the disk. If yours run already, `servers` has their addresses, and this cell is not needed.
 from __future__ import annotations
 
 import json
@@ -15,15 +15,16 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-import antiphon
 import antiphon.spark
-from antiphon.node.local_cluster import Plan, running_cluster
+import antiphon.sync
 from antiphon.pipeline.session import SessionOptions, spark_session
 
 opened = ExitStack()
 directory = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="antiphon-windows-")))
-settings = ("--keep", "readings", "--keep", "averages", "--log-level", "warning")
-servers = opened.enter_context(running_cluster(Plan(2, data=directory / "nodes", settings=settings)))
+topics = ["readings", "averages"]
+first = opened.enter_context(antiphon.sync.start(data=str(directory / "first"), keep=topics))
+second = opened.enter_context(antiphon.sync.start(data=str(directory / "second"), keep=topics, join=[first.address]))
+servers = f"{first.address},{second.address}"
 print(f"two nodes, at {servers}")
 
 # %% A session of Spark that knows topics.
@@ -35,17 +36,17 @@ antiphon.spark.register(session)
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-async def publish_readings(first_second: int, end_second: int) -> None:
+def publish_readings(first_second: int, end_second: int) -> None:
     """In the kitchen it becomes warmer, in the cellar it does not."""
-    async with antiphon.connect(servers) as client:
+    with antiphon.sync.connect(servers) as client:
         for second in range(first_second, end_second):
             at = (BEGIN + timedelta(seconds=second)).isoformat()
             for room, celsius in (("kitchen", 20 + second / 10), ("cellar", 12.0)):
                 reading = {"room": room, "at": at, "celsius": celsius}
-                await client.publish("readings", json.dumps(reading).encode(), key=room.encode())
+                client.publish("readings", json.dumps(reading).encode(), key=room.encode())
 
 
-antiphon.run(publish_readings(0, 50))
+publish_readings(0, 50)
 
 # %% The query: from the topic `readings` over windows of 20 seconds to the topic `averages`.
 readings = (
@@ -67,14 +68,14 @@ results = averages.select(
 
 
 def run_to_the_end_of_the_topic() -> None:
-    """Work off what is there; a window is published when a reading has come from behind its end."""
+    """Process what is there and stop. A window is published when a reading that is later than its end has come."""
     writer = results.writeStream.format("antiphon").options(servers=servers, topic="averages")
     query = writer.option("checkpointLocation", str(directory / "checkpoint")).trigger(availableNow=True).start()
     query.awaitTermination()
 
 
 def published() -> DataFrame:
-    """What anybody sees who reads the topic of the results, in Spark or by `antiphon sub averages --start earliest`."""
+    """The topic of the results as a table. `antiphon sub averages --start earliest` shows the same."""
     rows = session.read.format("antiphon").options(servers=servers, subscribe="averages").load()
     return rows.select(f.col("value").cast("string")).orderBy("value")
 
@@ -84,15 +85,15 @@ print("after 50 seconds:")
 for row in published().collect():
     print(" ", row["value"])
 
-# %% More readings come, and the query goes on where it was.
-antiphon.run(publish_readings(50, 70))
+# %% More readings come, and the query continues behind its checkpoint.
+publish_readings(50, 70)
 run_to_the_end_of_the_topic()
 print("after 70 seconds:")
 for row in published().collect():
     print(" ", row["value"])
 
 # %% As if the driver had died before it could write down that its last batch was done: Spark runs that batch again.
-# Every node knows the rows by the query, the batch and the partition, and takes none of them twice.
+# Every node recognises the rows by query, batch and partition, and takes none of them twice.
 before = published().count()
 last = max(
     (path for path in (directory / "checkpoint/commits").iterdir() if path.name.isdigit()), key=lambda p: int(p.name)

@@ -53,7 +53,15 @@ SPARK_EXAMPLE = ROOT / "examples" / "spark_windows.py"
 
 JUDGED = {
     ROOT / "examples" / f"{name}.py"
-    for name in ("spark_windows", "chat", "worker", "wire_client", "question_and_answer", "live_question_and_answer")
+    for name in (
+        "spark_windows",
+        "chat",
+        "worker",
+        "replicated_bank",
+        "wire_client",
+        "question_and_answer",
+        "live_question_and_answer",
+    )
 }
 """Examples with tests of their own, which know what they print."""
 
@@ -95,6 +103,15 @@ def test_a_worker_that_is_killed_does_each_job_once() -> None:
     assert said == "60 jobs were done once, in order, by a worker that was started 3 times\n"
 
 
+def test_replicas_of_a_bank_pay_once_and_agree() -> None:
+    said = output_of(str(ROOT / "examples" / "replicated_bank.py")).splitlines()
+    assert said == [
+        "two customers wanted 70 of 100: 1 was paid, 1 was refused",
+        "after the crash of node 1:",
+        *3 * ["  {'anna': 10, 'ben': 20}"],
+    ]
+
+
 def test_the_live_example_hears_questions_before_their_answers() -> None:
     heard = output_of(str(ROOT / "examples" / "live_question_and_answer.py")).splitlines()
     questions = [f"question {number}" for number in (1, 2, 3)]
@@ -124,6 +141,18 @@ def test_the_settings_file_in_the_documentation_is_one() -> None:
     text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     for block in re.findall(r"```toml\n(.*?)```", text, re.DOTALL):
         assert settings_from(tomllib.loads(block), "operations.md").durability == "disk"
+
+
+MOST_WORDS = 30
+
+
+def test_the_glossary_is_short_sorted_and_of_words_that_are_used() -> None:
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    words = re.findall(r"^\| \*\*([\w ]+)\*\* \|", text, re.MULTILINE)
+    assert words == sorted(words)
+    assert text.count("\n| ") - 1 == len(words) <= MOST_WORDS
+    others = " ".join(page.read_text(encoding="utf-8").lower() for page in PAGES if page.name != "glossary.md")
+    assert [word for word in words if not re.search(rf"\b{word}", others)] == []
 
 
 def anchors_of(page: Path) -> set[str]:

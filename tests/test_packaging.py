@@ -24,7 +24,7 @@ SOURCES = ("src", "pyproject.toml", "setup.py", "compiling.py", "slicing.py", "M
 PATIENCE_SECONDS = 120
 
 
-def call(*command: str, within: Path | None = None, **variables: str) -> str:
+def call(*command: str, within: Path | None = None, seconds: float = PATIENCE_SECONDS, **variables: str) -> str:
     """What a program prints, in an environment that knows nothing of this repository."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "ANTIPHON"))}
     done = subprocess.run(
@@ -32,7 +32,7 @@ def call(*command: str, within: Path | None = None, **variables: str) -> str:
         cwd=within,
         capture_output=True,
         text=True,
-        timeout=PATIENCE_SECONDS,
+        timeout=seconds,
         check=False,
         env={**clean, **variables},
     )

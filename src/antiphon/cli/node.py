@@ -125,7 +125,7 @@ def node(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Announce the ready node as one line of JSON.")] = False,
 ) -> None:
-    """Run one node until it is told to stop (SIGTERM or Ctrl-C); it then leaves the cluster orderly.
+    """Run one node until it is told to stop (SIGTERM or Ctrl-C); it then leaves the cluster in an orderly way.
 
     The node prints its address when it has joined the cluster. On SIGHUP it reads the rights of clients and
     the certificates again.

@@ -67,7 +67,7 @@ def up(
     log_json: Annotated[bool, typer.Option("--log-json", help="Log one JSON object per line.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one line of JSON when all are up.")] = False,
 ) -> None:
-    """Run a cluster of local processes until Ctrl-C or SIGTERM; all nodes then leave orderly.
+    """Run a cluster of local processes until Ctrl-C or SIGTERM; all nodes then leave in an orderly way.
 
     Nodes are numbered from 0: in the table, in the names of directories and before the lines that they log. If one
     ends, the others continue without it.

@@ -297,7 +297,7 @@ class LiveClient(PubSubHost):
         """A batch is not accepted."""
         error = error_from(answer.error, answer.is_denied, answer.kind)
         if isinstance(answer, FollowResponse):
-            log.warning("what is published next may not follow what was seen", topic=answer.topic, cause=error)
+            log.warning("messages published next may not follow messages seen before", topic=answer.topic, cause=error)
         elif receipt.done():
             log.error("what had been accepted was refused later", reason=answer.error)
         set_exception(receipt, error)

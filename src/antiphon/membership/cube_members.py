@@ -71,7 +71,7 @@ class CubeMembers(FullMesh):
 
     def got(self, place: PlaceResponse, giver: str) -> None:
         if place.founding != self._kept_founding(place.founding):
-            self._log.warning("this cluster is not that of an earlier life; its log is not continued")
+            self._log.warning("this is not the cluster of the earlier incarnation; the log is not continued")
             self._events.past_is_void()
             self.is_returning = False
         super().got(place, giver)
@@ -125,7 +125,7 @@ class CubeMembers(FullMesh):
         present = [node for node in brokers if node not in process.missing_voters()]
         if present:
             return f"node {present[0]} is there, or does not count; only nodes that are gone for good can be dismissed"
-        self._log.warning("an operator says that nodes are gone for good", nodes=", ".join(map(str, brokers)))
+        self._log.warning("an operator said that nodes are gone for good", nodes=", ".join(map(str, brokers)))
         process.dismiss([int(node) for node in brokers])
         return ""
 

@@ -69,10 +69,10 @@ class Founding:
             return False
         if not self._is_over:
             if timer == SEARCH and self._joining.has_met_cluster():
-                self._host.log.info("the cluster of an earlier life is there, and has no place to give yet")
+                self._host.log.info("the cluster of an earlier incarnation answered, but has no place to give yet")
                 self._host.set_timer(SEARCH, SEARCH_US)
             elif timer == SEARCH:
-                self._host.log.info("no node of an earlier life was found")
+                self._host.log.info("found no node of an earlier incarnation")
                 self._joining.stop()
                 self._found_when_safe()
             else:

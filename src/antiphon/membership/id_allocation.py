@@ -71,7 +71,7 @@ class BlockClaims:
         self._is_far = skipped > 0
         self._block = self._address_book().next_block(skipped)
         if self._block is None:
-            self._host.log.warning("no identifiers are left: found the cluster anew")
+            self._host.log.warning("no identifiers are left: the cluster has to be founded anew")
             return
         self._number += 1
         self._answers = {}

@@ -311,7 +311,7 @@ class TreeMembers(FullMesh):
 
     def _start_again(self) -> None:
         """An earlier life of this broker was a founder: begin as a newcomer."""
-        self._log.info("an earlier life of this broker is known to the others; joining as a new one")
+        self._log.info("the others know an earlier incarnation of this broker; joining as a new one")
         for link in self.links.values():
             link.close()
         self.links.clear()
@@ -343,7 +343,7 @@ class TreeMembers(FullMesh):
 
     def _return(self, identity: Identity) -> None:
         """Go on as who this broker was in an earlier life, with whoever of the others is there."""
-        self._log.info("returning with the log of an earlier life", node=identity.identifier)
+        self._log.info("returned with the log of an earlier incarnation", node=identity.identifier)
         self.is_returning = True
         self.address_book.take(place_of(identity, self._kept_highest()))
         known = {**dict(enumerate(self._table.addresses)), **identity.addresses}
@@ -462,6 +462,6 @@ class TreeMembers(FullMesh):
         present = [broker for broker in brokers if broker in process.view.current.parents]
         if present:
             return f"broker {present[0]} is there; only brokers that are gone for good can be dismissed"
-        self._log.warning("an operator says that brokers are gone for good", brokers=", ".join(map(str, brokers)))
+        self._log.warning("an operator said that brokers are gone for good", brokers=", ".join(map(str, brokers)))
         process.dismiss([int(broker) for broker in brokers])
         return ""

@@ -249,7 +249,7 @@ class NodeLoop:
         """
         self.unhandled_errors += 1
         if self.unhandled_errors <= UNHANDLED_LOGGED or self.unhandled_errors.bit_count() == 1:
-            log.error("a step has failed and the node goes on", count=self.unhandled_errors, cause=error)
+            log.error("a step failed; the node continues", count=self.unhandled_errors, cause=error)
 
     # What the process does.
 

@@ -94,7 +94,7 @@ class StreamCalls:
             raise
         except PeerError as error:
             if isinstance(error, NoAnswerError):
-                log.warning("whether the topic has a history is not known; the node's own log is read", cause=error)
+                log.warning("cannot find out whether the topic has a history; reading the node's own log", cause=error)
             return False
         return True
 

@@ -56,11 +56,11 @@ def connect(
     """Connect to a node: ``async with antiphon.connect("127.0.0.1:7400") as client``.
 
     Several addresses, as a list or with commas, are tried in this order. If its node fails, the client looks for
-    another one for ``reconnect_seconds``, among these addresses and all that its nodes have told it, and goes on there;
-    ``on_reconnect`` is then called with the address. With 0 it does not look.
+    another node for ``reconnect_seconds``, among these addresses and those that its nodes have told it. It continues
+    there, and calls ``on_reconnect`` with the address. With ``reconnect_seconds=0`` it does not look.
 
-    ``tls`` names the files for nodes that want TLS, ``{"authority": "authority.pem"}``, ``certificate`` and ``key``
-    among them if the client has any. ``token`` identifies the client to nodes that have given out tokens.
+    ``tls`` names the files for nodes with TLS: ``authority``, and ``certificate`` and ``key`` if the client has a
+    certificate. ``token`` identifies the client instead of a certificate.
     """
     files = tls if tls is None or isinstance(tls, Tls) else tls_from(tls)
 

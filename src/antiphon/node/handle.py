@@ -36,7 +36,7 @@ class Node(StreamUser, PubSub):
         return self._live.metrics_address
 
     async def until_stopped(self) -> None:
-        """Wait until the node runs no more. It raises the error that stopped the node, unless the node was closed."""
+        """Wait until the node has stopped. Raises the error that stopped it, unless the program closed it."""
         await self._live.until_stopped()
 
     def tentative(self, topic: str) -> list[TentativeBatch]:

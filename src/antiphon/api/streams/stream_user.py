@@ -82,17 +82,21 @@ class StreamUser:
     ) -> Consumption:
         """Take messages of a topic with a history, as a member of a named consumer.
 
-        Each message goes to one of the members: ``mode`` ``"any"`` hands it to any of them, ``"key"`` hands the
-        messages of one key to one member, in order. Acknowledge each (``await message.ack()``): a message that is not
-        acknowledged within ``ack_seconds``, or whose member goes, is handed out again. After ``max_deliveries`` it is
-        published on the topic's dead letters (``TOPIC.dead``) instead. ``start`` counts when the consumer is new:
-        ``"earliest"``, ``"latest"`` or a position. A member takes ``window`` messages at a time.
+        Each message goes to one of the members. With ``mode`` ``"any"`` it goes to any of them, with ``"key"`` the
+        messages of one key go to one member, in order, and with ``"causal"`` a message goes out when everything that it
+        follows is acknowledged. Acknowledge each message (``await message.ack()``). A message that is not acknowledged
+        within ``ack_seconds``, or whose member ends, is handed out again. After ``max_deliveries`` it is published on
+        ``TOPIC.dead`` instead. ``start`` counts when the consumer is new: ``"earliest"``, ``"latest"`` or a position. A
+        member holds up to ``window`` messages at a time.
         """
         self._stream_host.refuse_if_closed()
         return self._streams.consume(topic, name, mode, ack_seconds, max_deliveries, start, window)
 
     def history(self, topic: str, start: str | int = "earliest", *, follow: bool = True) -> AsyncIterator[Message]:
-        """The history of a topic from a position on, the same at every node; without ``follow`` it ends at its end."""
+        """Read the history of a topic from a position on; it is the same at every node.
+
+        With ``follow`` the iterator waits at the end for new messages, without it the iterator ends there.
+        """
         self._stream_host.refuse_if_closed()
         return self._streams.history(topic, start, follow)
 
@@ -104,8 +108,7 @@ class StreamUser:
     async def position_of(self, message: Message) -> Position:
         """The position of a message, also of one that came before it had one.
 
-        The leader of the history remembers the positions of its last 4,096 publications; of an earlier one it does not
-        answer within 15 seconds.
+        It raises an error after 15 seconds if more than 4,096 publications of the topic have come since.
         """
         self._stream_host.refuse_if_closed()
         if message.position is not None:

@@ -103,7 +103,7 @@ def test_whatever_happens_nothing_is_lost_or_out_of_order(
 ) -> None:
     world = World(tmp_path, seed)
     running(world.run)
-    assert "left without a farewell" not in [record.message for record in caplog.records]
+    assert "left without a farewell" not in [record.__dict__.get("event") for record in caplog.records]
     found = audit_files([trace for trace in world.traces if trace.exists()])
     assert all(trace.exists() for trace in world.traces)
     assert {name: check.example for name, check in found.checks.items() if check.violations} == {}

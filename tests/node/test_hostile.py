@@ -23,7 +23,7 @@ from antiphon.node.gateway import client_session
 from antiphon.node.gateway.client_relay import MessagesInFlight
 from antiphon.node.gateway.session_host import check_batches
 from antiphon.node.loop import NodeLoop
-from antiphon.runtime.logging import LineFormatter
+from antiphon.runtime.logging import JsonFormatter, LineFormatter, logger
 from antiphon.sessions import backlog, client_messages
 from antiphon.sessions.client_messages import MessagesConsumed, PublishRequest, StatusRequest, SubscribeRequest
 from antiphon.sessions.peer_messages import ReplayResponse
@@ -397,7 +397,9 @@ def test_what_is_no_batch_is_refused_wherever_it_comes_from(wrong: bytes) -> Non
         check_batches(1, ReplayResponse(1, True, [(0, 1, "chaos", good)]))
 
 
-def test_a_line_of_the_log_is_one_line_whatever_others_send() -> None:
-    record = logging.LogRecord("antiphon.x", logging.INFO, "", 0, "event", (), None)
-    record.values = {"reason": "one\n12:00:00 info node: all is well"}
-    assert len(LineFormatter().format(record).splitlines()) == 1
+def test_a_line_of_the_log_is_one_line_whatever_others_send(caplog: pytest.LogCaptureFixture) -> None:
+    logger("x").warning("refused", reason="one\n12:00:00 info node: all is well")
+    (record,) = caplog.records
+    for formatter in (LineFormatter(), JsonFormatter(), logging.Formatter()):
+        assert len(formatter.format(record).splitlines()) == 1
+    assert record.getMessage() == r"refused reason='one\n12:00:00 info node: all is well'"

@@ -60,7 +60,7 @@ def test_a_log_of_an_earlier_version_is_made_private_and_the_change_is_logged(
     with caplog.at_level(logging.WARNING, "antiphon"), DurableLog.open(directory) as log:
         assert log.read("room", 0, 100)[0].batch == b"secret"
     assert set(modes(directory).values()) == {"700", "600"}
-    assert [record.getMessage() for record in caplog.records] == ["other users could read the log; it is private now"]
+    assert [record.__dict__["event"] for record in caplog.records] == ["other users could read the log; it is private now"]
     caplog.clear()
     with caplog.at_level(logging.WARNING, "antiphon"):
         DurableLog.open(directory).close()
@@ -81,7 +81,7 @@ def test_a_log_whose_rights_cannot_be_changed_is_used_and_the_line_says_so(
     monkeypatch.setattr(Path, "chmod", refuse)
     with caplog.at_level(logging.WARNING, "antiphon"), DurableLog.open(directory) as log:
         log.append("room", 1, 1, b"secret")
-    assert [record.getMessage() for record in caplog.records] == ["other users can read the log"]
+    assert [record.__dict__["event"] for record in caplog.records] == ["other users can read the log"]
     assert f"{stat.S_IMODE(directory.stat().st_mode):o}" == "750"
 
 

@@ -228,7 +228,7 @@ def test_a_key_that_others_can_read_is_mentioned(files: Files, caplog: pytest.Lo
         assert not caplog.records
         Path(tls.key or "").chmod(0o640)
         CertificateWatch(tls)
-    assert [record.getMessage() for record in caplog.records] == ["other users can read the key of this node"]
+    assert [record.__dict__["event"] for record in caplog.records] == ["other users can read the key of this node"]
 
 
 def test_two_lists_in_one_file_count_both(files: Files) -> None:

@@ -15,7 +15,7 @@ HERE = "127.0.0.1:7400"
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
-    events = [record.getMessage() for record in caplog.records]
+    events = [record.__dict__["event"] for record in caplog.records]
     caplog.clear()
     return events
 
@@ -71,7 +71,7 @@ def test_what_is_known_is_bounded() -> None:
 async def test_the_others_log_a_killed_node_once(cluster: Cluster) -> None:
     lines: list[str] = []
     handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    handler.emit = lambda record: lines.append(record.__dict__["event"])  # type: ignore[method-assign]
     logging.getLogger("antiphon").addHandler(handler)
     try:
         await cluster.crash(1)

@@ -1,7 +1,7 @@
 """Structured logs: one line per event, with named values, as text for people or as JSON for machines.
 
-Nothing is logged per message. Applications that configure :mod:`logging` themselves get the records under the name
-``antiphon`` and their named values in ``record.values``.
+Nothing is logged per message. Applications that configure :mod:`logging` themselves, or not at all, get the records under
+the name ``antiphon``: the message is the event with its values, which are also in ``record.event`` and ``record.values``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,17 @@ import logging
 import sys
 import time
 from typing import TextIO
+
+
+class LoggedEvent:
+    """An event with its values as text, for handlers that know nothing of values: ``lost node=1``."""
+
+    def __init__(self, event: str, values: dict[str, object]) -> None:
+        self.event = event
+        self.values = values
+
+    def __str__(self) -> str:
+        return " ".join([self.event, *(f"{name}={on_one_line(value)}" for name, value in self.values.items())])
 
 
 class StructuredLogger:
@@ -37,7 +48,8 @@ class StructuredLogger:
 
     def _log(self, level: int, event: str, values: dict[str, object], cause: BaseException | None = None) -> None:
         if self._logger.isEnabledFor(level):
-            self._logger.log(level, event, extra={"values": values}, exc_info=cause)
+            message = LoggedEvent(event, values)
+            self._logger.log(level, message, extra={"event": event, "values": values}, exc_info=cause)
 
 
 def logger(name: str) -> StructuredLogger:
@@ -55,10 +67,9 @@ class LineFormatter(logging.Formatter):
     """``12:00:01 warning links: cannot connect address=127.0.0.1:7400``"""
 
     def format(self, record: logging.LogRecord) -> str:
-        values = " ".join(f"{name}={on_one_line(value)}" for name, value in getattr(record, "values", {}).items())
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
         part = record.name.removeprefix("antiphon.")
-        line = f"{clock} {record.levelname.lower()} {part}: {record.getMessage()} {values}".rstrip()
+        line = f"{clock} {record.levelname.lower()} {part}: {record.getMessage()}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
@@ -70,7 +81,7 @@ class JsonFormatter(logging.Formatter):
             "time": record.created,
             "level": record.levelname.lower(),
             "part": record.name.removeprefix("antiphon."),
-            "event": record.getMessage(),
+            "event": getattr(record, "event", record.getMessage()),
             **getattr(record, "values", {}),
         }
         if record.exc_info:

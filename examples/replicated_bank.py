@@ -18,7 +18,7 @@ import antiphon.testing
 
 TOPIC = "bank"
 ORDERS = {"deposit": "causal", "withdraw": "total", "transfer": "total"}
-"""Deposits commute. Whether a withdrawal is paid depends on what came before it, so it needs one place for everybody."""
+"""Deposits commute. Whether a withdrawal is paid depends on what came before it, so it needs total order."""
 
 
 class Replica:

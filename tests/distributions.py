@@ -98,8 +98,8 @@ def installed(archives: list[Path], place: Path) -> Environment:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python", str(place / "bin/python")]
     began = time.monotonic()
-    environment = {"ANTIPHON_PURE": "1"} if archives[0].name.endswith(".tar.gz") else {}
-    call(*pip, "install", *map(str, archives), seconds=INSTALL_SECONDS, **environment)
+    # Wheels are as they are; a source distribution is not compiled.
+    call(*pip, "install", *map(str, archives), seconds=INSTALL_SECONDS, ANTIPHON_PURE="1")
     return Environment(place, time.monotonic() - began)
 
 
@@ -133,7 +133,10 @@ def main() -> None:
             seconds = command_seconds(environment)
             assert seconds is None or seconds < SLOWEST_COMMAND_SECONDS, seconds
             answer = "no commands" if seconds is None else f"--help {seconds:.2f} s"
-            print(f"{name}: installed in {environment.seconds:.1f} s, {environment.megabytes():.0f} MB, {answer}", flush=True)
+            print(
+                f"{name}: installed in {environment.seconds:.1f} s, {environment.megabytes():.0f} MB, {answer}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

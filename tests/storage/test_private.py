@@ -60,7 +60,9 @@ def test_a_log_of_an_earlier_version_is_made_private_and_the_change_is_logged(
     with caplog.at_level(logging.WARNING, "antiphon"), DurableLog.open(directory) as log:
         assert log.read("room", 0, 100)[0].batch == b"secret"
     assert set(modes(directory).values()) == {"700", "600"}
-    assert [record.__dict__["event"] for record in caplog.records] == ["other users could read the log; it is private now"]
+    assert [record.__dict__["event"] for record in caplog.records] == [
+        "other users could read the log; it is private now"
+    ]
     caplog.clear()
     with caplog.at_level(logging.WARNING, "antiphon"):
         DurableLog.open(directory).close()

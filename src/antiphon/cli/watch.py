@@ -171,7 +171,7 @@ def count_rows(query: StreamingQuery, found: Watched, counted: int) -> int:
 
 @contextmanager
 def stopped_by_signals() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set once this command can end in an orderly way; a second signal ends it at once."""
+    """An event that Ctrl-C and SIGTERM set once this command can end as it should; a second signal ends it at once."""
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop

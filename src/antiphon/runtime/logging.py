@@ -1,7 +1,8 @@
 """Structured logs: one line per event, with named values, as text for people or as JSON for machines.
 
-Nothing is logged per message. Applications that configure :mod:`logging` themselves, or not at all, get the records under
-the name ``antiphon``: the message is the event with its values, which are also in ``record.event`` and ``record.values``.
+Nothing is logged per message. Applications that configure :mod:`logging` themselves, or not at all, get the records
+under the name ``antiphon``. The message is the event with its values; ``record.event`` and ``record.values`` have them
+apart.
 """
 
 from __future__ import annotations

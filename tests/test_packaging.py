@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tarfile
 import zipfile
 from importlib.metadata import distribution
@@ -77,7 +76,7 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     interpreter = str(place / "bin" / "python")
     call(sys.executable, "-m", "pip", "--quiet", "--python", interpreter, "install", "--no-deps", str(wheel))
     (packages,) = place.glob("lib/python*/site-packages")
-    (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    (packages / "others.pth").write_text("\n".join(each for each in sys.path if each.endswith("site-packages")))
     assert call(interpreter, "-c", "import antiphon; print(antiphon.__file__)").startswith(str(packages))
     return interpreter
 

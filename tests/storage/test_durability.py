@@ -140,9 +140,12 @@ def test_a_start_that_retention_removed_is_an_error_that_names_the_earliest(tmp_
 def test_a_node_without_a_log_replays_nothing() -> None:
     async def test() -> None:
         async with cluster(1) as (node,):
-            for start in ("earliest", 0, datetime.now(UTC)):
+            for start in (0, datetime.now(UTC)):
                 with pytest.raises(UsageError, match="data directory"):
                     node.subscribe("room", start)
+            # Another node may keep a history of the topic, so the answer comes later.
+            with pytest.raises(UsageError, match="data directory"):
+                await node.subscribe("room", "earliest").ready()
 
     running(test)
 

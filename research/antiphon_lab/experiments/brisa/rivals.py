@@ -45,6 +45,8 @@ SYSTEMS = (SIMPLE_GOSSIP, SIMPLE_TREE, TAG, BRISA, PLUMTREE)
 
 VIEW = 4
 PULL_MS = 400
+PULLS_AT_MOST = 20
+"""A pull protocol has so many periods for each message of the stream: on overloaded hosts a pull waits for its turn."""
 ANTI_ENTROPY_MS = GAP_MS // 2
 EXCHANGE_MS = 1000
 CYCLON_VIEW, CYCLON_EXCHANGED = 30, 8
@@ -173,7 +175,7 @@ class RivalRun:
         engine.run(self.start + self.case.gap_ms - 1)
         self.costs.is_stable = True
         engine.run(self.end + DRAIN_MS)
-        last = self.end + DRAIN_MS + 2 * self.case.messages * PULL_MS
+        last = self.end + DRAIN_MS + PULLS_AT_MOST * self.case.messages * PULL_MS
         while self.missing() > 0 and engine.calendar.now < last:
             if engine.run(engine.calendar.now + DRAIN_MS) == "finished":
                 break

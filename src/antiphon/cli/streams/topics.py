@@ -148,6 +148,7 @@ def found_list(
     tls_certificate: running.TlsCertificate = None,
     tls_key: running.TlsKey = None,
     token_file: running.TokenFile = None,
+    json: Json = False,
 ) -> None:
     """Begin the list of topics with a history at one node, if the cluster's first node has no data directory.
 
@@ -155,6 +156,9 @@ def found_list(
     """
     access = running.access_to(servers, cluster, 0.0, tls_authority, tls_certificate, tls_key, token_file)
     ask(access, lambda client: client.topics.found())
+    if json:
+        output.print_json({"found": True})
+        return
     typer.echo("the list of topics is kept here; other nodes with data directories keep it, too")
 
 

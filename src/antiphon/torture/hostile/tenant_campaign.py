@@ -239,9 +239,11 @@ class TenantCampaign:
             with suppress(OSError, TimeoutError):
                 async with asyncio.timeout(PROBE_SECONDS):
                     reader, writer = await asyncio.open_connection(*address)
-                    writer.write(b"GET /health HTTP/1.1\r\nHost: node\r\n\r\n")
-                    status = (await reader.readline()).decode(errors="replace").strip()
-                    writer.transport.abort()
+                    try:
+                        writer.write(b"GET /health HTTP/1.1\r\nHost: node\r\n\r\n")
+                        status = (await reader.readline()).decode(errors="replace").strip()
+                    finally:
+                        writer.transport.abort()
             self.findings.probes += 1
             seconds = time.perf_counter() - begun
             self.findings.slowest_probe_seconds = max(self.findings.slowest_probe_seconds, seconds)

@@ -229,9 +229,11 @@ async def metrics_requests(attacker: Attacker) -> None:
     for _ in range(attacker.chance.randrange(5, 20)):
         with suppress(OSError):
             _, writer = await asyncio.open_connection(*address)
-            writer.write(HTTP_REQUEST)
-            await attacker.linger(0.01, 0.1)
-            writer.transport.abort()
+            try:
+                writer.write(HTTP_REQUEST)
+                await attacker.linger(0.01, 0.1)
+            finally:
+                writer.transport.abort()
 
 
 async def silent_http(attacker: Attacker) -> None:

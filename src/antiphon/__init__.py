@@ -33,17 +33,15 @@ if TYPE_CHECKING:
     from antiphon.api.columns import Receipt
     from antiphon.api.pubsub import Subscription
     from antiphon.client.handle import Client, connect
-    from antiphon.kernel.errors import AntiphonError, NoMajorityError, PeerError, UsageError
+    from antiphon.kernel.errors import AntiphonError, DeniedError, NoMajorityError, PeerError, RemovedError, UsageError
     from antiphon.node.handle import Node, start
     from antiphon.runtime.errors import (
         ClosedError,
-        DeniedError,
         JoinError,
         LostTurnError,
         MissedMessagesError,
         OverloadedError,
         QuotaError,
-        RemovedError,
         SlowConsumerError,
     )
     from antiphon.runtime.tasks import run
@@ -78,16 +76,21 @@ __all__ = [
 
 # Loaded when first used: a simulation needs no sockets, and a command that prints help needs nothing.
 HOMES = {
-    "antiphon.kernel.errors": ("AntiphonError", "NoMajorityError", "PeerError", "UsageError"),
+    "antiphon.kernel.errors": (
+        "AntiphonError",
+        "DeniedError",
+        "NoMajorityError",
+        "PeerError",
+        "RemovedError",
+        "UsageError",
+    ),
     "antiphon.api.batch": ("Message",),
     "antiphon.client.handle": ("Client", "connect"),
     "antiphon.api.columns": ("Receipt",),
     "antiphon.runtime.errors": (
         "ClosedError",
-        "DeniedError",
         "JoinError",
         "LostTurnError",
-        "RemovedError",
         "MissedMessagesError",
         "OverloadedError",
         "QuotaError",

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from antiphon import Node, PeerError
+from antiphon.kernel.errors import DeniedError
 from antiphon.node.acl import token_hash
-from antiphon.runtime.errors import DeniedError
 from antiphon.spark.options import read_options
 from antiphon.spark.reader import TopicReader
 from tests.node.secure import ours

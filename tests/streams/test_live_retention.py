@@ -9,7 +9,7 @@ import pytest
 
 import antiphon
 from antiphon import RemovedError
-from antiphon.node.streams.live_replica import LiveReplica
+from antiphon.streams.service.live_replica import LiveReplica
 from tests.node.support import running, until
 from tests.streams.test_live_streams import FABRICS, begun, cluster, leader_of, streams_of, values_of
 

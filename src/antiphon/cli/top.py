@@ -185,7 +185,7 @@ class Watcher:
         return [answer for answer in answers if answer is not None]
 
     async def _status(self, address: str) -> dict[str, Any] | None:
-        from antiphon.runtime.errors import DeniedError
+        from antiphon.kernel.errors import DeniedError
 
         try:
             async with asyncio.timeout(ANSWER_SECONDS):

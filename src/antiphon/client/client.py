@@ -28,10 +28,10 @@ from antiphon.client.client_subscriptions import ClientSubscriptions
 from antiphon.client.connection import LOOK_SECONDS, ClientConnection, until_ended
 from antiphon.client.requests import Requests, set_exception
 from antiphon.client.server_pool import addresses_of, introduction_from
-from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError, UsageError
+from antiphon.kernel.errors import AntiphonError, DeniedError, PeerError, ProtocolError, UsageError
 from antiphon.membership.messages import OLDEST_VERSION, PROTOCOL_VERSION, Control, Hello, Refused
 from antiphon.runtime.clocks import monotonic_us, wall_clock_us
-from antiphon.runtime.errors import ClosedError, DeniedError, error_from
+from antiphon.runtime.errors import ClosedError, error_from
 from antiphon.runtime.logging import logger
 from antiphon.runtime.tasks import Tasks
 from antiphon.sessions.client_end import ClientEnd, Introduction

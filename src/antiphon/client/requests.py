@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from antiphon.runtime.errors import DeniedError, error_from
+from antiphon.kernel.errors import DeniedError
+from antiphon.runtime.errors import error_from
 from antiphon.sessions.client_messages import (
     DismissResponse,
     LogsResponse,

@@ -29,3 +29,11 @@ class ProtocolError(PeerError):
 
 class NoMajorityError(PeerError):
     """A node that is cut off from a majority of the nodes cannot order totally."""
+
+
+class DeniedError(PeerError):
+    """The node knows no such client, or the client has no right to what it asked for."""
+
+
+class RemovedError(PeerError):
+    """Retention has removed the position at which somebody wanted to read; the text names the earliest one."""

@@ -27,9 +27,8 @@ from typing import Final
 import msgspec
 
 from antiphon.api.topic_names import checked_pattern, matches
-from antiphon.kernel.errors import UsageError
+from antiphon.kernel.errors import DeniedError, UsageError
 from antiphon.node.quotas import Quotas
-from antiphon.runtime.errors import DeniedError
 from antiphon.runtime.logging import logger
 from antiphon.transport.tls import CLIENT, NAME_PATTERN, CertifiedIdentity
 

@@ -29,7 +29,6 @@ from antiphon.node.loop import NodeLoop
 from antiphon.node.membership_host import MembershipHost
 from antiphon.node.settings import Settings
 from antiphon.node.streams.relay import StreamRelay
-from antiphon.node.streams.service import StreamService
 from antiphon.node.subscriptions import Subscriptions
 from antiphon.runtime.tasks import Tasks
 from antiphon.sessions.client_messages import StreamRequest, StreamResponse
@@ -48,6 +47,7 @@ from antiphon.sessions.peer_messages import (
 from antiphon.sessions.producer_state import ProducerStates
 from antiphon.storage.disk import Disk
 from antiphon.storage.log_reader import topics_in
+from antiphon.streams.service.service import StreamService
 from antiphon.transport.peer_messages import CreditRequest, StreamFrame, TopicAnnouncement, TopicAnnouncementAck
 
 
@@ -251,4 +251,4 @@ class Members:
             self.relay.on_message(sender, message)
         elif self.streams is not None:
             # A node that has no place yet greets the others when it has one.
-            self.streams.on_frame(sender, message)
+            self.streams.on_frame(sender, message.is_replica, message.payload)

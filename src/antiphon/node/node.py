@@ -41,8 +41,7 @@ from antiphon.node.quotas import Ledger
 from antiphon.node.settings import Settings
 from antiphon.node.status import NodeStatus, StatusServer
 from antiphon.node.streams.relay import StreamRelay
-from antiphon.node.streams.service import StreamService
-from antiphon.node.streams.stream_gateway import StreamAccess, StreamGateway
+from antiphon.node.streams.stream_host import StreamHost
 from antiphon.node.subscriptions import Subscriptions
 from antiphon.node.tentative import TentativeBatch, early_of
 from antiphon.runtime.clocks import wall_clock_us
@@ -57,6 +56,8 @@ from antiphon.storage.journals import LiveJournal
 from antiphon.storage.log import DurableLog
 from antiphon.storage.log_server import LogServer
 from antiphon.storage.log_topics import LogRetention
+from antiphon.streams.service.service import StreamService
+from antiphon.streams.service.stream_gateway import StreamAccess, StreamGateway
 from antiphon.transport.framing import FrameWriter
 from antiphon.transport.incoming import ConnectionGreeting, FrameClient, IncomingConnection
 from antiphon.transport.links import split_address
@@ -238,10 +239,12 @@ class LiveNode(PubSubHost):
         if settings.data is None or not FABRICS[settings.fabric].membership.is_full:
             return
         members = self._members
-        streams = members.streams = StreamService(
-            Path(settings.data) / "streams", self.loop, members.cluster, members.subscriptions
+        place = Path(settings.data) / "streams"
+        self._stream_host = StreamHost(
+            place, self.loop, members.cluster, members.subscriptions, self._publish_dead_letter
         )
-        self._streams.gateway = StreamGateway(streams, self._publish_dead_letter)
+        streams = members.streams = StreamService(self._stream_host)
+        self._streams.gateway = StreamGateway(streams)
         streams.start(is_first=self.identifier == 0 and self.cluster.incarnation <= 1)
 
     def _publish_dead_letter(
@@ -323,7 +326,8 @@ class LiveNode(PubSubHost):
         if self.loop.trace is not None:
             self.loop.trace.close(self.failure is not None)
         if self._is_composed and self._members.streams is not None:
-            await self._members.streams.close()
+            self._members.streams.close()
+            await self._stream_host.close()
         try:
             await self.disk.close()
         finally:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from antiphon.kernel.errors import NoMajorityError, PeerError, UsageError
+from antiphon.kernel.errors import DeniedError, NoMajorityError, PeerError, RemovedError, UsageError
 
 
 class WrongTypeError(UsageError, TypeError):
     """An argument has a type that cannot be used."""
-
-
-class DeniedError(PeerError):
-    """The node knows no such client, or the client has no right to what it asked for."""
 
 
 class OverloadedError(PeerError):
@@ -25,10 +21,6 @@ class QuotaError(PeerError):
 
 class LostTurnError(PeerError):
     """The acknowledgement of a message came too late: its consumer has handed the message to another member."""
-
-
-class RemovedError(PeerError):
-    """Retention has removed the position at which somebody wanted to read; the text names the earliest one."""
 
 
 class SlowConsumerError(PeerError):

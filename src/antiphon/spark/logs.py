@@ -15,8 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from antiphon.client.client import LiveClient
 from antiphon.client.remote_log import RemoteLog
-from antiphon.kernel.errors import PeerError
-from antiphon.runtime.errors import DeniedError
+from antiphon.kernel.errors import DeniedError, PeerError
 from antiphon.runtime.logging import logger
 from antiphon.sessions.client_messages import LogRange, LogsResponse
 from antiphon.spark.options import Access

@@ -14,8 +14,7 @@ from typing import Final
 
 from antiphon.client.client import LiveClient
 from antiphon.client.remote_log import RemoteLog, Times
-from antiphon.kernel.errors import PeerError, ProtocolError
-from antiphon.runtime.errors import DeniedError
+from antiphon.kernel.errors import DeniedError, PeerError, ProtocolError
 from antiphon.runtime.logging import logger
 from antiphon.sessions.client_messages import RangeResponse, StoredBatch
 from antiphon.spark.logs import connect, new_runner

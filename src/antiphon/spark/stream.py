@@ -23,8 +23,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from antiphon.kernel.errors import PeerError
-from antiphon.runtime.errors import DeniedError
+from antiphon.kernel.errors import DeniedError, PeerError
 from antiphon.runtime.logging import logger
 from antiphon.spark.failover import another_log, marks_at, marks_before, marks_in, same_batch_elsewhere, texts_of
 from antiphon.spark.logs import LogMemory, Logs

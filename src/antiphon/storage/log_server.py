@@ -25,8 +25,7 @@ import msgspec
 from msgspec.structs import replace
 
 from antiphon.api.batch_codec import read_header
-from antiphon.kernel.errors import AntiphonError, PeerError, UsageError
-from antiphon.runtime.errors import DeniedError
+from antiphon.kernel.errors import AntiphonError, DeniedError, PeerError, UsageError
 from antiphon.sessions.client_messages import (
     LogRange,
     LogsRequest,

@@ -20,6 +20,7 @@ from antiphon.runtime.logging import logger
 from antiphon.storage.directory import make_directory, make_private_file
 from antiphon.streams.entries import IndexEntry
 from antiphon.streams.host import NOBODY, SavedReplica
+from antiphon.streams.service.host import Name, StreamContent
 
 FILE_NAME: Final = "streams.sqlite"
 VERSION: Final = 1
@@ -43,15 +44,6 @@ create index if not exists content_offset on content (stream, offset);
 Statement = tuple[str, tuple[Any, ...]]
 
 log = logger("streams")
-
-
-class StreamContent(msgspec.Struct, frozen=True, array_like=True):
-    """The messages of a publication: the batch, who published it, in which order."""
-
-    publisher: int
-    sequence: int
-    order: str
-    payload: bytes
 
 
 class StreamStore:
@@ -105,6 +97,15 @@ class StreamStore:
         """Write an entry with the next commit."""
         body = msgspec.msgpack.encode(entry)
         self.write("insert into entry values (?, ?, ?, ?)", stream, number, entry.position, body)
+
+    def cut_entries(self, stream: int, first: int, last: int) -> None:
+        """Remove entries from a number on, up to another one, with the next commit, and leave their messages."""
+        self.write("delete from entry where stream = ? and number between ? and ?", stream, first, last)
+
+    def write_content(self, stream: int, name: Name, offset: int, content: StreamContent) -> None:
+        """Write the messages of a publication with the next commit."""
+        body = msgspec.msgpack.encode(content)
+        self.write("insert or replace into content values (?, ?, ?, ?, ?)", stream, *name, offset, body)
 
     def remove_entries(self, stream: int, last: int) -> None:
         """Remove the entries up to a number, with their messages. They are on disk."""

@@ -19,8 +19,7 @@ from typing import Final, cast
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.kernel.errors import ProtocolError
-from antiphon.runtime.errors import DeniedError
+from antiphon.kernel.errors import DeniedError, ProtocolError
 from antiphon.runtime.logging import logger
 from antiphon.transport.schema import FRAME_BYTES_AT_MOST, LENGTH_BYTES
 

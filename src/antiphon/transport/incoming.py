@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from antiphon.kernel.errors import ProtocolError, UsageError
+from antiphon.kernel.errors import DeniedError, ProtocolError, UsageError
 from antiphon.kernel.message import ProtocolMessage
 from antiphon.membership.host import NOT_HERE
 from antiphon.membership.messages import (
@@ -23,7 +23,6 @@ from antiphon.membership.messages import (
     KeepAlive,
     Refused,
 )
-from antiphon.runtime.errors import DeniedError
 from antiphon.transport.codec import Codec
 from antiphon.transport.framing import (
     BUFFER_BYTES,

@@ -18,8 +18,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
-from antiphon.kernel.errors import ProtocolError, UsageError
-from antiphon.runtime.errors import DeniedError
+from antiphon.kernel.errors import DeniedError, ProtocolError, UsageError
 from antiphon.runtime.logging import logger
 from antiphon.transport.frame_budget import FrameBudget, FrameConnection
 from antiphon.transport.incoming import IncomingConnection

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from antiphon.kernel.errors import ProtocolError, UsageError
-from antiphon.runtime.errors import DeniedError
+from antiphon.kernel.errors import DeniedError, ProtocolError, UsageError
 
 if TYPE_CHECKING:
     import asyncio

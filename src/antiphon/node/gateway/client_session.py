@@ -18,7 +18,7 @@ from antiphon.api.outbox import Outbox
 from antiphon.api.subscription import Start
 from antiphon.api.topic_names import checked_name, checked_pattern, client_number
 from antiphon.api.topic_state import LiveTopic
-from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError, UsageError
+from antiphon.kernel.errors import AntiphonError, DeniedError, PeerError, ProtocolError, UsageError
 from antiphon.membership.messages import Control
 from antiphon.node.acl import Holder, Rights
 from antiphon.node.audit_log import AuditLog
@@ -28,10 +28,9 @@ from antiphon.node.gateway.request_limits import COUNTED_BYTES, RequestLimits
 from antiphon.node.gateway.session_host import SessionHost
 from antiphon.node.loop import NodeLoop
 from antiphon.node.quotas import Account, Ledger
-from antiphon.node.streams.stream_gateway import StreamAccess
 from antiphon.node.subscriptions import Subscriptions
 from antiphon.runtime.clocks import datetime_of
-from antiphon.runtime.errors import DeniedError, kind_of
+from antiphon.runtime.errors import kind_of
 from antiphon.runtime.logging import logger
 from antiphon.runtime.tasks import Tasks
 from antiphon.sessions.backlog import Backlog, Backlogs
@@ -61,6 +60,7 @@ from antiphon.sessions.resume import ClientPublishing
 from antiphon.sessions.steps import Promise, Scope, Steps, start
 from antiphon.sessions.writers import Writers, owned_number
 from antiphon.storage.disk import Disk
+from antiphon.streams.service.stream_gateway import StreamAccess
 from antiphon.transport.framing import FrameWriter
 from antiphon.transport.incoming import FrameClient, IncomingConnection
 from antiphon.transport.schema import BATCH_BYTES_AT_MOST, SINCE, may_send

@@ -1,4 +1,4 @@
-"""The streams of a live node: their files, their replicas, the directory of all streams, and what clients ask of them.
+"""The streams of a live node: their host, and the way of the node's program to streams at other nodes.
 
-:mod:`antiphon.streams` decides; here are the disk, the links to other nodes and the clock. Start with ``service.py``.
+:mod:`antiphon.streams` decides; here are the disk, the links to other nodes and the clock.
 """

@@ -17,9 +17,9 @@ from antiphon.api.streams.stream_api import StreamCalls
 from antiphon.kernel.errors import PeerError
 from antiphon.membership.membership import Membership
 from antiphon.node.acl import ANYBODY, Holder
-from antiphon.node.streams.stream_gateway import StreamAccess
 from antiphon.sessions.client_messages import StreamRequest, StreamResponse
 from antiphon.streams.requests import Response, decode_response
+from antiphon.streams.service.stream_gateway import StreamAccess
 
 RESPONSE_SECONDS: Final = 60.0
 """After so long an answer is not awaited any more: a link between nodes may lose it without a word."""

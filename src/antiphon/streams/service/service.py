@@ -6,30 +6,13 @@ vote until three or five do, and asks nodes to keep the streams that are made.
 
 from __future__ import annotations
 
-import asyncio
-import secrets
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from antiphon.kernel.errors import ProtocolError
-from antiphon.membership.membership import Membership
-from antiphon.node.loop import NodeLoop
-from antiphon.node.streams.live_replica import LiveReplica
-from antiphon.node.streams.service_messages import (
-    ForgetStreams,
-    KeepStream,
-    ServiceMessage,
-    StreamGreeting,
-    decode_service_message,
-)
-from antiphon.node.subscriptions import Subscriptions
-from antiphon.runtime.clocks import monotonic_us
-from antiphon.runtime.logging import logger
-from antiphon.storage.stream_store import StreamStore
 from antiphon.streams.directory import (
     DIRECTORY,
     Absences,
@@ -44,9 +27,15 @@ from antiphon.streams.entries import COMMAND, IndexEntry, ReplicaSet
 from antiphon.streams.host import NOBODY
 from antiphon.streams.messages import StreamMessage, decode_message, encode_message
 from antiphon.streams.requests import REPLACE_US, Policy, StreamInfo
-from antiphon.transport.peer_messages import StreamFrame
-
-log = logger("streams")
+from antiphon.streams.service.host import ServiceHost
+from antiphon.streams.service.live_replica import LiveReplica
+from antiphon.streams.service.service_messages import (
+    ForgetStreams,
+    KeepStream,
+    ServiceMessage,
+    StreamGreeting,
+    decode_service_message,
+)
 
 PLACE_US: Final = 1_000_000
 """How often the leader of the directory looks whether streams must move."""
@@ -83,15 +72,12 @@ class StreamService:
 
     members: StreamMembers
 
-    def __init__(self, directory: Path, loop: NodeLoop, cluster: Membership, subscriptions: Subscriptions) -> None:
-        self.store = StreamStore(directory)
+    def __init__(self, host: ServiceHost) -> None:
+        self.host = host
+        self.store = host.files
         self.identity = self.store.identity
         self.directory = StreamDirectory()
-        self.now_us = monotonic_us
-        self._loop = loop
-        self._cluster = cluster
-        self._subscriptions = subscriptions
-        self._event_loop = asyncio.get_running_loop()
+        self.now_us, self.after = host.now_us, host.after
         self._is_over = False
         # By the identifier of a node: its number as a replica. And the other way round.
         self._identities: dict[int, int] = {}
@@ -115,16 +101,15 @@ class StreamService:
         for info in kept:
             self._keep(info)
         self._write_kept()
-        for identifier in self._cluster.identifiers():
+        for identifier in self.host.identifiers():
             self.peer_found(identifier)
-        self._loop.settle()
+        self.host.settle()
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """End."""
         self._is_over = True
         for replica in self.replicas.values():
             replica.close()
-        await self.store.close()
 
     def _keep_directory(self, founders: ReplicaSet) -> None:
         if DIRECTORY in self.replicas:
@@ -145,7 +130,7 @@ class StreamService:
             return
         if self.store.fact(f"offset {info.number}") is None:
             # The history begins now, and not with what the log of this node has of the topic.
-            self.store.put(f"offset {info.number}", b"%d" % self._loop.topics.topic(info.name).end_offset)
+            self.store.put(f"offset {info.number}", b"%d" % self.host.end_offset(info.name))
         founders = self.store.fact(f"founders {info.number}")
         if founders is None:
             # A node that comes later, or again with nothing, learns from the leader who the replicas are: it must not
@@ -156,7 +141,7 @@ class StreamService:
         replica = LiveReplica(self, info.number, info.name, msgspec.msgpack.decode(founders, type=ReplicaSet))
         replica.info = info
         self.replicas[info.number] = self.by_topic[info.name] = replica
-        replica.follow_topic(self._subscriptions.add(info.name, replica.next_offset))
+        replica.follow_topic()
         replica.start()
 
     def _write_kept(self) -> None:
@@ -188,16 +173,16 @@ class StreamService:
                 replica.replica.disconnected(identity)
                 replica.turn_ends()
 
-    def on_frame(self, sender: int, frame: StreamFrame) -> None:
+    def on_frame(self, sender: int, is_replica: bool, payload: bytes) -> None:
         """Another node has said something about streams."""
         try:
-            if frame.is_replica:
-                self._on_replica_message(sender, decode_message(frame.payload))
+            if is_replica:
+                self._on_replica_message(sender, decode_message(payload))
             else:
-                self._on_service_message(sender, decode_service_message(frame.payload))
+                self._on_service_message(sender, decode_service_message(payload))
         except msgspec.DecodeError as error:
             raise ProtocolError(f"node {sender} sent a message about streams that cannot be read: {error}") from error
-        self._loop.settle()
+        self.host.settle()
 
     def _on_replica_message(self, sender: int, message: StreamMessage) -> None:
         identity = self._identities.get(sender)
@@ -258,7 +243,7 @@ class StreamService:
             self._tell_identity(identity, ForgetStreams(gone))
 
     def _tell(self, identifier: int, message: ServiceMessage) -> None:
-        self._cluster.send_control(identifier, StreamFrame(False, msgspec.msgpack.encode(message)))
+        self.host.send(identifier, False, msgspec.msgpack.encode(message))
 
     def _tell_identity(self, identity: int, message: ServiceMessage) -> None:
         if identity == self.identity:
@@ -324,7 +309,7 @@ class StreamService:
             present = replicas_for(info.number, self.candidates(), info.policy.replicas)
             wanted = keepers_of(info, present, partial(self._absences.away_us, now_us=now_us))
             if set(wanted) != set(info.keepers):
-                log.info("other nodes keep a topic", topic=info.name, nodes=len(wanted))
+                self.host.log.info("other nodes keep a topic", topic=info.name, nodes=len(wanted))
                 self.decide(AssignReplicas(info.number, wanted), bool)
 
     def candidates(self) -> list[int]:
@@ -355,24 +340,11 @@ class StreamService:
         """Send a message to another replica."""
         identifier = self._identifiers.get(replica)
         if identifier is not None:
-            self._cluster.send_control(identifier, StreamFrame(True, encode_message(message)))
+            self.host.send(identifier, True, encode_message(message))
 
     def is_connected(self, replica: int) -> bool:
         """Whether another replica can be reached."""
         return replica in self._identifiers
-
-    def after(self, delay_us: int, call: Callable[[], object]) -> None:
-        """Call something after a while."""
-        self._event_loop.call_later(max(0, delay_us) / 1_000_000, partial(self._call, call))
-
-    def _call(self, call: Callable[[], object]) -> None:
-        if not self._is_over:
-            call()
-            self._loop.settle()
-
-    def draw(self, below: int) -> int:
-        """A random number below another one."""
-        return secrets.randbelow(below)
 
     def settled(self, replica: LiveReplica, number: int, entry: IndexEntry) -> None:
         """An entry is settled."""
@@ -383,7 +355,7 @@ class StreamService:
                 self._changed(before)
         else:
             self.members.settled(replica, entry)
-        self._loop.settle()
+        self.host.settle()
 
     def _changed(self, before: dict[int, StreamInfo]) -> None:
         """As the leader of the directory: tell the nodes that keep a stream, or kept one."""
@@ -427,7 +399,7 @@ class StreamService:
     def address_of(self, identity: int) -> str | None:
         """Where a replica is."""
         identifier = self._identifiers.get(identity)
-        return next((peer.address for peer in self._cluster.peers() if peer.identifier == identifier), None)
+        return None if identifier is None else self.host.address(identifier)
 
     def whom_to_ask(self, stream: int | None) -> list[str]:
         """Nodes that know more about a stream, or about the directory: the leader, or replicas."""
@@ -439,5 +411,5 @@ class StreamService:
         else:
             info = self.directory.by_number.get(stream)
             identities = [] if info is None else info.keepers
-        found: list[Any] = [self.address_of(each) for each in identities]
+        found = [self.address_of(each) for each in identities]
         return [each for each in found if each is not None]

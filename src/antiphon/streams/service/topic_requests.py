@@ -6,11 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from antiphon.api.topic_names import checked_name
-from antiphon.kernel.errors import UsageError
-from antiphon.node.acl import Holder
-from antiphon.node.streams.service import StreamService
-from antiphon.runtime.errors import DeniedError
+from antiphon.kernel.errors import DeniedError, UsageError
 from antiphon.streams.directory import ChangePolicy, DropStream
 from antiphon.streams.requests import (
     CreateTopic,
@@ -25,6 +21,8 @@ from antiphon.streams.requests import (
     TopicInfo,
     TopicList,
 )
+from antiphon.streams.service.host import StreamHolder
+from antiphon.streams.service.service import StreamService
 
 NO_DIRECTORY: Final = (
     "no node keeps the list of topics, because the first node of the cluster has no data directory: choose a node with "
@@ -41,7 +39,7 @@ class TopicRequests:
     def __init__(self, service: StreamService) -> None:
         self._service = service
 
-    def handle(self, holder: Holder, request: TopicRequest, respond: Respond) -> None:
+    def handle(self, holder: StreamHolder, request: TopicRequest, respond: Respond) -> None:
         """Answer a request, or say which node can."""
         service = self._service
         if not isinstance(request, ListTopics) and not holder.rights.admin:
@@ -55,7 +53,7 @@ class TopicRequests:
             listed = [info for name, info in sorted(service.directory.by_name.items())]
             respond(TopicList([described(info) for info in listed if holder.rights.may_subscribe(info.name)]))
         elif isinstance(request, CreateTopic):
-            checked_name(request.name)
+            service.host.check_name(request.name)
             service.create(request.name, request.policy, partial(self._created, respond))
         else:
             self._change(request, respond)

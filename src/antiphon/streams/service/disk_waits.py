@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
-from antiphon.node.streams.live_replica import LiveReplica
-from antiphon.node.streams.service import StreamService
 from antiphon.streams.requests import PositionFound, Redirect, Response, StreamFailure
+from antiphon.streams.service.live_replica import LiveReplica
+from antiphon.streams.service.service import StreamService
 
 LOOK_US: Final = 5000
 """How often it looks whether the replicas have what publishers wait for."""

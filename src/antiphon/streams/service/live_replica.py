@@ -1,20 +1,13 @@
-"""One replica of a stream on a live node: the disk, the timers and the subscription behind :mod:`antiphon.streams`."""
+"""One replica of a stream at one node: the disk, the timers and the deliveries behind :mod:`antiphon.streams`."""
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
 import msgspec
 
-from antiphon.api.batch import Batch
-from antiphon.api.heard import THIS_TOPIC
-from antiphon.api.subscription import LiveSubscription
-from antiphon.api.waiting import Mark
-from antiphon.storage.stream_store import StreamContent, StreamStore
 from antiphon.streams.coordinator import Coordinator
 from antiphon.streams.directory import DIRECTORY, StreamDirectory
 from antiphon.streams.entries import DATA, MEMBERS, OPENING, IndexEntry, ReplicaSet
@@ -25,31 +18,22 @@ from antiphon.streams.reassignment import Reassignment
 from antiphon.streams.replica import Replica
 from antiphon.streams.requests import StreamInfo
 from antiphon.streams.retention import Bounds, KeptRange, Retention
+from antiphon.streams.service.host import Name, ServiceHost, StreamBatch, StreamContent, StreamFiles
 
 BATCHES_CACHED: Final = 256
 """The messages of so many publications are held in memory for consumers."""
 
-
 NOTHING_KNOWN: Final = MessageLinks(-1, 0)
 """Of a message that is not here any more."""
 
-
-def links_of(batch: Batch, index: int) -> MessageLinks:
-    """The messages of its topic that a message of a batch says to follow."""
-    columns = batch.columns
-    first = columns.first_sequence if columns.author_sequence is None else columns.author_sequence
-    follows = None if columns.follows is None else columns.follows[index]
-    if follows is None:
-        return MessageLinks(batch.author, first + index)
-    pairs = follows.topics.get(THIS_TOPIC, [])
-    named = tuple(zip(pairs[::2], pairs[1::2], strict=False))
-    return MessageLinks(batch.author, first + index, named, follows.is_narrowed)
+ALL_ENTRIES: Final = 1 << 62
 
 
 class StreamNode(Protocol):
     """The node on which a replica lives."""
 
-    store: StreamStore
+    host: ServiceHost
+    store: StreamFiles
     directory: StreamDirectory
 
     def send(self, replica: int, stream: int, message: StreamMessage) -> None:
@@ -57,15 +41,6 @@ class StreamNode(Protocol):
 
     def is_connected(self, replica: int) -> bool:
         """Whether another replica can be reached."""
-
-    def after(self, delay_us: int, call: Callable[[], object]) -> None:
-        """Call something after a while, and let the node settle."""
-
-    def draw(self, below: int) -> int:
-        """A random number below another one."""
-
-    def now_us(self) -> int:
-        """The clock."""
 
     def settled(self, replica: LiveReplica, number: int, entry: IndexEntry) -> None:
         """An entry of a stream is settled."""
@@ -102,15 +77,16 @@ class LiveReplica:
         self.is_open = False
         self._awaited: dict[int, Callable[[], object]] = {}
         self._node = node
+        self._host = node.host
         self._store = node.store
-        self.subscription: LiveSubscription | None = None
+        self._end_following: Callable[[], object] = bool
         self.is_over = False
         # Where publications without a settled place are in the log of this node.
-        self._offsets: dict[tuple[int, int], int] = {}
+        self._offsets: dict[Name, int] = {}
         # Messages that are written and may not be on disk, and the last that were read.
-        self._unsafe: dict[tuple[int, int], int] = {}
-        self._cache: dict[tuple[int, int], Batch] = {}
-        self.now_us, self.draw = node.now_us, node.draw
+        self._unsafe: dict[Name, int] = {}
+        self._cache: dict[Name, StreamBatch] = {}
+        self.now_us, self.draw, self.clock_us = node.host.now_us, node.host.draw, node.host.clock_us
         self.is_connected = node.is_connected
         # Entries with messages that are settled, by their last position: the tail that consumers look at.
         self._tail: dict[int, IndexEntry] = {}
@@ -123,7 +99,7 @@ class LiveReplica:
         for source, sequence, offset in self._store.deliveries(stream, self.next_offset):
             content = self._store.content(stream, source, sequence)
             assert content is not None, "it was listed"
-            count = int(self._batch(content).count)
+            count = int(self._host.batch(topic, content).count)
             self._offsets[source, sequence] = offset
             self.replica.delivered(source, sequence, count, len(content.payload))
             self.next_offset = max(self.next_offset, offset + count)
@@ -135,30 +111,15 @@ class LiveReplica:
     def close(self) -> None:
         """Do nothing any more."""
         self.is_over = True
-        if self.subscription is not None:
-            self.subscription.end()
+        self._end_following()
 
     # What the fabric delivers.
 
-    def follow_topic(self, subscription: LiveSubscription) -> None:
+    def follow_topic(self) -> None:
         """Take what is delivered on the topic from now on."""
-        self.subscription = subscription
-        subscription.reads_messages = False
-        asyncio.get_running_loop().create_task(self._take(subscription))
+        self._end_following = self._host.follow(self.topic, self.next_offset, self._deliver)
 
-    async def _take(self, subscription: LiveSubscription) -> None:
-        while not self.is_over:
-            arrival = subscription.arrival()
-            if arrival is not None:
-                await arrival
-            if subscription.is_closed:
-                return
-            while not subscription.is_empty:
-                _, batch, _ = subscription.take_raw()
-                if not isinstance(batch, Mark):
-                    self._deliver(batch)
-
-    def _deliver(self, batch: Batch) -> None:
+    def _deliver(self, batch: StreamBatch) -> None:
         name = (batch.author, batch.number)
         self.next_offset = batch.end_offset
         if self.replica.log.is_past(*name):
@@ -176,25 +137,16 @@ class LiveReplica:
 
         self._store.then(safe)
 
-    def _write_content(self, name: tuple[int, int], content: StreamContent, offset: int) -> None:
-        self._store.write(
-            "insert or replace into content values (?, ?, ?, ?, ?)",
-            self.stream,
-            *name,
-            offset,
-            msgspec.msgpack.encode(content),
-        )
+    def _write_content(self, name: Name, content: StreamContent, offset: int) -> None:
+        self._store.write_content(self.stream, name, offset, content)
         self._unsafe[name] = 1
 
-    def _batch(self, content: StreamContent) -> Batch:
-        return Batch(self.topic, content.publisher, content.order, 0, content.payload, sequence=content.sequence)
-
-    def _remember(self, name: tuple[int, int], batch: Batch) -> None:
+    def _remember(self, name: Name, batch: StreamBatch) -> None:
         self._cache[name] = batch
         if len(self._cache) > BATCHES_CACHED:
             del self._cache[next(iter(self._cache))]
 
-    def batch_of(self, entry: IndexEntry) -> Batch | None:
+    def batch_of(self, entry: IndexEntry) -> StreamBatch | None:
         """The messages of an entry, if they are here."""
         name = (entry.source, entry.sequence)
         found = self._cache.get(name)
@@ -202,7 +154,7 @@ class LiveReplica:
             content = self._store.content(self.stream, *name)
             if content is None:
                 return None
-            found = self._batch(content)
+            found = self._host.batch(self.topic, content)
             self._remember(name, found)
         return found
 
@@ -219,7 +171,7 @@ class LiveReplica:
         self._node.send(replica, self.stream, message)
 
     def after(self, delay_us: int, call: Callable[[], object]) -> None:
-        self._node.after(delay_us, partial(self._call, call))
+        self._host.after(delay_us, partial(self._call, call))
 
     def _call(self, call: Callable[[], object]) -> None:
         if not self.is_over:
@@ -235,7 +187,7 @@ class LiveReplica:
         self._store.put(f"vote {self.stream}", msgspec.msgpack.encode((term, voted_for)))
 
     def write_entries(self, first: int, entries: Sequence[IndexEntry]) -> None:
-        self._store.write("delete from entry where stream = ? and number >= ?", self.stream, first)
+        self._store.cut_entries(self.stream, first, ALL_ENTRIES)
         for number, entry in enumerate(entries, first):
             self._store.write_entry(self.stream, number, entry)
 
@@ -249,9 +201,9 @@ class LiveReplica:
         self._store.put(f"snapshot {self.stream}", msgspec.msgpack.encode((base, base_term, position, state)))
         if replaces:
             self._store.put(f"floor {self.stream}", str(base).encode())
-            self._store.write("delete from entry where stream = ?", self.stream)
+            self._store.cut_entries(self.stream, 0, ALL_ENTRIES)
 
-    def drop_contents(self, is_settled: Callable[[tuple[int, int]], bool]) -> None:
+    def drop_contents(self, is_settled: Callable[[Name], bool]) -> None:
         for name in {*self._store.content_names(self.stream), *self._unsafe}:
             if is_settled(name):
                 self._store.remove_content(self.stream, *name)
@@ -261,16 +213,13 @@ class LiveReplica:
 
     def fill(self, first: int, entries: Sequence[NumberedEntry], contents: Sequence[NamedContent]) -> None:
         last = entries[-1][0]
-        self._store.write("delete from entry where stream = ? and number between ? and ?", self.stream, first, last)
+        self._store.cut_entries(self.stream, first, last)
         for number, entry in entries:
             self._store.write_entry(self.stream, number, entry)
         for source, sequence, content in contents:
             self._write_content((source, sequence), msgspec.msgpack.decode(content, type=StreamContent), -1)
             self._store.then(partial(self._unsafe.pop, (source, sequence), None))
         self._store.put(f"floor {self.stream}", b"%d" % (first - 1))
-
-    def clock_us(self) -> int:
-        return time.time_ns() // 1000
 
     def trimmed(self, earliest: int) -> None:
         self.coordinator.trimmed(earliest)
@@ -286,7 +235,7 @@ class LiveReplica:
     def holds(self, source: int, sequence: int) -> bool:
         return (source, sequence) not in self._unsafe and self._store.holds(self.stream, source, sequence)
 
-    def read_contents(self, publications: Sequence[tuple[int, int]]) -> list[tuple[int, int, bytes]]:
+    def read_contents(self, publications: Sequence[Name]) -> list[tuple[int, int, bytes]]:
         found = [(*name, self._store.content(self.stream, *name)) for name in publications]
         return [
             (source, sequence, msgspec.msgpack.encode(each)) for source, sequence, each in found if each is not None
@@ -381,13 +330,12 @@ class LiveReplica:
     def key_of(self, position: int) -> bytes:
         entry = self.entry_at(position)
         batch = self.batch_of(entry)
-        keys = None if batch is None else batch.columns.keys
-        return (None if keys is None else keys[position - entry.position]) or b""
+        return b"" if batch is None else self._host.key_of(batch, position - entry.position)
 
     def links(self, position: int) -> MessageLinks:
         entry = self.entry_at(position)
         batch = self.batch_of(entry)
-        return NOTHING_KNOWN if batch is None else links_of(batch, position - entry.position)
+        return NOTHING_KNOWN if batch is None else self._host.links_of(batch, position - entry.position)
 
     def hand(self, consumer: str, member: int, position: int, delivery: int) -> None:
         self._node.hand(self, consumer, member, position, delivery)

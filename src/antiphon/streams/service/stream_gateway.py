@@ -5,19 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
-from antiphon.api.topic_names import checked_name
-from antiphon.kernel.errors import AntiphonError, ProtocolError, UsageError
-from antiphon.node.acl import Holder
-from antiphon.node.streams.disk_waits import DiskWait, DiskWaits
-from antiphon.node.streams.live_replica import LiveReplica
-from antiphon.node.streams.recent_positions import PlacedBatch, RecentPositions
-from antiphon.node.streams.service import StreamService
-from antiphon.node.streams.topic_requests import TopicRequests
-from antiphon.runtime.errors import DeniedError, RemovedError, kind_of
+from antiphon.kernel.errors import AntiphonError, DeniedError, ProtocolError, RemovedError, UsageError
 from antiphon.streams.commands import CreateConsumer, RemoveConsumer
 from antiphon.streams.directory import DIRECTORY
 from antiphon.streams.entries import DATA, IndexEntry
@@ -55,18 +47,15 @@ from antiphon.streams.requests import (
     decode_request,
     encode,
 )
+from antiphon.streams.service.disk_waits import DiskWait, DiskWaits
+from antiphon.streams.service.host import StreamClient
+from antiphon.streams.service.live_replica import LiveReplica
+from antiphon.streams.service.recent_positions import PlacedBatch, RecentPositions
+from antiphon.streams.service.service import StreamService
+from antiphon.streams.service.topic_requests import TopicRequests
 
 ENTRIES_READ: Final = 256
 """How many publications one piece of history has at most."""
-
-
-class StreamClient(Protocol):
-    """The session of a client that asks."""
-
-    holder: Holder
-
-    def answer(self, number: int, payload: bytes) -> None:
-        """Send an answer when the node settles."""
 
 
 @dataclass
@@ -111,11 +100,9 @@ class StreamAccess:
 class StreamGateway:
     """The requests of all clients of one node about streams."""
 
-    def __init__(
-        self, service: StreamService, publish: Callable[[str, bytes, dict[str, bytes], Callable[[], object]], None]
-    ) -> None:
+    def __init__(self, service: StreamService) -> None:
         self._service = service
-        self._publish = publish
+        self._host = service.host
         self._topics = TopicRequests(service)
         service.members = self
         self._attached: dict[tuple[int, str, int], MemberAttachment] = {}
@@ -134,7 +121,7 @@ class StreamGateway:
         try:
             self._handle(client, number, request, respond)
         except AntiphonError as error:
-            respond(StreamFailure(str(error), isinstance(error, DeniedError), kind_of(error)))
+            respond(StreamFailure(str(error), isinstance(error, DeniedError), type(error).__name__))
 
     def _respond(self, client: StreamClient, number: int, response: Response) -> None:
         client.answer(number, encode(response))
@@ -158,7 +145,8 @@ class StreamGateway:
         replica.turn_ends()
 
     def _check(self, client: StreamClient, topic: str) -> None:
-        if not client.holder.rights.may_subscribe(checked_name(topic)):
+        self._host.check_name(topic)
+        if not client.holder.rights.may_subscribe(topic):
             raise DeniedError(f"client {client.holder.name!r} may not read {topic!r}; have it added to its rights")
 
     def _leader_of(self, topic: str, respond: Callable[[Response], None]) -> LiveReplica | None:
@@ -302,8 +290,7 @@ class StreamGateway:
         batch = replica.batch_of(entry)
         if batch is None:
             return
-        columns = batch.columns
-        first = columns.first_sequence if columns.author_sequence is None else columns.author_sequence
+        first = self._host.first_number(batch)
         placed = PlacedBatch(first, int(batch.count), entry.position, replica.replica.log.settled)
         self._positions_of(replica.stream).add(batch.author, placed)
 
@@ -440,7 +427,7 @@ class StreamGateway:
         """Publish a message as a dead letter."""
         entry = replica.entry_at(position)
         batch = replica.batch_of(entry)
-        value = b"" if batch is None else batch.columns.values[position - entry.position]
+        value = b"" if batch is None else self._host.value_of(batch, position - entry.position)
         headers = {
             "antiphon-topic": replica.topic.encode(),
             "antiphon-consumer": consumer.encode(),
@@ -448,7 +435,7 @@ class StreamGateway:
             "antiphon-deliveries": str(deliveries).encode(),
             "antiphon-reason": b"not acknowledged",
         }
-        self._publish(f"{replica.topic}.dead", value, headers, then)
+        self._host.bury(f"{replica.topic}.dead", value, headers, then)
 
 
 def check_generation(replica: LiveReplica, generation: int) -> None:

@@ -1,0 +1,132 @@
+"""A live node as the host of its streams: the loop, the links to other nodes, and subscriptions to topics."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Final, cast
+
+from antiphon.api.batch import Batch
+from antiphon.api.heard import THIS_TOPIC
+from antiphon.api.subscription import LiveSubscription
+from antiphon.api.topic_names import checked_name
+from antiphon.api.waiting import Mark
+from antiphon.membership.membership import Membership
+from antiphon.node.loop import NodeLoop
+from antiphon.node.subscriptions import Subscriptions
+from antiphon.runtime.clocks import monotonic_us
+from antiphon.runtime.logging import logger
+from antiphon.storage.stream_store import StreamStore
+from antiphon.streams.links import MessageLinks
+from antiphon.streams.service.host import StreamBatch, StreamContent
+from antiphon.transport.peer_messages import StreamFrame
+
+PublishLetter = Callable[[str, bytes, dict[str, bytes], Callable[[], object]], None]
+
+
+class StreamHost:
+    """The host of the streams of one live node; :class:`antiphon.streams.service.host.ServiceHost`.
+
+    Batches are those of :mod:`antiphon.api.batch`.
+    """
+
+    log: Final = logger("streams")
+
+    def __init__(
+        self, directory: Path, loop: NodeLoop, cluster: Membership, subscriptions: Subscriptions, bury: PublishLetter
+    ) -> None:
+        self.files = StreamStore(directory)
+        self.bury = bury
+        self.settle = loop.settle
+        self.identifiers: Callable[[], Iterable[int]] = cluster.identifiers
+        self._loop = loop
+        self._cluster = cluster
+        self._subscriptions = subscriptions
+        self._event_loop = asyncio.get_running_loop()
+        self._is_over = False
+
+    async def close(self) -> None:
+        """Call nothing any more, and close the files."""
+        self._is_over = True
+        await self.files.close()
+
+    # Time and chance.
+
+    def now_us(self) -> int:
+        return int(monotonic_us())
+
+    def clock_us(self) -> int:
+        return time.time_ns() // 1000
+
+    def draw(self, below: int) -> int:
+        return secrets.randbelow(below)
+
+    def after(self, delay_us: int, call: Callable[[], object]) -> None:
+        self._event_loop.call_later(max(0, delay_us) / 1_000_000, partial(self._call, call))
+
+    def _call(self, call: Callable[[], object]) -> None:
+        if not self._is_over:
+            call()
+            self._loop.settle()
+
+    # Other nodes.
+
+    def send(self, identifier: int, is_replica: bool, payload: bytes) -> None:
+        self._cluster.send_control(identifier, StreamFrame(is_replica, payload))
+
+    def address(self, identifier: int) -> str | None:
+        return next((peer.address for peer in self._cluster.peers() if peer.identifier == identifier), None)
+
+    # Topics.
+
+    def check_name(self, topic: str) -> None:
+        checked_name(topic)
+
+    def end_offset(self, topic: str) -> int:
+        return int(self._loop.topics.topic(topic).end_offset)
+
+    def follow(self, topic: str, first_offset: int, take: Callable[[StreamBatch], None]) -> Callable[[], None]:
+        subscription = self._subscriptions.add(topic, first_offset)
+        subscription.reads_messages = False
+        self._event_loop.create_task(self._take(subscription, take))
+        return subscription.end
+
+    async def _take(self, subscription: LiveSubscription, take: Callable[[StreamBatch], None]) -> None:
+        while not self._is_over:
+            arrival = subscription.arrival()
+            if arrival is not None:
+                await arrival
+            if subscription.is_closed:
+                return
+            while not subscription.is_empty:
+                _, batch, _ = subscription.take_raw()
+                if not isinstance(batch, Mark):
+                    take(batch)
+
+    def batch(self, topic: str, content: StreamContent) -> Batch:
+        return Batch(topic, content.publisher, content.order, 0, content.payload, sequence=content.sequence)
+
+    def key_of(self, batch: StreamBatch, index: int) -> bytes:
+        keys = cast(Batch, batch).columns.keys
+        return (None if keys is None else keys[index]) or b""
+
+    def value_of(self, batch: StreamBatch, index: int) -> bytes:
+        return cast(Batch, batch).columns.values[index]
+
+    def first_number(self, batch: StreamBatch) -> int:
+        columns = cast(Batch, batch).columns
+        return columns.first_sequence if columns.author_sequence is None else columns.author_sequence
+
+    def links_of(self, batch: StreamBatch, index: int) -> MessageLinks:
+        columns = cast(Batch, batch).columns
+        first = self.first_number(batch)
+        follows = None if columns.follows is None else columns.follows[index]
+        if follows is None:
+            return MessageLinks(batch.author, first + index)
+        pairs = follows.topics.get(THIS_TOPIC, [])
+        named = tuple(zip(pairs[::2], pairs[1::2], strict=False))
+        return MessageLinks(batch.author, first + index, named, follows.is_narrowed)

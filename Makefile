@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SOURCES := $(shell find src -name '*.py' -o -name '*.c' -o -name py.typed)
 LABORATORY := $(shell find research/antiphon_lab -type f -not -name '*.pyc')
 
-.PHONY: demo test quick check format bench site dist dist-check constraints clean
+.PHONY: demo test quick campaign check format bench site dist dist-check constraints clean
 
 demo: $(VENV)/installed
 	$(BIN)/antiphon demo
@@ -16,9 +16,13 @@ test: check $(VENV)/site-tools
 # What a change should pass before anything else: no Spark, hardly any processes, under a minute on two cores.
 quick: $(VENV)/installed
 	$(BIN)/ruff check --quiet .
-	$(BIN)/python -m pytest -n 2 -q -m "not slow" $(QUICK)
+	$(BIN)/python -m pytest -n 2 -q -m "not slow and not campaign" $(QUICK)
 QUICK := tests/kernel tests/orders tests/trace tests/audit tests/fabrics tests/simulator tests/test_layout.py tests/test_import_direction.py \
 	--ignore=tests/audit/spark --ignore=tests/audit/streaming --ignore=tests/fabrics/tree/test_campaign.py
+
+# The long matrices, of which `make test` runs small cases: browsers, databases, foreign clients, many seeds.
+campaign: $(VENV)/installed
+	$(BIN)/python -m pytest -n 2 -m campaign
 
 # Formatting, lint and strict types, over sources, tests, examples and benchmarks.
 check: $(VENV)/installed

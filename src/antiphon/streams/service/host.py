@@ -195,10 +195,19 @@ class StreamRights(Protocol):
 
     @property
     def admin(self) -> bool:
-        """Whether topics and consumers may be made, changed and removed."""
+        """Whether everything may be managed."""
+
+    def may_publish(self, topic: str) -> bool:
+        """Whether messages may be published on a topic."""
 
     def may_subscribe(self, wanted: str) -> bool:
         """Whether a topic may be read."""
+
+    def may_consume(self, topic: str) -> bool:
+        """Whether named consumers of a topic may be used."""
+
+    def may_manage(self, topic: str) -> bool:
+        """Whether a topic and its consumers may be made, changed and removed."""
 
 
 class StreamHolder(Protocol):

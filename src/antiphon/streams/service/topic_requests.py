@@ -21,7 +21,7 @@ from antiphon.streams.requests import (
     TopicInfo,
     TopicList,
 )
-from antiphon.streams.service.host import StreamHolder
+from antiphon.streams.service.host import StreamHolder, StreamRights
 from antiphon.streams.service.service import StreamService
 
 NO_DIRECTORY: Final = (
@@ -42,8 +42,13 @@ class TopicRequests:
     def handle(self, holder: StreamHolder, request: TopicRequest, respond: Respond) -> None:
         """Answer a request, or say which node can."""
         service = self._service
-        if not isinstance(request, ListTopics) and not holder.rights.admin:
-            raise DeniedError(f"client {holder.name!r} may not manage topics; have admin = true added to its rights")
+        rights = holder.rights
+        if isinstance(request, FoundDirectory) and not rights.admin:
+            raise DeniedError(f"client {holder.name!r} may not begin a list; have admin = true added to its rights")
+        if isinstance(request, (CreateTopic, RemoveTopic, SetPolicy)) and not rights.may_manage(request.name):
+            raise DeniedError(
+                f"client {holder.name!r} may not manage the topic {request.name!r}; have it added to its rights"
+            )
         if isinstance(request, FoundDirectory):
             self._found(respond)
         elif not service.leads_directory:
@@ -51,7 +56,7 @@ class TopicRequests:
             respond(Redirect(where, "another node leads the directory of topics" if where else NO_DIRECTORY))
         elif isinstance(request, ListTopics):
             listed = [info for name, info in sorted(service.directory.by_name.items())]
-            respond(TopicList([described(info) for info in listed if holder.rights.may_subscribe(info.name)]))
+            respond(TopicList([described(info) for info in listed if may_see(rights, info.name)]))
         elif isinstance(request, CreateTopic):
             service.host.check_name(request.name)
             service.create(request.name, request.policy, partial(self._created, respond))
@@ -79,6 +84,11 @@ class TopicRequests:
         else:
             changed = ChangePolicy(number, request.policy)
             service.decide(changed, lambda: respond(TopicList([described(service.directory.by_number[number])])))
+
+
+def may_see(rights: StreamRights, topic: str) -> bool:
+    """Whether somebody may know how far a topic and its consumers are."""
+    return rights.may_subscribe(topic) or rights.may_consume(topic) or rights.may_manage(topic)
 
 
 def described(info: StreamInfo, connected: int = -1) -> TopicInfo:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from antiphon.api.batch import Message
 from antiphon.api.columns import Receipt
+from antiphon.api.requests.serving import Request
 from antiphon.api.streams.consumption import ConsumedMessage
 from antiphon.api.streams.stream_api import SettledReceipt
 from antiphon.api.streams.topics import PolicyChanges, Topics
@@ -89,6 +90,29 @@ class SyncMessage:
     def extend(self) -> None:
         """Take longer: the time for the acknowledgement begins anew."""
         self._thread.run(self._message.extend())
+
+
+class SyncRequest:
+    """A request that this program is to answer."""
+
+    def __init__(self, thread: LoopThread, request: Request) -> None:
+        self._thread = thread
+        self._request = request
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._request, name)
+
+    def reply(self, value: bytes, *, more: bool = False, headers: dict[str, bytes] | None = None) -> None:
+        """Answer; with ``more`` further replies follow, until one without it, or :meth:`end`."""
+        self._thread.run(self._request.reply(value, more=more, headers=headers))
+
+    def end(self) -> None:
+        """Nothing more follows."""
+        self._thread.run(self._request.end())
+
+    def fail(self, reason: str) -> None:
+        """It cannot be answered: the caller's ``request`` raises ``RequestFailedError`` with the reason."""
+        self._thread.run(self._request.fail(reason))
 
 
 class SyncTopics:
@@ -170,6 +194,23 @@ class SyncClient:
 
         messages = self._thread.iterate(self._thread.run(begin()))
         return (SyncMessage(self._thread, message) for message in messages)
+
+    def request(self, topic: str, value: bytes, **options: Any) -> Message:
+        """Ask a program that serves a topic, and wait for its reply; the options are those of ``Client.request``."""
+        return self._thread.run(self._client.request(topic, value, **options))
+
+    def request_many(self, topic: str, value: bytes, **options: Any) -> Iterator[Message]:
+        """Ask a program that serves a topic, and iterate over its replies."""
+        return self._thread.iterate(self._client.request_many(topic, value, **options))
+
+    def serve(self, topic: str, **options: Any) -> Iterator[SyncRequest]:
+        """Answer the requests on a topic, from this call on; the options are those of ``Client.serve``."""
+
+        async def begin() -> AsyncIterator[Request]:
+            return aiter(await self._client.serve(topic, **options).ready())
+
+        requests = self._thread.iterate(self._thread.run(begin()))
+        return (SyncRequest(self._thread, request) for request in requests)
 
     def history(self, topic: str, start: str | int = "earliest", *, follow: bool = False) -> Iterator[Message]:
         """The history of a topic from a position on; with ``follow`` it does not end."""

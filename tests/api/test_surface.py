@@ -10,6 +10,7 @@ import pytest
 import antiphon
 
 BOTH = {"publish", "subscribe", "flush", "close", "abandon", "topics", "consume", "history", "settled", "position_of"}
+BOTH |= {"request", "request_many", "serve"}
 SURFACE = {
     "Node": BOTH | {"identifier", "address", "metrics_address", "until_stopped", "tentative"},
     "Client": BOTH | {"address", "is_up", "reconnects", "status"},

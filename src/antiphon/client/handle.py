@@ -7,16 +7,18 @@ from typing import Any, Final
 
 from antiphon.api.lifecycle import Starting
 from antiphon.api.pubsub import PubSub
+from antiphon.api.requests.request_user import RequestUser
 from antiphon.api.streams.stream_user import StreamUser
 from antiphon.client.client import RECONNECT_SECONDS, LiveClient
 from antiphon.transport.tls import Tls, tls_from
 
 
-class Client(StreamUser, PubSub):
+class Client(RequestUser, StreamUser, PubSub):
     """A connection to a cluster through one of its nodes. Made by :func:`antiphon.connect`."""
 
     def __init__(self, live: LiveClient) -> None:
         PubSub.__init__(self, live)
+        RequestUser.__init__(self, live)
         StreamUser.__init__(self, live, live.streams.api)
         self._live: Final[LiveClient] = live
 

@@ -6,17 +6,19 @@ from typing import Any, Final
 
 from antiphon.api.lifecycle import Starting
 from antiphon.api.pubsub import PubSub
+from antiphon.api.requests.request_user import RequestUser
 from antiphon.api.streams.stream_user import StreamUser
 from antiphon.node.node import LiveNode
 from antiphon.node.settings import Settings, settings_from
 from antiphon.node.tentative import TentativeBatch
 
 
-class Node(StreamUser, PubSub):
+class Node(RequestUser, StreamUser, PubSub):
     """A peer of a cluster, embedded in this program. Made by :func:`antiphon.start`."""
 
     def __init__(self, live: LiveNode) -> None:
         PubSub.__init__(self, live)
+        RequestUser.__init__(self, live)
         StreamUser.__init__(self, live, live.streams)
         self._live: Final[LiveNode] = live
 

@@ -23,6 +23,18 @@ class LostTurnError(PeerError):
     """The acknowledgement of a message came too late: its consumer has handed the message to another member."""
 
 
+class NobodyServesError(PeerError):
+    """No program answers the requests on a topic."""
+
+
+class NoReplyError(PeerError):
+    """A request had no reply in time; it may still be worked on."""
+
+
+class RequestFailedError(PeerError):
+    """The program that was asked says that it cannot answer; the text has its reason."""
+
+
 class SlowConsumerError(PeerError):
     """A subscription with the policy ``disconnect`` could not keep up."""
 

@@ -1,0 +1,1 @@
+"""Questions and answers over a topic: ``request`` and ``serve``, at nodes and clients alike."""

@@ -6,6 +6,7 @@ A client says who it is by a token, or by its certificate::
     token = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
     publish = ["orders.>"]
     subscribe = ["orders.>", "prices.*"]
+    consume = ["orders.new"]
 
     [clients.operator]
     admin = true
@@ -46,6 +47,10 @@ class ClientTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     token: str | None = None
     publish: list[str] = []
     subscribe: list[str] = []
+    consume: list[str] = []
+    """Where it may be a member of named consumers: their acknowledgements count for all members."""
+    manage: list[str] = []
+    """Which histories it may begin, change and remove, with their consumers."""
     admin: bool = False
     quotas: Quotas = Quotas()
 
@@ -57,6 +62,18 @@ class ClientTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Whether the client may see all that a topic or pattern stands for."""
         return any(covers(pattern, wanted) for pattern in self.subscribe)
 
+    def may_consume(self, topic: str) -> bool:
+        """Whether the client may be a member of the topic's consumers."""
+        return any(matches(pattern, topic) for pattern in self.consume)
+
+    def may_manage(self, topic: str) -> bool:
+        """Whether the client may begin, change and remove the topic's history."""
+        return self.admin or any(matches(pattern, topic) for pattern in self.manage)
+
+    def may_see(self, topic: str) -> bool:
+        """Whether the client has any right on a topic, and so may know how its history is kept."""
+        return self.may_subscribe(topic) or self.may_consume(topic) or self.may_manage(topic) or self.may_publish(topic)
+
 
 class RightsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file."""
@@ -66,7 +83,7 @@ class RightsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Those of every client that has no other."""
 
 
-EVERYTHING: Final = ClientTable(publish=[">"], subscribe=[">"], admin=True)
+EVERYTHING: Final = ClientTable(publish=[">"], subscribe=[">"], consume=[">"], manage=[">"], admin=True)
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -180,7 +197,8 @@ def read_rights(path: Path) -> dict[str, ClientTable]:
         raise UsageError(f"{path} is no TOML: {error}") from error
     except msgspec.ValidationError as error:
         raise UsageError(
-            f"{path}: {error}; a client has a table [clients.NAME] with token, publish, subscribe, admin and quotas"
+            f"{path}: {error}; a client has a table [clients.NAME] with token, publish, subscribe, consume, manage, "
+            "admin and quotas"
         ) from error
     hashes: set[str] = set()
     found.quotas.check(f"{path}: [quotas]")
@@ -209,7 +227,7 @@ def check_client(path: Path, name: str, table: ClientTable) -> None:
             f"{path}: {name!r} is not a valid name of a client: use letters, digits, dots, - and _, 64 at most"
         )
     table.quotas.check(f"{path}: [clients.{name}.quotas]")
-    for pattern in (*table.publish, *table.subscribe):
+    for pattern in (*table.publish, *table.subscribe, *table.consume, *table.manage):
         try:
             checked_pattern(pattern)
         except UsageError as error:

@@ -58,6 +58,8 @@ class StreamInfo(msgspec.Struct, frozen=True, array_like=True):
     policy: Policy
     voters: list[Count]
     assigned: list[Count] = []
+    owner: str = ""
+    """The identity that has begun its history."""
 
     @property
     def keepers(self) -> list[int]:
@@ -187,10 +189,11 @@ class FoundDirectory(msgspec.Struct, frozen=True, array_like=True, tag=41):
     """Begin the list of topics with a history at the node that is asked."""
 
 
+TopicRequest = CreateTopic | RemoveTopic | ListTopics | SetPolicy | FoundDirectory
+"""Requests that the leader of the directory answers."""
+
 Request = (
-    CreateTopic
-    | RemoveTopic
-    | ListTopics
+    TopicRequest
     | DescribeTopic
     | AttachConsumer
     | AckMessages
@@ -201,8 +204,6 @@ Request = (
     | RemoveConsumerRequest
     | ReadHistory
     | AwaitPosition
-    | SetPolicy
-    | FoundDirectory
 )
 
 

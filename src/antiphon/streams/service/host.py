@@ -195,10 +195,22 @@ class StreamRights(Protocol):
 
     @property
     def admin(self) -> bool:
-        """Whether topics and consumers may be made, changed and removed."""
+        """Whether the cluster's list of topics may be begun."""
 
     def may_subscribe(self, wanted: str) -> bool:
         """Whether a topic may be read."""
+
+    def may_publish(self, topic: str) -> bool:
+        """Whether messages may be published on a topic."""
+
+    def may_consume(self, topic: str) -> bool:
+        """Whether messages of a topic may be acknowledged for its consumers."""
+
+    def may_manage(self, topic: str) -> bool:
+        """Whether the history of a topic may be begun, changed and removed."""
+
+    def may_see(self, topic: str) -> bool:
+        """Whether it may be known how a topic is kept."""
 
 
 class StreamHolder(Protocol):
@@ -222,3 +234,6 @@ class StreamClient(Protocol):
 
     def answer(self, number: int, payload: bytes) -> None:
         """Send an answer when the node settles."""
+
+    def check_kept(self, quota: str, used: int, more: int = 1) -> None:
+        """Refuse somebody who uses so much of what the cluster keeps, and asks for so much more than it may."""

@@ -51,6 +51,7 @@ from antiphon.streams.service.disk_waits import DiskWait, DiskWaits
 from antiphon.streams.service.host import StreamClient
 from antiphon.streams.service.live_replica import LiveReplica
 from antiphon.streams.service.recent_positions import PlacedBatch, RecentPositions
+from antiphon.streams.service.rights import check_right
 from antiphon.streams.service.service import StreamService
 from antiphon.streams.service.topic_requests import TopicRequests
 
@@ -128,9 +129,10 @@ class StreamGateway:
 
     def _handle(self, client: StreamClient, number: int, request: Request, respond: Callable[[Response], None]) -> None:
         if isinstance(request, (CreateTopic, RemoveTopic, ListTopics, SetPolicy, FoundDirectory)):
-            self._topics.handle(client.holder, request, respond)
+            self._topics.handle(client, request, respond)
             return
-        self._check(client, request.topic)
+        self._host.check_name(request.topic)
+        check_right(client.holder, request.topic, request)
         replica = self._leader_of(request.topic, respond)
         if replica is None:
             return
@@ -143,11 +145,6 @@ class StreamGateway:
         else:
             self._consume(client, number, replica, request, respond)
         replica.turn_ends()
-
-    def _check(self, client: StreamClient, topic: str) -> None:
-        self._host.check_name(topic)
-        if not client.holder.rights.may_subscribe(topic):
-            raise DeniedError(f"client {client.holder.name!r} may not read {topic!r}; have it added to its rights")
 
     def _leader_of(self, topic: str, respond: Callable[[Response], None]) -> LiveReplica | None:
         """The replica here that leads the history of a topic; otherwise the client is told whom to ask."""
@@ -309,10 +306,6 @@ class StreamGateway:
             self._attach(client, number, replica, request, respond)
             return
         if isinstance(request, RemoveConsumerRequest):
-            if not client.holder.rights.admin:
-                raise DeniedError(
-                    f"client {client.holder.name!r} may not remove consumers; have admin = true added to its rights"
-                )
             coordinator.settle(RemoveConsumer(request.consumer), lambda: respond(Done()))
             return
         assert isinstance(request, (AckMessages, ReturnMessage, ExtendLease, SetWindow, DetachConsumer))
@@ -364,7 +357,10 @@ class StreamGateway:
             coordinator.attach(request.consumer, request.member, request.held, request.window, attached)
 
         if known is None:
-            coordinator.create(CreateConsumer(request.consumer, start, request.settings), created)
+            owner = client.holder.name
+            used = sum(each.coordinator.owned_by(owner) for each in self._service.replicas.values() if each.is_open)
+            client.check_kept("consumers", used)
+            coordinator.create(CreateConsumer(request.consumer, start, request.settings, owner), created)
         else:
             created(True)
 

@@ -1,4 +1,4 @@
-"""The rights to publish, subscribe and look into a node: a TOML file that is read again when it changes.
+"""The rights of clients at a node: a TOML file that is read again when it changes.
 
 A client says who it is by a token, or by its certificate::
 
@@ -6,7 +6,9 @@ A client says who it is by a token, or by its certificate::
     token = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
     publish = ["orders.>"]
     subscribe = ["orders.>", "prices.*"]
-    consume = ["orders.new"]
+    consume = ["orders.paid"]
+    serve = ["prices.get"]
+    manage = ["orders.>"]
 
     [clients.operator]
     admin = true
@@ -27,7 +29,7 @@ from typing import Final
 
 import msgspec
 
-from antiphon.api.topic_names import checked_pattern, matches
+from antiphon.api.topic_names import CALLERS, SERVING, checked_pattern, matches
 from antiphon.kernel.errors import DeniedError, UsageError
 from antiphon.node.quotas import Quotas
 from antiphon.runtime.logging import logger
@@ -48,31 +50,37 @@ class ClientTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     publish: list[str] = []
     subscribe: list[str] = []
     consume: list[str] = []
-    """Where it may be a member of named consumers: their acknowledgements count for all members."""
+    serve: list[str] = []
     manage: list[str] = []
-    """Which histories it may begin, change and remove, with their consumers."""
     admin: bool = False
     quotas: Quotas = Quotas()
 
     def may_publish(self, topic: str) -> bool:
-        """Whether the client may publish there."""
-        return any(matches(pattern, topic) for pattern in self.publish)
+        """Whether the client may publish there: also replies, and that it serves or looks for programs that do."""
+        if topic.startswith(SERVING):
+            return self.may_serve(topic.removeprefix(SERVING))
+        asked = topic.removeprefix(CALLERS)
+        return any(matches(pattern, asked) for pattern in self.publish) or (asked == topic and self.may_serve(topic))
 
     def may_subscribe(self, wanted: str) -> bool:
         """Whether the client may see all that a topic or pattern stands for."""
-        return any(covers(pattern, wanted) for pattern in self.subscribe)
+        if wanted.startswith(CALLERS) and self.may_serve(wanted.removeprefix(CALLERS)):
+            return True
+        if wanted.startswith(SERVING) and any(covers(each, wanted.removeprefix(SERVING)) for each in self.publish):
+            return True
+        return any(covers(pattern, wanted) for pattern in self.subscribe) or self.may_serve(wanted)
 
     def may_consume(self, topic: str) -> bool:
-        """Whether the client may be a member of the topic's consumers."""
-        return any(matches(pattern, topic) for pattern in self.consume)
+        """Whether the client may be a member of named consumers of a topic."""
+        return any(covers(pattern, topic) for pattern in self.consume)
+
+    def may_serve(self, topic: str) -> bool:
+        """Whether the client may answer the requests on a topic."""
+        return any(covers(pattern, topic) for pattern in self.serve)
 
     def may_manage(self, topic: str) -> bool:
-        """Whether the client may begin, change and remove the topic's history."""
-        return self.admin or any(matches(pattern, topic) for pattern in self.manage)
-
-    def may_see(self, topic: str) -> bool:
-        """Whether the client has any right on a topic, and so may know how its history is kept."""
-        return self.may_subscribe(topic) or self.may_consume(topic) or self.may_manage(topic) or self.may_publish(topic)
+        """Whether the client may make, change and remove a topic with a history, and its consumers."""
+        return self.admin or any(covers(pattern, topic) for pattern in self.manage)
 
 
 class RightsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -83,7 +91,7 @@ class RightsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Those of every client that has no other."""
 
 
-EVERYTHING: Final = ClientTable(publish=[">"], subscribe=[">"], consume=[">"], manage=[">"], admin=True)
+EVERYTHING: Final = ClientTable(publish=[">"], subscribe=[">"], consume=[">"], serve=[">"], admin=True)
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -197,8 +205,8 @@ def read_rights(path: Path) -> dict[str, ClientTable]:
         raise UsageError(f"{path} is no TOML: {error}") from error
     except msgspec.ValidationError as error:
         raise UsageError(
-            f"{path}: {error}; a client has a table [clients.NAME] with token, publish, subscribe, consume, manage, "
-            "admin and quotas"
+            f"{path}: {error}; a client has a table [clients.NAME] with token, publish, subscribe, consume, "
+            "serve, manage, admin and quotas"
         ) from error
     hashes: set[str] = set()
     found.quotas.check(f"{path}: [quotas]")
@@ -227,7 +235,7 @@ def check_client(path: Path, name: str, table: ClientTable) -> None:
             f"{path}: {name!r} is not a valid name of a client: use letters, digits, dots, - and _, 64 at most"
         )
     table.quotas.check(f"{path}: [clients.{name}.quotas]")
-    for pattern in (*table.publish, *table.subscribe, *table.consume, *table.manage):
+    for pattern in (*table.publish, *table.subscribe, *table.consume, *table.serve, *table.manage):
         try:
             checked_pattern(pattern)
         except UsageError as error:

@@ -189,11 +189,10 @@ class FoundDirectory(msgspec.Struct, frozen=True, array_like=True, tag=41):
     """Begin the list of topics with a history at the node that is asked."""
 
 
-TopicRequest = CreateTopic | RemoveTopic | ListTopics | SetPolicy | FoundDirectory
-"""Requests that the leader of the directory answers."""
-
 Request = (
-    TopicRequest
+    CreateTopic
+    | RemoveTopic
+    | ListTopics
     | DescribeTopic
     | AttachConsumer
     | AckMessages
@@ -204,6 +203,8 @@ Request = (
     | RemoveConsumerRequest
     | ReadHistory
     | AwaitPosition
+    | SetPolicy
+    | FoundDirectory
 )
 
 

@@ -302,6 +302,8 @@ class ClientSession:
                 self._check_subscribing(remote.subscription.pattern)
             except DeniedError as error:
                 remote.subscription.revoke(error)
+        self._services.streams.rights_changed(self)
+        self._sender.settle()
 
     # What publishing needs.
 

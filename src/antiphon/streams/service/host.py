@@ -195,22 +195,19 @@ class StreamRights(Protocol):
 
     @property
     def admin(self) -> bool:
-        """Whether the cluster's list of topics may be begun."""
-
-    def may_subscribe(self, wanted: str) -> bool:
-        """Whether a topic may be read."""
+        """Whether everything may be managed."""
 
     def may_publish(self, topic: str) -> bool:
         """Whether messages may be published on a topic."""
 
+    def may_subscribe(self, wanted: str) -> bool:
+        """Whether a topic may be read."""
+
     def may_consume(self, topic: str) -> bool:
-        """Whether messages of a topic may be acknowledged for its consumers."""
+        """Whether named consumers of a topic may be used."""
 
     def may_manage(self, topic: str) -> bool:
-        """Whether the history of a topic may be begun, changed and removed."""
-
-    def may_see(self, topic: str) -> bool:
-        """Whether it may be known how a topic is kept."""
+        """Whether a topic and its consumers may be made, changed and removed."""
 
 
 class StreamHolder(Protocol):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from antiphon.kernel.errors import UsageError
+from antiphon.kernel.errors import DeniedError, UsageError
 from antiphon.streams.directory import DIRECTORY, ChangePolicy, DropStream
 from antiphon.streams.requests import (
     CreateTopic,
@@ -21,11 +21,9 @@ from antiphon.streams.requests import (
     StreamInfo,
     TopicInfo,
     TopicList,
-    TopicRequest,
 )
 from antiphon.streams.retention import UNBOUNDED
-from antiphon.streams.service.host import StreamClient
-from antiphon.streams.service.rights import check_managing
+from antiphon.streams.service.host import StreamClient, StreamRights
 from antiphon.streams.service.service import StreamService
 
 NO_DIRECTORY: Final = (
@@ -33,6 +31,7 @@ NO_DIRECTORY: Final = (
     "one (--data) and run once: antiphon topics found --servers ADDRESS"
 )
 
+TopicRequest = CreateTopic | RemoveTopic | ListTopics | SetPolicy | FoundDirectory
 Respond = Callable[[Response], None]
 
 
@@ -48,7 +47,13 @@ class TopicRequests:
     def handle(self, client: StreamClient, request: TopicRequest, respond: Respond) -> None:
         """Answer a request, or say which node can."""
         service, holder = self._service, client.holder
-        check_managing(holder, request)
+        rights = holder.rights
+        if isinstance(request, FoundDirectory) and not rights.admin:
+            raise DeniedError(f"client {holder.name!r} may not begin a list; have admin = true added to its rights")
+        if isinstance(request, (CreateTopic, RemoveTopic, SetPolicy)) and not rights.may_manage(request.name):
+            raise DeniedError(
+                f"client {holder.name!r} may not manage the topic {request.name!r}; have it added to its rights"
+            )
         if isinstance(request, FoundDirectory):
             self._found(respond)
         elif not service.leads_directory:
@@ -56,7 +61,7 @@ class TopicRequests:
             respond(Redirect(where, "another node leads the directory of topics" if where else NO_DIRECTORY))
         elif isinstance(request, ListTopics):
             listed = [info for name, info in sorted(service.directory.by_name.items())]
-            respond(TopicList([described(info) for info in listed if holder.rights.may_see(info.name)]))
+            respond(TopicList([described(info) for info in listed if may_see(rights, info.name)]))
         elif isinstance(request, CreateTopic):
             service.host.check_name(request.name)
             if request.name not in service.directory.by_name:
@@ -104,6 +109,11 @@ class TopicRequests:
                 self._check_quotas(client, found.name, request.policy, is_new=False)
             changed = ChangePolicy(number, request.policy)
             service.decide(changed, lambda: respond(TopicList([described(service.directory.by_number[number])])))
+
+
+def may_see(rights: StreamRights, topic: str) -> bool:
+    """Whether somebody may know how far a topic and its consumers are."""
+    return rights.may_subscribe(topic) or rights.may_consume(topic) or rights.may_manage(topic)
 
 
 def described(info: StreamInfo, connected: int = -1) -> TopicInfo:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.core import CounterMetricFamily
 
+from antiphon.node.consumer_metrics import CONSUMER_METRICS
 from antiphon.node.settings import settings_from
 from antiphon.node.status import CLIENT_METRICS, NODE_METRICS, TOPIC_METRICS
 
@@ -133,6 +134,7 @@ def test_the_metrics_in_the_documentation_are_those_of_a_node() -> None:
     families = {f"antiphon_{name}": family for name, family in NODE_METRICS.items()}
     families |= {f"antiphon_topic_{name}": family for name, family in TOPIC_METRICS.items()}
     families |= {f"antiphon_client_{name}": family for name, family in CLIENT_METRICS.items()}
+    families |= {f"antiphon_consumer_{name}": family for name, family in CONSUMER_METRICS.items()}
     counters = {name for name, family in families.items() if family is CounterMetricFamily}
     assert written == {f"{name}_total" if name in counters else name for name in families} | {"antiphon_healthy"}
 

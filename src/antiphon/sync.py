@@ -21,6 +21,7 @@ from antiphon.api.batch import Message
 from antiphon.api.columns import Receipt
 from antiphon.api.requests.serving import Request
 from antiphon.api.streams.consumption import ConsumedMessage
+from antiphon.api.streams.starts import StreamStart
 from antiphon.api.streams.stream_api import SettledReceipt
 from antiphon.api.streams.topics import PolicyChanges, Topics
 from antiphon.client.handle import Client
@@ -146,6 +147,14 @@ class SyncTopics:
         """Remove the history of a topic, and its consumers."""
         self._thread.run(self._topics.remove(name))
 
+    def reset_consumer(self, topic: str, name: str, start: StreamStart = "earliest") -> None:
+        """Let a consumer begin at another place; see :meth:`Topics.reset_consumer`."""
+        self._thread.run(self._topics.reset_consumer(topic, name, start))
+
+    def remove_consumer(self, topic: str, name: str) -> None:
+        """Forget a consumer of a topic."""
+        self._thread.run(self._topics.remove_consumer(topic, name))
+
 
 class SyncClient:
     """A client, or a node in this program, whose calls wait. Made by :func:`connect` and :func:`start`."""
@@ -186,7 +195,7 @@ class SyncClient:
 
         return self._thread.iterate(self._thread.run(begin()))
 
-    def consume(self, topic: str, name: str, **options: Any) -> Iterator[SyncMessage]:
+    def consume(self, topic: str, name: str | None = None, **options: Any) -> Iterator[SyncMessage]:
         """Take messages as a member of a named consumer; the options are those of ``Client.consume``."""
 
         async def begin() -> AsyncIterator[ConsumedMessage]:
@@ -212,7 +221,7 @@ class SyncClient:
         requests = self._thread.iterate(self._thread.run(begin()))
         return (SyncRequest(self._thread, request) for request in requests)
 
-    def history(self, topic: str, start: str | int = "earliest", *, follow: bool = False) -> Iterator[Message]:
+    def history(self, topic: str, start: StreamStart = "earliest", *, follow: bool = False) -> Iterator[Message]:
         """The history of a topic from a position on; with ``follow`` it does not end."""
         return self._thread.iterate(self._client.history(topic, start, follow=follow))
 

@@ -9,9 +9,21 @@ from antiphon.audit.findings import KINDS
 from antiphon.cli import audit, top
 from antiphon.kernel import UsageError
 from antiphon.node import status
+from antiphon.node.consumer_metrics import CONSUMER_METRICS
 from antiphon.pipeline.measures import MEASURES
 from antiphon.pipeline.metrics import METRICS
-from antiphon.trace.quantities import AUDIT, CLIENT, DELIVERIES, EVERYTHING, NODE, QUANTITIES, SOURCES, TOPIC, quantity
+from antiphon.trace.quantities import (
+    AUDIT,
+    CLIENT,
+    CONSUMER,
+    DELIVERIES,
+    EVERYTHING,
+    NODE,
+    QUANTITIES,
+    SOURCES,
+    TOPIC,
+    quantity,
+)
 from antiphon_lab.reproduction import metrics as lab
 
 
@@ -36,6 +48,7 @@ def test_a_running_node_says_what_is_defined() -> None:
     assert {name.replace("_", "-") for name in status.NODE_METRICS} | {"healthy"} == names_from(NODE)
     assert {name.replace("_", "-") for name in status.TOPIC_METRICS} == names_from(TOPIC)
     assert {name.replace("_", "-") for name in status.CLIENT_METRICS} == names_from(CLIENT)
+    assert {f"consumer-{name.replace('_', '-')}" for name in CONSUMER_METRICS} == names_from(CONSUMER)
 
 
 def test_the_live_view_shows_what_is_defined() -> None:

@@ -62,6 +62,18 @@ class ClientFigures(msgspec.Struct):
         return sorted(full | self.hits.keys())
 
 
+class ConsumerFigures(msgspec.Struct):
+    """One named consumer, at the node that leads the history of its topic."""
+
+    topic: str
+    consumer: str
+    lag: int
+    handed_out: int
+    members: int
+    redelivered: int
+    missed: int
+
+
 class NodeFigures(msgspec.Struct):
     """One node."""
 
@@ -75,6 +87,8 @@ class NodeFigures(msgspec.Struct):
     troubles: list[str]
     quotas: dict[str, ClientFigures] = {}
     """The clients that have quotas."""
+    consumers: list[ConsumerFigures] = []
+    """The consumers of the topics whose histories the node leads."""
 
 
 class Picture(msgspec.Struct):
@@ -219,6 +233,7 @@ class Watcher:
             int(status["bytes_unwritten"]),
             list(status["troubles"]),
             {name: self._quotas(node, name, figures) for name, figures in status.get("quotas", {}).items()},
+            msgspec.convert(status.get("consumers", []), list[ConsumerFigures]),
         )
 
     def _quotas(self, node: int, name: str, figures: dict[str, Any]) -> ClientFigures:
@@ -270,6 +285,20 @@ def at_quotas_in(picture: Picture) -> list[str]:
     ]
 
 
+CONSUMER_HEADINGS = ("topic", "consumer", "lag", "handed out", "members", "came back", "missed")
+
+
+def consumers_in(picture: Picture) -> list[ConsumerFigures]:
+    """The named consumers, those that are furthest behind first."""
+    return sorted((each for node in picture.nodes for each in node.consumers), key=lambda each: -each.lag)
+
+
+def consumer_cells(each: ConsumerFigures) -> list[str]:
+    """A consumer as text."""
+    numbers = (each.lag, each.handed_out, each.members, each.redelivered, each.missed)
+    return [each.topic, each.consumer, *(f"{number:,}" for number in numbers)]
+
+
 def drawn(picture: Picture) -> Group:
     """A picture for a terminal."""
     nodes = Table(title=f"{len(picture.nodes)} nodes", title_justify="left", box=None, pad_edge=False)
@@ -289,9 +318,14 @@ def drawn(picture: Picture) -> Group:
     found.sort(key=lambda each: (-each[2].delivered_per_second, each[0], each[1]))
     for name, number, figures in found[:TOPICS_SHOWN]:
         topics.add_row(escape(name), str(number), *figure_cells(figures))
+    consumers = Table(title="\nconsumers that are furthest behind", title_justify="left", box=None, pad_edge=False)
+    for heading in CONSUMER_HEADINGS:
+        consumers.add_column(heading, justify="left" if heading in ("topic", "consumer") else "right")
+    for each in consumers_in(picture)[:TOPICS_SHOWN]:
+        consumers.add_row(*(escape(cell) for cell in consumer_cells(each)))
     limited = [f"[yellow]{escape(line)}[/]" for line in at_quotas_in(picture)[:CLIENTS_SHOWN]]
     lines = limited + [f"[bold red]{escape(trouble)}[/]" for trouble in troubles_in(picture)]
-    return Group(nodes, topics, *lines)
+    return Group(nodes, topics, *([consumers] if consumers.rows else []), *lines)
 
 
 def print_plain(picture: Picture) -> None:
@@ -309,6 +343,11 @@ def print_plain(picture: Picture) -> None:
                 f"{cell} {name}" for name, cell in zip(FIGURE_HEADINGS, figure_cells(figures), strict=True)
             )
             print(f"  {name}: {words}")
+    for each in consumers_in(picture):
+        words = ", ".join(
+            f"{cell} {name}" for name, cell in list(zip(CONSUMER_HEADINGS, consumer_cells(each), strict=True))[2:]
+        )
+        print(f"consumer {each.consumer} of {each.topic}: {words}")
     for line in at_quotas_in(picture):
         print(line)
     for trouble in troubles_in(picture):

@@ -25,6 +25,10 @@ class StreamAsker(Protocol):
     def is_up(self) -> bool:
         """Whether there is a node to talk to."""
 
+    @property
+    def reconnects(self) -> int:
+        """How often it has gone on at another node."""
+
     def request(self, make: Callable[[int], Control]) -> asyncio.Future[Any]:
         """Send something to the node that it answers."""
 
@@ -55,6 +59,11 @@ class ClientStreams:
     def is_up(self) -> bool:
         """Whether there is a node to talk to."""
         return self._client.is_up
+
+    @property
+    def reconnects(self) -> int:
+        """How often the client has gone on at another node."""
+        return self._client.reconnects
 
     def ask_streams(
         self, payload: bytes, on_more: Callable[[Response], None] | None = None

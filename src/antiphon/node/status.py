@@ -28,6 +28,7 @@ from antiphon.kernel.errors import AntiphonError, UsageError
 from antiphon.membership.messages import PROTOCOL_VERSION
 from antiphon.node.acl import Rights
 from antiphon.node.audit_log import AuditLog
+from antiphon.node.consumer_metrics import consumer_figures, consumer_metrics
 from antiphon.node.loop import NodeLoop
 from antiphon.node.members import Members
 from antiphon.node.quotas import Ledger
@@ -75,6 +76,7 @@ class NodeStatus:
         self._settings = settings
         self._address = address
         self._loop = loop
+        self._members = members
         self._cluster = members.cluster
         self._host = members.host
         self._sessions = members.sessions
@@ -118,6 +120,7 @@ class NodeStatus:
             "bytes_handed_in": self._backlogs.bytes,
             "clients_held": self._backlogs.held_clients,
             "topics_known": len(loop.topics.by_name),
+            "consumers": consumer_figures(self._members.streams),
             "topics": {
                 topic.name: topic_status(loop, topic) | cluster.figures_of(topic.number)
                 for topic in shown_topics(loop.topics.by_name.values())
@@ -301,6 +304,7 @@ class NodeCollector(Collector):
                 metric.add_metric([topic], figures[name])
             yield metric
         yield from client_metrics(status["quotas"])
+        yield from consumer_metrics(status["consumers"])
 
 
 def client_metrics(clients: dict[str, dict[str, Any]]) -> Iterator[Metric]:

@@ -7,7 +7,18 @@ import antiphon.pipeline.copy_metrics
 import antiphon.pipeline.delivery_metrics  # noqa: F401
 from antiphon.kernel.errors import UsageError
 from antiphon.pipeline.measures import MEASURES, Metric
-from antiphon.trace.quantities import AUDIT, CLIENT, DELIVERIES, EVERYTHING, NODE, QUANTITIES, SOURCES, TOPIC, Quantity
+from antiphon.trace.quantities import (
+    AUDIT,
+    CLIENT,
+    CONSUMER,
+    DELIVERIES,
+    EVERYTHING,
+    NODE,
+    QUANTITIES,
+    SOURCES,
+    TOPIC,
+    Quantity,
+)
 
 METRICS = {name: Metric(each, MEASURES[name]) for name, each in QUANTITIES.items() if name in MEASURES}
 
@@ -36,6 +47,11 @@ SECTIONS = {
         (CLIENT,),
         "A running node reports these for each client with quotas, by `client` and `quota`: `antiphon_client_...` at "
         "`/metrics`, and in `antiphon top`. At most 100 clients are shown, those that were at a quota most often.",
+    ),
+    "Consumers": (
+        (CONSUMER,),
+        "The node that leads the history of a topic reports these for each of its named consumers, by `topic` and "
+        "`consumer`: `antiphon_consumer_...` at `/metrics`, and in `antiphon top`. At most 1,000 consumers are shown.",
     ),
 }
 

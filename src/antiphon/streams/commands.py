@@ -22,6 +22,8 @@ class ConsumerSettings(msgspec.Struct, frozen=True, array_like=True):
     """After so many deliveries a message is buried, that is, it goes to the dead letters; 0: never."""
     pending_at_most: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)] = 4096
     """So many messages may be handed out, or wait behind others, at one time."""
+    is_ephemeral: bool = False
+    """Whether the consumer ends when its last member has gone."""
 
 
 class CreateConsumer(msgspec.Struct, frozen=True, array_like=True, tag=0):
@@ -68,7 +70,14 @@ class LeaveGroup(msgspec.Struct, frozen=True, array_like=True, tag=5):
     member: Count
 
 
-Command = CreateConsumer | RemoveConsumer | Acknowledge | Return | JoinGroup | LeaveGroup
+class ResetConsumer(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """A consumer without members begins anew at a position; with members it stays as it is."""
+
+    name: Name
+    start: Count
+
+
+Command = CreateConsumer | RemoveConsumer | Acknowledge | Return | JoinGroup | LeaveGroup | ResetConsumer
 
 _decoder = msgspec.msgpack.Decoder(Command)
 

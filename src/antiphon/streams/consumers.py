@@ -19,6 +19,7 @@ from antiphon.streams.commands import (
     JoinGroup,
     LeaveGroup,
     RemoveConsumer,
+    ResetConsumer,
     Return,
 )
 
@@ -36,6 +37,8 @@ class Consumer:
         self.returns: dict[int, int] = {}
         # How many messages retention has removed before they were done.
         self.missed = 0
+        # How often messages came back, all in all.
+        self.redelivered = 0
         self._done = IntervalSet(start)
 
     @property
@@ -71,6 +74,7 @@ class Consumer:
         elif isinstance(command, Return):
             if not self.is_done(command.position):
                 self.returns[command.position] = self.returns.get(command.position, 0) + 1
+                self.redelivered += 1
         elif isinstance(command, JoinGroup):
             self.members[command.member] = None
         else:
@@ -82,7 +86,15 @@ class Consumer:
         inside = done.inside(done.complete + 1, done.highest())
         bounds = [int(done.complete), *(int(bound) for first, last in inside for bound in (first, last + 1))]
         return ConsumerSnapshot(
-            self.name, self.start, self.settings, list(self.members), self.returns, bounds, self.missed, self.owner
+            self.name,
+            self.start,
+            self.settings,
+            list(self.members),
+            self.returns,
+            bounds,
+            self.missed,
+            self.owner,
+            self.redelivered,
         )
 
 
@@ -97,6 +109,7 @@ class ConsumerSnapshot(msgspec.Struct, frozen=True, array_like=True):
     done: list[int]
     missed: int = 0
     owner: str = ""
+    redelivered: int = 0
 
     def consumer(self) -> Consumer:
         """The consumer that this was."""
@@ -104,6 +117,7 @@ class ConsumerSnapshot(msgspec.Struct, frozen=True, array_like=True):
         found.members = dict.fromkeys(self.members)
         found.returns = dict(self.returns)
         found.missed = self.missed
+        found.redelivered = self.redelivered
         found._done = restored(self.done[0], ANY_GAPS, self.done[1:])
         return found
 
@@ -126,11 +140,22 @@ class ConsumerTable:
                 )
                 self.owned[command.owner] += 1
         elif isinstance(command, RemoveConsumer):
-            removed = self.by_name.pop(command.name, None)
-            if removed is not None:
-                self.owned[removed.owner] -= 1
-        elif (consumer := self.by_name.get(command.name)) is not None:
+            self._forget(command.name)
+        elif (consumer := self.by_name.get(command.name)) is None:
+            return
+        elif isinstance(command, ResetConsumer):
+            if not consumer.members:
+                start = max(command.start, self._earliest)
+                self.by_name[command.name] = Consumer(command.name, start, consumer.settings, consumer.owner)
+        else:
             consumer.apply(command)
+            if isinstance(command, LeaveGroup) and consumer.settings.is_ephemeral and not consumer.members:
+                self._forget(command.name)
+
+    def _forget(self, name: str) -> None:
+        removed = self.by_name.pop(name, None)
+        if removed is not None:
+            self.owned[removed.owner] -= 1
 
     def pass_over(self, earliest: int) -> None:
         """The messages before a position are removed."""

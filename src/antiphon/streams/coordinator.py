@@ -16,7 +16,7 @@ from antiphon.streams.commands import (
     CreateConsumer,
     JoinGroup,
     LeaveGroup,
-    RemoveConsumer,
+    ResetConsumer,
     Return,
     decode_command,
     encode_command,
@@ -153,16 +153,22 @@ class Coordinator:
             self._making.pop(command.name, None)
             if command.name not in self._handings:
                 self._begin(command.name, is_new=True)
-        elif isinstance(command, RemoveConsumer):
+        elif command.name not in self.table.by_name:
+            # It was removed, or its last member has gone and it ends with that.
             self._handings.pop(command.name, None)
+        elif isinstance(command, ResetConsumer):
+            if self._handings[command.name][1].consumer is not self.table.by_name[command.name]:
+                self._begin(command.name, is_new=True)
         elif isinstance(command, Return) and command.name in self._handings:
             self._handings[command.name][1].returned(command.position)
         elif isinstance(command, Acknowledge) and command.name in self._handings:
-            handing = self._handings[command.name][1]
-            for place in range(0, len(command.ranges), 2):
-                for position in range(command.ranges[place], command.ranges[place + 1] + 1):
-                    handing.done(position)
-            handing.advance()
+            self._acknowledged(self._handings[command.name][1], command.ranges)
+
+    def _acknowledged(self, handing: Handing, ranges: list[int]) -> None:
+        for place in range(0, len(ranges), 2):
+            for position in range(ranges[place], ranges[place + 1] + 1):
+                handing.done(position)
+        handing.advance()
 
     def _begin(self, name: str, is_new: bool) -> None:
         assert self._handings is not None
@@ -179,6 +185,11 @@ class Coordinator:
     def owned_by(self, owner: str) -> int:
         """How many consumers an identity has made, or is making."""
         return self.table.owned[owner] + sum(each == owner for each in self._making.values())
+
+    def reset(self, command: ResetConsumer, answer: Answer) -> None:
+        """Let a consumer begin anew; it does not count if the consumer has members then, or is gone."""
+        before = self.table.by_name.get(command.name)
+        self.settle(command, lambda: answer(before is not self.table.by_name.get(command.name, before)))
 
     def attach(self, name: str, member: int, held: list[tuple[int, int]], window: int, answer: Answer) -> None:
         """A member connects."""

@@ -101,6 +101,8 @@ class AttachConsumer(msgspec.Struct, frozen=True, array_like=True, tag=4):
     held: Annotated[list[tuple[Count, Count]], msgspec.Meta(max_length=65536)]
     window: Annotated[int, msgspec.Meta(ge=0, le=65536)]
     generation: Count = 0
+    start_us: Count = 0
+    """Begin at a time of day instead; 0: at ``start``."""
 
 
 class AckMessages(msgspec.Struct, frozen=True, array_like=True, tag=5):
@@ -166,6 +168,8 @@ class ReadHistory(msgspec.Struct, frozen=True, array_like=True, tag=11):
     most_bytes: Count
     wait_us: Count
     generation: Count = 0
+    start_us: Count = 0
+    """Begin at a time of day instead; 0: at ``position``."""
 
 
 class AwaitPosition(msgspec.Struct, frozen=True, array_like=True, tag=12):
@@ -189,6 +193,16 @@ class FoundDirectory(msgspec.Struct, frozen=True, array_like=True, tag=41):
     """Begin the list of topics with a history at the node that is asked."""
 
 
+class ResetConsumerRequest(msgspec.Struct, frozen=True, array_like=True, tag=42):
+    """Let a consumer without members begin anew."""
+
+    topic: Name
+    consumer: Name
+    start: Start
+    generation: Count = 0
+    start_us: Count = 0
+
+
 Request = (
     CreateTopic
     | RemoveTopic
@@ -205,6 +219,7 @@ Request = (
     | AwaitPosition
     | SetPolicy
     | FoundDirectory
+    | ResetConsumerRequest
 )
 
 
@@ -243,6 +258,14 @@ class ConsumerInfo(msgspec.Struct, frozen=True, array_like=True):
     handed_out: int
     members: int
     missed: int = 0
+    """How many messages retention has removed before they were done."""
+    redelivered: int = 0
+    """How often messages came back, all in all."""
+    returned: int = 0
+    """How many messages have come back and are not done."""
+    ack_us: int = 0
+    max_deliveries: int = 0
+    is_ephemeral: bool = False
 
 
 class TopicInfo(msgspec.Struct, frozen=True, array_like=True):

@@ -17,6 +17,7 @@ AUDIT = "audit"
 NODE = "node"
 TOPIC = "topic"
 CLIENT = "client"
+CONSUMER = "consumer"
 
 SOURCES = {
     DELIVERIES: "any trace",
@@ -25,6 +26,7 @@ SOURCES = {
     NODE: "a running node",
     TOPIC: "a running node, for each of its topics",
     CLIENT: "a running node, for clients with quotas",
+    CONSUMER: "the node that leads the history of a topic, for its named consumers",
 }
 """The sources of a quantity."""
 
@@ -283,3 +285,9 @@ define(TOPIC, "end-offset", "offset", "The offset of the next message")
 define(CLIENT, "quota-used", "count or bytes", "How much of a quota all connections of one client use here")
 define(CLIENT, "quota-bound", "count or bytes", "How much of it they may use")
 define(CLIENT, "quota-hits", "times", "Times that the client was refused or slowed because a quota was used up")
+
+define(CONSUMER, "consumer-lag", "messages", "Messages from the first one that the consumer has not done to the end")
+define(CONSUMER, "consumer-handed-out", "messages", "Messages in the hands of the members of the consumer")
+define(CONSUMER, "consumer-members", "programs", "Programs that share the work of the consumer")
+define(CONSUMER, "consumer-redelivered", "messages", "Messages that came back and were handed out again")
+define(CONSUMER, "consumer-missed", "messages", "Messages that retention removed before the consumer had done them")

@@ -11,6 +11,7 @@ from typing import Any, Final
 from antiphon.api.batch import Batch, Message
 from antiphon.api.heard import HeardTable
 from antiphon.api.streams.leader_links import LeaderLinks, StreamPeer
+from antiphon.api.streams.starts import StartPlace
 from antiphon.kernel.errors import PeerError
 from antiphon.runtime.errors import ClosedError, LostTurnError
 from antiphon.runtime.logging import logger
@@ -80,9 +81,8 @@ class Consumption:
         topic: str,
         name: str,
         settings: ConsumerSettings,
-        start: int,
+        start: StartPlace,
         window: int,
-        generation: int = 0,
     ) -> None:
         self._links = links
         self._heard = heard
@@ -93,10 +93,9 @@ class Consumption:
         self._window = window
         self.missed = 0
         """How many messages retention has removed before they were done, since there is the consumer."""
-        # Of which history the start is.
-        self._generation = generation
         self._member = secrets.randbits(61)
         self._leader: StreamPeer | None = None
+        self._reconnects = 0
         # Messages that this program has, and those among them that it has not taken yet.
         self._held: dict[int, ConsumedMessage] = {}
         self._queue: deque[ConsumedMessage] = deque()
@@ -116,7 +115,7 @@ class Consumption:
         return self
 
     async def _attached(self) -> StreamPeer:
-        while self._leader is None or not self._leader.is_up:
+        while self._leader is None or not self._is_attached(self._leader):
             if self._failure is not None:
                 raise self._failure
             if self._attaching is None:
@@ -129,12 +128,17 @@ class Consumption:
                     self._attaching = None
         return self._leader
 
+    def _is_attached(self, leader: StreamPeer) -> bool:
+        """Whether the node that this member attached to is still there: a client may be at another one meanwhile."""
+        return leader.is_up and leader.reconnects == self._reconnects
+
     async def _attach(self) -> None:
         self._attachment += 1
         number = self._attachment
         held = [(position, message.delivery) for position, message in self._held.items()]
+        position, generation, time_us = self._start
         request = AttachConsumer(
-            self.topic, self.name, self._settings, self._start, self._member, held, self._window, self._generation
+            self.topic, self.name, self._settings, position, self._member, held, self._window, generation, time_us
         )
 
         def on_more(response: Response) -> None:
@@ -146,7 +150,7 @@ class Consumption:
             raise PeerError(
                 f"the consumer {self.name!r} of {self.topic!r} was removed while this program attached to it"
             )
-        self._leader = leader
+        self._leader, self._reconnects = leader, leader.reconnects
 
     def _on_response(self, response: Response) -> None:
         if isinstance(response, Handed):
@@ -198,7 +202,7 @@ class Consumption:
             try:
                 await asyncio.wait_for(self._arrival.wait(), wait)
             except TimeoutError:
-                if not leader.is_up:
+                if not self._is_attached(leader):
                     self._leader = None
         found: list[ConsumedMessage] = []
         while self._queue and len(found) < most:

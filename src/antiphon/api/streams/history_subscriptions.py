@@ -13,7 +13,8 @@ from typing import Final
 from antiphon.api.batch import Batch, Message
 from antiphon.api.iteration import Callback, messages_of
 from antiphon.api.pubsub import Subscription, SubscriptionTable
-from antiphon.api.streams.stream_api import StreamCalls, position_of
+from antiphon.api.streams.starts import StartPlace, place_of
+from antiphon.api.streams.stream_api import StreamCalls
 from antiphon.api.subscription import LiveSubscription, Start, WhenMissed
 from antiphon.api.topic_names import checked_name
 from antiphon.api.topic_state import LiveTopic
@@ -34,8 +35,8 @@ class HistoryFeed:
         self._calls = calls
         self._topic = LiveTopic(checked_name(topic))
         # From a position on means behind it: whoever has seen that message goes on with the next one.
-        self._position = int(start) + 1 if isinstance(start, Position) else position_of(str(start))
-        self._generation = generation_of(start)
+        self._position = int(start) + 1 if isinstance(start, Position) else place_of(str(start)).position
+        self._start = StartPlace(self._position, generation_of(start))
         callback, policy, limit, when_missed = options
         self._is_patient = policy == "block"
         self._ready: asyncio.Future[None] = loop.create_future()
@@ -46,7 +47,7 @@ class HistoryFeed:
 
     async def _read(self) -> None:
         try:
-            async for batches in self._calls.pieces(self._topic.name, self._position, self._generation, follow=True):
+            async for batches in self._calls.pieces(self._topic.name, self._start, follow=True):
                 if not self._ready.done():
                     self._ready.set_result(None)
                 for batch in batches:

@@ -31,6 +31,10 @@ class StreamPeer(Protocol):
     def is_up(self) -> bool:
         """Whether there is a node."""
 
+    @property
+    def reconnects(self) -> int:
+        """How often it has led to another node, or to the same one anew: nothing of before counts there."""
+
     def ask_streams(
         self, payload: bytes, on_more: Callable[[Response], None] | None = None
     ) -> asyncio.Future[Response]:

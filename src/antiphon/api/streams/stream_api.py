@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncIterator
 from typing import Final, NamedTuple
 
@@ -11,15 +12,16 @@ from antiphon.api.heard import HeardTable
 from antiphon.api.receipts import Publishing
 from antiphon.api.streams.consumption import Consumption
 from antiphon.api.streams.leader_links import LeaderLinks, NoAnswerError
+from antiphon.api.streams.pattern_consumption import PatternConsumption
+from antiphon.api.streams.starts import StartPlace, StreamStart, place_of
 from antiphon.api.streams.topics import ASK_SECONDS, Topics
+from antiphon.api.topic_names import checked_pattern, is_pattern
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.runtime.errors import ClosedError
 from antiphon.runtime.logging import logger
 from antiphon.streams.commands import MODES, ConsumerSettings
-from antiphon.streams.position import Position, generation_of
+from antiphon.streams.position import Position
 from antiphon.streams.requests import (
-    EARLIEST,
-    LATEST,
     AwaitPosition,
     BatchContent,
     DescribeTopic,
@@ -67,11 +69,11 @@ class StreamCalls:
     def consume(
         self,
         topic: str,
-        name: str,
+        name: str | None,
         mode: str,
         ack_seconds: float,
         max_deliveries: int,
-        start: str | int,
+        start: StreamStart,
         window: int,
     ) -> Consumption:
         """Be a member of a consumer."""
@@ -81,10 +83,18 @@ class StreamCalls:
             raise UsageError(f"ack_seconds is between 0.1 and 86400, not {ack_seconds}")
         if not 1 <= window <= 65_536:
             raise UsageError(f"a window is between 1 and 65536 messages, not {window}")
-        settings = ConsumerSettings(mode, round(ack_seconds * 1_000_000), max_deliveries, 65_536)  # type: ignore[arg-type]
-        return Consumption(
-            self._links, self.heard, topic, name, settings, position_of(start), window, generation_of(start)
-        )
+        ack_us = round(ack_seconds * 1_000_000)
+        settings = ConsumerSettings(mode, ack_us, max_deliveries, 65_536, name is None)  # type: ignore[arg-type]
+        if is_pattern(checked_pattern(topic)):
+            if name is None:
+                raise UsageError("a consumer on a pattern has a name: it is that of a consumer on each of its topics")
+
+            def attach(one: str, begin: StreamStart, most: int) -> Consumption:
+                return Consumption(self._links, self.heard, one, name, settings, place_of(begin), most)
+
+            return PatternConsumption(self.topics, topic, name, start, window, attach)
+        chosen = f"ephemeral-{secrets.token_hex(8)}" if name is None else name
+        return Consumption(self._links, self.heard, topic, chosen, settings, place_of(start), window)
 
     async def has_history(self, topic: str) -> bool:
         """Whether several nodes keep the history of a topic; false also where nobody says so within a few seconds."""
@@ -98,14 +108,15 @@ class StreamCalls:
             return False
         return True
 
-    async def pieces(self, topic: str, position: int, generation: int, follow: bool) -> AsyncIterator[list[Batch]]:
+    async def pieces(self, topic: str, start: StartPlace, follow: bool) -> AsyncIterator[list[Batch]]:
         """Piece after piece of a history, from a position on; an empty one where it ends for now.
 
         With ``follow`` it waits for more, also while no node can say what comes next.
         """
         wait_us = 0
+        position, generation, time_us = start
         while True:
-            request = ReadHistory(topic, position, PIECE_BYTES, wait_us, generation)
+            request = ReadHistory(topic, position, PIECE_BYTES, wait_us, generation, time_us)
             try:
                 _, found = await self._links.ask(topic, request, ASK_SECONDS)
             except NoAnswerError:
@@ -113,19 +124,19 @@ class StreamCalls:
                     continue
                 raise
             assert isinstance(found, HistoryPiece)
-            generation, position = found.generation, found.next_position
+            generation, position, time_us = found.generation, found.next_position, 0
             wait_us = NEWS_US if follow else 0
             yield [batch_from(topic, content, generation) for content in found.batches]
             if not found.batches and not follow:
                 return
 
-    async def history(self, topic: str, start: str | int, follow: bool) -> AsyncIterator[Message]:
-        """The messages of a topic from a position on."""
-        position = position_of(start)
-        async for batches in self.pieces(topic, position, generation_of(start), follow):
+    async def history(self, topic: str, start: StreamStart, follow: bool) -> AsyncIterator[Message]:
+        """The messages of a topic from a place on."""
+        place = place_of(start)
+        async for batches in self.pieces(topic, place, follow):
             for batch in batches:
                 self.heard.add(batch)
-                for message in batch.messages(max(position, batch.first_offset)):
+                for message in batch.messages(max(place.position, batch.first_offset)):
                     yield message
 
     async def settle(self, publishing: Publishing, acks: str) -> SettledReceipt:
@@ -139,17 +150,6 @@ class StreamCalls:
         assert isinstance(found, PositionFound)
         position = Position(found.position, found.generation)
         return SettledReceipt(receipt.topic, receipt.author, receipt.sequence, found.generation, position, found.disks)
-
-
-def position_of(start: str | int) -> int:
-    """A place to begin at, as a position."""
-    if start == "earliest":
-        return EARLIEST
-    if start == "latest":
-        return LATEST
-    if isinstance(start, int) and not isinstance(start, bool) and start >= 0:
-        return int(start)
-    raise UsageError(f"begin at 'earliest', 'latest' or a position from 0 on, not {start!r}")
 
 
 def batch_from(topic: str, content: BatchContent, generation: int) -> Batch:

@@ -11,6 +11,7 @@ from antiphon.api.iteration import Callback
 from antiphon.api.pubsub import PubSubHost, Subscription
 from antiphon.api.streams.consumption import Consumption
 from antiphon.api.streams.history_subscriptions import EarliestSubscription, HistoryFeed
+from antiphon.api.streams.starts import StreamStart
 from antiphon.api.streams.stream_api import SETTLE_SECONDS, SettledReceipt, StreamCalls
 from antiphon.api.streams.topics import Topics
 from antiphon.api.subscription import DEFAULT_LIMIT, LiveSubscription, Start, WhenMissed
@@ -72,12 +73,12 @@ class StreamUser:
     def consume(
         self,
         topic: str,
-        name: str,
+        name: str | None = None,
         *,
         mode: str = "any",
         ack_seconds: float = 30.0,
         max_deliveries: int = 0,
-        start: str | int = "earliest",
+        start: StreamStart = "earliest",
         window: int = 256,
     ) -> Consumption:
         """Take messages of a topic with a history, as a member of a named consumer.
@@ -86,14 +87,17 @@ class StreamUser:
         messages of one key go to one member, in order, and with ``"causal"`` a message goes out when everything that it
         follows is acknowledged. Acknowledge each message (``await message.ack()``). A message that is not acknowledged
         within ``ack_seconds``, or whose member ends, is handed out again. After ``max_deliveries`` it is published on
-        ``TOPIC.dead`` instead. ``start`` counts when the consumer is new: ``"earliest"``, ``"latest"`` or a position. A
-        member holds up to ``window`` messages at a time.
+        ``TOPIC.dead`` instead. ``start`` counts when the consumer is new: ``"earliest"``, ``"latest"``, a position
+        or a ``datetime``. A member holds up to ``window`` messages at a time.
+
+        Without a name the consumer is this program's alone, and ends with it. A pattern (``orders.*``) stands for the
+        consumers of that name on all topics with a history that match, also on those that are made later.
         """
         self._stream_host.refuse_if_closed()
         return self._streams.consume(topic, name, mode, ack_seconds, max_deliveries, start, window)
 
-    def history(self, topic: str, start: str | int = "earliest", *, follow: bool = True) -> AsyncIterator[Message]:
-        """Read the history of a topic from a position on; it is the same at every node.
+    def history(self, topic: str, start: StreamStart = "earliest", *, follow: bool = True) -> AsyncIterator[Message]:
+        """Read the history of a topic from a position or a ``datetime`` on; it is the same at every node.
 
         With ``follow`` the iterator waits at the end for new messages, without it the iterator ends there.
         """

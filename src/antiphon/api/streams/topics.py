@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, TypedDict, Unpack
 
 from antiphon.api.streams.leader_links import LeaderLinks
+from antiphon.api.streams.starts import StreamStart, place_of
 from antiphon.kernel.errors import UsageError
 from antiphon.streams.requests import (
     CreateTopic,
@@ -14,6 +15,7 @@ from antiphon.streams.requests import (
     Policy,
     RemoveConsumerRequest,
     RemoveTopic,
+    ResetConsumerRequest,
     SetPolicy,
     TopicInfo,
     TopicList,
@@ -87,6 +89,16 @@ class Topics:
     async def remove_consumer(self, topic: str, name: str) -> None:
         """Forget a consumer of a topic."""
         await self._links.ask(topic, RemoveConsumerRequest(topic, name), ASK_SECONDS)
+
+    async def reset_consumer(self, topic: str, name: str, start: StreamStart = "earliest") -> None:
+        """Let a consumer hand out the messages of a topic from another place on; it must have no members.
+
+        What was acknowledged behind that place comes again. ``start`` is ``"earliest"``, ``"latest"``, a position or a
+        ``datetime`` with a time zone.
+        """
+        where = place_of(start)
+        request = ResetConsumerRequest(topic, name, where.position, where.generation, where.time_us)
+        await self._links.ask(topic, request, ASK_SECONDS)
 
 
 def changed_policy(policy: Policy, changes: PolicyChanges) -> Policy:

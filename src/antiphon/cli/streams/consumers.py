@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from datetime import datetime
 from typing import Annotated
 
+import msgspec
 import typer
 
+from antiphon.api.streams.starts import StreamStart
 from antiphon.cli import output, running
 from antiphon.cli.streams.topics import Json, Topic, ask, described, show_consumers
+from antiphon.kernel.errors import UsageError
+from antiphon.streams.position import Position
 
-app = typer.Typer(no_args_is_help=True, help="The named consumers of a topic: list, remove.")
+Name = Annotated[str, typer.Argument(metavar="CONSUMER", help="The name of the consumer.", show_default=False)]
+
+app = typer.Typer(no_args_is_help=True, help="The named consumers of a topic: list, look at, reset, remove.")
 
 
 @app.command("ls")
@@ -32,10 +40,89 @@ def list_consumers(
         show_consumers(found)
 
 
+@app.command()
+def info(
+    topic: Topic,
+    name: Name,
+    servers: running.Servers = running.DEFAULT_SERVERS,
+    cluster: running.ClusterName = "antiphon",
+    tls_authority: running.TlsAuthority = None,
+    tls_certificate: running.TlsCertificate = None,
+    tls_key: running.TlsKey = None,
+    token_file: running.TokenFile = None,
+    json: Json = False,
+) -> None:
+    """Show how far a consumer is: its lag, what its members hold, what came back, and how it hands out."""
+    access = running.access_to(servers, cluster, 0.0, tls_authority, tls_certificate, tls_key, token_file)
+    found = next(
+        (each for each in ask(access, lambda client: client.topics.describe(topic)).consumers if each.name == name),
+        None,
+    )
+    if found is None:
+        raise UsageError(f"{topic!r} has no consumer {name!r}; antiphon consumers ls {topic} lists those it has")
+    if json:
+        output.print_json(msgspec.structs.asdict(found))
+        return
+    dead = f"dead letters after {found.max_deliveries}" if found.max_deliveries else "no dead letters"
+    kind = ", ephemeral" if found.is_ephemeral else ""
+    typer.echo(f"{name} of {topic}: by {found.mode}, {found.ack_us / 1e6:g} seconds for each message, {dead}{kind}")
+    typer.echo(f"done below position {found.done_below}, {found.lag} behind the end; {found.members} members")
+    typer.echo(f"{found.handed_out} messages are handed out, {found.returned} came back and are not done")
+    typer.echo(f"{found.redelivered} came back in all, {found.missed} were removed before they were done")
+
+
+@app.command()
+def reset(
+    topic: Topic,
+    name: Name,
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="PLACE", help="earliest, latest, a position (7-1200) or a time (2026-11-18T14:00:00+00:00)."
+        ),
+    ] = "earliest",
+    servers: running.Servers = running.DEFAULT_SERVERS,
+    cluster: running.ClusterName = "antiphon",
+    tls_authority: running.TlsAuthority = None,
+    tls_certificate: running.TlsCertificate = None,
+    tls_key: running.TlsKey = None,
+    token_file: running.TokenFile = None,
+    json: Json = False,
+) -> None:
+    """Let a consumer begin at another place: what was done behind it comes again. It must have no members.
+
+    Example: antiphon consumers reset orders billing --to 2026-11-18T14:00:00+00:00
+    """
+    start = place_in(to)
+    access = running.access_to(servers, cluster, 0.0, tls_authority, tls_certificate, tls_key, token_file)
+    ask(access, lambda client: client.topics.reset_consumer(topic, name, start))
+    if json:
+        output.print_json({"reset": name})
+    else:
+        typer.echo(f"the consumer {name!r} of {topic!r} begins at {to}")
+
+
+def place_in(text: str) -> StreamStart:
+    """The place that a text names."""
+    if text in ("earliest", "latest"):
+        return text
+    if text.isdecimal():
+        return int(text)
+    if re.fullmatch(r"\d+-\d+", text):
+        return Position.parse(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise UsageError(
+            f"{text!r} is no place; write earliest, latest, 7-1200 or 2026-11-18T14:00:00+00:00"
+        ) from error
+    return time if time.tzinfo is not None else time.astimezone()
+
+
 @app.command("rm")
 def remove(
     topic: Topic,
-    name: Annotated[str, typer.Argument(metavar="CONSUMER", help="The name of the consumer.", show_default=False)],
+    name: Name,
     servers: running.Servers = running.DEFAULT_SERVERS,
     cluster: running.ClusterName = "antiphon",
     tls_authority: running.TlsAuthority = None,

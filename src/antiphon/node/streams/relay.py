@@ -50,6 +50,8 @@ class RelayedPeer:
         # Of requests with several answers: who gets those behind the first.
         self._handlers: dict[int, Callable[[Response], None]] = {}
         self._is_lost = False
+        # A link that is lost does not come back as this object.
+        self.reconnects = 0
 
     @property
     def is_up(self) -> bool:

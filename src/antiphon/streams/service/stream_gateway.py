@@ -9,18 +9,15 @@ from typing import Final
 
 import msgspec
 
-from antiphon.kernel.errors import AntiphonError, DeniedError, ProtocolError, RemovedError, UsageError
-from antiphon.streams.commands import CreateConsumer, RemoveConsumer
+from antiphon.kernel.errors import AntiphonError, DeniedError, ProtocolError, UsageError
+from antiphon.streams.commands import CreateConsumer, RemoveConsumer, ResetConsumer
 from antiphon.streams.directory import DIRECTORY
 from antiphon.streams.entries import DATA, IndexEntry
 from antiphon.streams.requests import (
-    EARLIEST,
-    LATEST,
     AckMessages,
     AttachConsumer,
     AwaitPosition,
     BatchContent,
-    ConsumerInfo,
     CreateTopic,
     DescribeTopic,
     DetachConsumer,
@@ -37,6 +34,7 @@ from antiphon.streams.requests import (
     RemoveConsumerRequest,
     RemoveTopic,
     Request,
+    ResetConsumerRequest,
     Response,
     ReturnMessage,
     SetPolicy,
@@ -49,6 +47,7 @@ from antiphon.streams.requests import (
 )
 from antiphon.streams.service.disk_waits import DiskWait, DiskWaits
 from antiphon.streams.service.host import StreamClient
+from antiphon.streams.service.inquiries import check_generation, described_replica, first_position
 from antiphon.streams.service.live_replica import LiveReplica
 from antiphon.streams.service.recent_positions import PlacedBatch, RecentPositions
 from antiphon.streams.service.service import StreamService
@@ -65,6 +64,7 @@ OneTopicRequest = (
     | SetWindow
     | DetachConsumer
     | RemoveConsumerRequest
+    | ResetConsumerRequest
 )
 
 ENTRIES_READ: Final = 256
@@ -172,7 +172,7 @@ class StreamGateway:
             what, is_allowed = "read", rights.may_subscribe(topic)
         elif isinstance(request, AwaitPosition):
             what, is_allowed = "read", rights.may_subscribe(topic) or rights.may_publish(topic)
-        elif isinstance(request, RemoveConsumerRequest):
+        elif isinstance(request, (RemoveConsumerRequest, ResetConsumerRequest)):
             what, is_allowed = "manage the consumers of", rights.may_manage(topic)
         else:
             what, is_allowed = "consume", rights.may_consume(topic)
@@ -202,30 +202,10 @@ class StreamGateway:
         return None
 
     def _describe(self, replica: LiveReplica) -> TopicInfo:
-        info, leading, coordinator = replica.info, replica.replica.leading, replica.coordinator
-        assert info is not None and leading is not None
-        consumers = []
-        for name, consumer in sorted(coordinator.table.by_name.items()):
-            handing = coordinator.handing(name)
-            handed_out = 0 if handing is None else len(handing.holders())
-            lag = coordinator.settled_end - consumer.done_below
-            mode, members = consumer.settings.mode, len(consumer.members)
-            consumers.append(ConsumerInfo(name, mode, consumer.done_below, lag, handed_out, members, consumer.missed))
-        connected = sum(
-            each == self._service.identity or self._service.is_connected(each)
-            for each in replica.replica.replicas.voters
-        )
-        kept, end = replica.kept(), coordinator.settled_end
-        return TopicInfo(
-            info.name,
-            info.policy.replicas,
-            info.number,
-            end,
-            connected,
-            consumers,
-            info.policy,
-            kept.earliest,
-            kept.size,
+        service = self._service
+        voters = replica.replica.replicas.voters
+        return described_replica(
+            replica, sum(each == service.identity or service.is_connected(each) for each in voters)
         )
 
     # History.
@@ -233,26 +213,13 @@ class StreamGateway:
     def _read(self, replica: LiveReplica, request: ReadHistory, respond: Callable[[Response], None]) -> None:
         check_generation(replica, request.generation)
         end = replica.coordinator.settled_end
-        position = self._position_of(replica, request.position)
+        position = first_position(replica, request.position, request.start_us)
         if position < end:
             respond(self._history(replica, position, request.most_bytes))
         elif request.wait_us == 0:
             respond(HistoryPiece([], position, replica.stream))
         else:
             self._wait_for_news(replica, position, request, respond)
-
-    def _position_of(self, replica: LiveReplica, start: int) -> int:
-        """The position at which somebody begins, or goes on."""
-        earliest = replica.kept().earliest
-        if start == LATEST:
-            return replica.coordinator.settled_end
-        if start == EARLIEST:
-            return earliest
-        if start < earliest:
-            raise RemovedError(
-                f"position {start} of {replica.topic!r} was removed by retention; the earliest one is {earliest}"
-            )
-        return start
 
     def _wait_for_news(
         self, replica: LiveReplica, position: int, request: ReadHistory, respond: Callable[[Response], None]
@@ -341,6 +308,9 @@ class StreamGateway:
         if isinstance(request, RemoveConsumerRequest):
             coordinator.settle(RemoveConsumer(request.consumer), lambda: respond(Done()))
             return
+        if isinstance(request, ResetConsumerRequest):
+            self._reset(replica, request, respond)
+            return
         assert isinstance(request, (AckMessages, ReturnMessage, ExtendLease, SetWindow, DetachConsumer))
         handing = coordinator.handing(request.consumer)
         attachment = self._attached.get((replica.stream, request.consumer, request.member))
@@ -361,6 +331,22 @@ class StreamGateway:
             self._detach(replica, request.consumer, request.member)
             respond(Done())
 
+    def _reset(self, replica: LiveReplica, request: ResetConsumerRequest, respond: Callable[[Response], None]) -> None:
+        """Let a consumer begin anew at another position."""
+        check_generation(replica, request.generation)
+        name, topic = request.consumer, replica.topic
+        known = replica.coordinator.table.by_name.get(name)
+        if known is None:
+            raise UsageError(f"{topic!r} has no consumer {name!r}; antiphon consumers ls {topic} lists those it has")
+        refusal = (
+            f"the consumer {name!r} of {topic!r} has members; end its programs, or wait until their messages have come "
+            "back, and reset it then"
+        )
+        if known.members:
+            raise UsageError(refusal)
+        command = ResetConsumer(name, first_position(replica, request.start, request.start_us))
+        replica.coordinator.reset(command, lambda counts: respond(Done() if counts else StreamFailure(refusal)))
+
     def _attach(
         self,
         client: StreamClient,
@@ -378,7 +364,7 @@ class StreamGateway:
                 "use these, choose another name, or remove it: antiphon consumers rm"
             )
         # Where a consumer begins counts when it is made; afterwards it goes on.
-        start = self._position_of(replica, request.start) if known is None else 0
+        start = first_position(replica, request.start, request.start_us) if known is None else 0
         place = (replica.stream, request.consumer, request.member)
 
         def attached(is_attached: bool) -> None:
@@ -478,12 +464,3 @@ class StreamGateway:
             "antiphon-reason": b"not acknowledged",
         }
         self._host.bury(f"{replica.topic}.dead", value, headers, then)
-
-
-def check_generation(replica: LiveReplica, generation: int) -> None:
-    """Refuse positions of another history of the topic."""
-    if generation not in (0, replica.stream):
-        raise UsageError(
-            f"the position is of generation {generation}, an earlier history of {replica.topic!r} that was removed; "
-            f"the present one has generation {replica.stream}: begin at 'earliest', 'latest' or one of its positions"
-        )

@@ -80,7 +80,7 @@ class StreamJudge:
 
     # Retention.
 
-    def _trim(self, earliest: int, _first: int, _size: int, held: int) -> None:
+    def _trim(self, earliest: int, _first: int, _size: int, held: int, _newest: object) -> None:
         """The messages before a position are removed: no more than the bounds demand, consumers considered."""
         wanted = [self._first_wanted(consumer) for consumer in self.consumers]
         if held < earliest and min(wanted, default=earliest) < earliest:
@@ -133,6 +133,10 @@ class StreamJudge:
             left = sorted(removed & set(disk.contents))
             if left:
                 self.violations.append(f"{life.me} still has {left[0]} and {len(left) - 1} others that were removed")
+            if bounds.is_compacted:
+                found = {value.key: value.position for value in life.replica.log.last_values.after(0, 1 << 60)}
+                if found != self._newest_removed():
+                    self.violations.append(f"{life.me} keeps {found}, and the newest are {self._newest_removed()}")
             for name, consumer in life.coordinator.table.by_name.items():
                 if consumer.missed != self.missed.get(name, 0):
                     self.violations.append(f"{name} was told {consumer.missed} missed, not {self.missed.get(name, 0)}")
@@ -140,6 +144,11 @@ class StreamJudge:
         oldest_us = min((self._placed_us[entry.source, entry.sequence] for entry in kept), default=now_us)
         if 0 < bounds.size < size or 0 < bounds.age_us < now_us - oldest_us - 3_000_000:
             self.violations.append(f"stuck: {size} bytes are kept, the oldest for {now_us - oldest_us} us")
+
+    def _newest_removed(self) -> dict[bytes, int]:
+        """The newest of the removed messages of each key, unless it has no value."""
+        newest = {self.key_of(position): position for position in range(self.earliest)}
+        return {key: position for key, position in newest.items() if position % 7}
 
     # Consumers.
 

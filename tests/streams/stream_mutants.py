@@ -11,6 +11,7 @@ from antiphon.streams import (
     consumers,
     fetching,
     handing,
+    last_values,
     leading,
     numbering,
     readiness,
@@ -138,6 +139,37 @@ def learners_count_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(replica_log.ReplicaLog, "is_set_settled", property(lambda _: True))
 
 
+def the_oldest_value_stays(patch: pytest.MonkeyPatch) -> None:
+    original = last_values.LastValues.apply
+
+    def apply(self: Any, removed: Any) -> None:
+        original(self, [value for value in removed if value.key not in self.by_key])
+
+    patch.setattr(last_values.LastValues, "apply", apply)
+
+
+def values_are_no_part_of_snapshots(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(last_values.LastValues, "snapshot", lambda _: b"")
+
+
+def values_of_removals_that_do_not_count(patch: pytest.MonkeyPatch) -> None:
+    def trim(self: Any, trim: Any) -> None:
+        self.kept = self.kept.trimmed(trim, self.host.not_done())
+        self.last_values.apply(trim.newest)
+        self.advance()
+
+    patch.setattr(replica_log.ReplicaLog, "_trim", trim)
+
+
+def removed_keys_stay(patch: pytest.MonkeyPatch) -> None:
+    original = last_values.LastValues.apply
+    patch.setattr(
+        last_values.LastValues,
+        "apply",
+        lambda self, removed: original(self, [each for each in removed if each.payload]),
+    )
+
+
 MUTANTS: dict[str, Plant] = {
     "a replica acknowledges entries without their messages": without_messages,
     "a replica acknowledges entries before they are on disk": before_the_disk,
@@ -156,5 +188,9 @@ MUTANTS: dict[str, Plant] = {
     "messages go before the snapshot says so": removed_before_the_snapshot_says_so,
     "a replica that began with a snapshot does not fill its history": history_is_not_filled,
     "a consumer is not told what it missed": missed_silently,
+    "the oldest value of a key stays": the_oldest_value_stays,
+    "the newest values are no part of snapshots": values_are_no_part_of_snapshots,
+    "the newest values count though their removal does not": values_of_removals_that_do_not_count,
+    "a message without a value does not remove its key": removed_keys_stay,
     "replicas change before the change before is settled": learners_count_at_once,
 }

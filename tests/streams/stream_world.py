@@ -18,6 +18,7 @@ from antiphon.simulator.cluster.clock import VirtualClock
 from antiphon.streams.coordinator import Coordinator
 from antiphon.streams.entries import COMMAND, DATA, MEMBERS, OPENING, IndexEntry, ReplicaSet
 from antiphon.streams.host import NOBODY, SavedReplica
+from antiphon.streams.last_values import LastValue, newest_of
 from antiphon.streams.links import MessageLinks
 from antiphon.streams.messages import NamedContent, NumberedEntry, StreamMessage
 from antiphon.streams.reassignment import Reassignment
@@ -281,6 +282,22 @@ class SimulatedReplica:
 
     def settled_entries(self) -> tuple[int, Callable[[int, int], list[IndexEntry]]]:
         return self.replica.log.settled, self.replica.log.index.slice
+
+    def has_room_for_values(self) -> bool:
+        return True
+
+    def newest(self, entries: list[IndexEntry]) -> list[LastValue] | None:
+        found = newest_of(entries, self._keys_of)
+        if found is None:
+            return None
+        places = {key: entry.position + place for key, (entry, place) in found.items()}
+        # Every seventh message has no value.
+        return [LastValue(key, at, payload=b"%d" % at if at % 7 else b"") for key, at in places.items()]
+
+    def _keys_of(self, entry: IndexEntry) -> list[bytes] | None:
+        if (entry.source, entry.sequence) not in self.disk.contents:
+            return None
+        return [self.world.judge.key_of(position) for position in range(entry.position, entry.end)]
 
     def append(self, kind: int, payload: bytes) -> int | None:
         return self.replica.propose(payload, kind)

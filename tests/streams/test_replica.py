@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 
 from antiphon.streams.entries import ReplicaSet
@@ -20,6 +21,7 @@ class Schedule:
         self._nodes = draw.choice((1, 3, 3, 4, 5))
         voters = tuple(range(min(self._nodes, draw.choice((1, 3, 3, 5)))))
         bounds = draw.choice((Bounds(), Bounds(0, 3_000_000), Bounds(2000), Bounds(1000, 5_000_000, 3.0)))
+        bounds = msgspec.structs.replace(bounds, is_compacted=seed % 2 == 0)
         self.world = StreamWorld(seed, self._nodes, ReplicaSet(voters), bounds)
         modes = draw.sample(("any", "key", "causal"), draw.randrange(3))
         self._consumers = [consumer_of(mode, draw.choice((0, 3))) for mode in modes]

@@ -77,6 +77,23 @@ def encode_columns(columns: Columns, author: Author = NO_AUTHOR) -> bytes:
     return header + COLUMNS_ENCODER.encode(columns)
 
 
+def single_message(columns: Columns, index: int, author: Author) -> bytes:
+    """The payload of a batch with one message of another batch, which keeps its numbers, key and headers."""
+    first = columns.author_sequence
+    alone = Columns(
+        columns.first_sequence + index,
+        columns.timestamp_us,
+        [columns.values[index]],
+        None if columns.keys is None else [columns.keys[index]],
+        None if columns.headers is None else [columns.headers[index]],
+        None if columns.expires_us is None else [columns.expires_us[index]],
+        columns.about,
+        None if first is None else first + index,
+        None if columns.follows is None else [columns.follows[index]],
+    )
+    return encode_columns(alone, author)
+
+
 def read_header(payload: bytes) -> tuple[int, int, Author]:
     """How many messages a payload says to hold, where its columns begin, and whose batch it is.
 

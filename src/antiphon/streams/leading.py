@@ -16,6 +16,9 @@ ENTRIES_AT_MOST: Final = 256
 WINDOW: Final = 4096
 """How many entries may be under way to one replica."""
 
+PAYLOAD_BYTES: Final = 4 << 20
+"""One message carries entries with about so many bytes: the newest values of a compacted history may be long."""
+
 QUORUM_US: Final = 500_000
 """After how long without a majority a leader steps down, so that nobody takes its silence for progress."""
 
@@ -130,7 +133,7 @@ class Leading:
                 self._send_snapshot(to, progress)
                 return
             room = min(ENTRIES_AT_MOST, WINDOW - (previous - progress.matched))
-            entries = [] if progress.is_probing or room <= 0 else log.index.slice(previous + 1, room)
+            entries = [] if progress.is_probing or room <= 0 else fitting(log.index.slice(previous + 1, room))
             if not entries and not progress.is_probing and progress.settled_told >= settled:
                 return
             self._host.send(to, AppendRequest(self._stream, log.term, previous, previous_term, entries, settled))
@@ -178,3 +181,13 @@ class Leading:
             if self._me not in replicas.voters and log.is_set_settled:
                 # A replica that is removed leads until its removal is settled.
                 self._resign()
+
+
+def fitting(entries: list[IndexEntry]) -> list[IndexEntry]:
+    """The first of some entries, as many as fit a message, and at least one."""
+    size = 0
+    for place, entry in enumerate(entries):
+        size += len(entry.payload)
+        if size > PAYLOAD_BYTES and place:
+            return entries[:place]
+    return entries

@@ -8,6 +8,7 @@ import msgspec
 
 from antiphon.streams.entries import DATA, MEMBERS, TRIM, Index, IndexEntry, ReplicaSet, decode_set
 from antiphon.streams.host import NOBODY, ReplicaHost, SavedReplica
+from antiphon.streams.last_values import LastValues
 from antiphon.streams.messages import NamedContent, NumberedEntry
 from antiphon.streams.numbering import Numbering
 from antiphon.streams.retention import KeptRange, Trim
@@ -23,6 +24,7 @@ class SnapshotState(msgspec.Struct, frozen=True, array_like=True):
     settled: dict[int, list[int]]
     application: bytes
     kept: KeptRange = KeptRange()
+    last_values: bytes = b""
 
 
 class ReplicaLog:
@@ -41,6 +43,7 @@ class ReplicaLog:
         self.numbering = Numbering()
         # The part that is kept, now and according to the snapshot.
         self.kept = self._saved_kept = KeptRange()
+        self.last_values = LastValues()
         self.state = saved.state
         self.settled = self.matched = self.on_disk = self.complete = self._written = saved.base
         # Answers of the disk from before this many truncations speak of entries that may be gone.
@@ -168,12 +171,17 @@ class ReplicaLog:
                 self.numbering.settle((entry.source, entry.sequence))
                 self.kept = self.kept.grown(entry.size)
             elif entry.kind == TRIM:
-                self.kept = self.kept.trimmed(msgspec.msgpack.decode(entry.payload, type=Trim), self.host.not_done())
-                self.advance()
+                self._trim(msgspec.msgpack.decode(entry.payload, type=Trim))
             self.host.settled(self.settled, entry)
             if entry.kind == TRIM:
                 self.host.trimmed(self.kept.earliest)
         self.free()
+
+    def _trim(self, trim: Trim) -> None:
+        before, self.kept = self.kept, self.kept.trimmed(trim, self.host.not_done())
+        if self.kept is not before:
+            self.last_values.apply(trim.newest)
+        self.advance()
 
     # The part that is kept.
 
@@ -213,7 +221,8 @@ class ReplicaLog:
             return
         replicas = next(found for number, found in reversed(self._sets) if number <= self.settled)
         self._saved_kept = self.kept
-        snapshot = SnapshotState(replicas, self.numbering.snapshot(), self.host.snapshot(), self.kept)
+        values = self.last_values.snapshot()
+        snapshot = SnapshotState(replicas, self.numbering.snapshot(), self.host.snapshot(), self.kept, values)
         self.state = msgspec.msgpack.encode(snapshot)
         self.index.forget(self.settled)
         self._sets = [(self.settled, replicas), *(each for each in self._sets if each[0] > self.settled)]
@@ -245,5 +254,6 @@ class ReplicaLog:
         self._sets = [(self.index.base, snapshot.replicas)]
         self.numbering.restore(snapshot.settled)
         self.kept = self._saved_kept = snapshot.kept
+        self.last_values = LastValues.restored(snapshot.last_values)
         self.host.restore(snapshot.application)
         self.host.trimmed(self.kept.earliest)

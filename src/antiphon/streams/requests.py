@@ -40,11 +40,13 @@ class Policy(msgspec.Struct, frozen=True, array_like=True):
     """Messages that a named consumer has not done are kept up to so many times the bounds."""
     replace_us: Annotated[int, msgspec.Meta(ge=1_000_000, lt=1 << 62)] = REPLACE_US
     """After how long a replica that is away is replaced by another node."""
+    compact: bool = False
+    """Whether the newest message of each key is kept beyond the bounds."""
 
     @property
     def bounds(self) -> Bounds:
         """How much is kept."""
-        return Bounds(self.retention_bytes, self.retention_us, self.hold)
+        return Bounds(self.retention_bytes, self.retention_us, self.hold, self.compact)
 
 
 class StreamInfo(msgspec.Struct, frozen=True, array_like=True):
@@ -313,6 +315,8 @@ class HistoryPiece(msgspec.Struct, frozen=True, array_like=True, tag=5):
     batches: list[BatchContent]
     next_position: int
     generation: int = 0
+    is_compacted: bool = False
+    """Whether positions between the batches were removed, and not missed."""
 
 
 class PositionFound(msgspec.Struct, frozen=True, array_like=True, tag=6):

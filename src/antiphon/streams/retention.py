@@ -13,6 +13,7 @@ from typing import Annotated, Final, Protocol
 import msgspec
 
 from antiphon.streams.entries import TRIM, IndexEntry, ReadEntries
+from antiphon.streams.last_values import BYTES_AT_ONCE, LastValue
 
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 
@@ -36,6 +37,8 @@ class Trim(msgspec.Struct, frozen=True, array_like=True):
     first: Count
     size: Count
     held: Count
+    newest: list[LastValue] = []
+    """Of a compacted history: the newest of these messages for each key, which are kept elsewhere."""
 
 
 class KeptRange(msgspec.Struct, frozen=True, array_like=True):
@@ -71,6 +74,8 @@ class Bounds(msgspec.Struct, frozen=True, array_like=True):
     size: int = 0
     age_us: int = 0
     hold: float = 2.0
+    is_compacted: bool = False
+    """Whether the newest message of each key is kept nevertheless."""
 
     @property
     def is_bounded(self) -> bool:
@@ -96,6 +101,7 @@ def planned(
 ) -> Trim | None:
     """The entries to remove now, at most ``ENTRIES_AT_ONCE`` entries; None if nothing is.
 
+    If the history is compacted, they also have no more than about ``BYTES_AT_ONCE``.
     ``settled`` is the last entry that may go, and ``not_done`` the first position of each consumer that is not done.
     """
     held_from = min(not_done, default=None)
@@ -111,10 +117,22 @@ def planned(
                 last = 0
                 break
             first += 1
+            if bounds.is_compacted and kept.size - size + entry.size >= BYTES_AT_ONCE:
+                last = 0
             if entry.count:
                 held = entry.end if patient.is_beyond(size, age_us) else held
                 earliest, size = entry.end, size - entry.size
+            if last == 0:
+                break
     return None if earliest == kept.earliest else Trim(earliest, first, kept.size - size, held)
+
+
+def entries_between(first: int, end: int, read: ReadEntries) -> list[IndexEntry]:
+    """The entries from a number up to another one, which is not among them; one reading may give fewer."""
+    found: list[IndexEntry] = []
+    while first + len(found) < end:
+        found += read(first + len(found), end - first - len(found))
+    return found
 
 
 class TrimmedStream(Protocol):
@@ -134,6 +152,12 @@ class TrimmedStream(Protocol):
 
     def settled_entries(self) -> tuple[int, Callable[[int, int], list[IndexEntry]]]:
         """The number of the last settled entry, and a way to read entries."""
+
+    def newest(self, entries: list[IndexEntry]) -> list[LastValue] | None:
+        """The newest message of each key among some entries; None if their messages are not all here."""
+
+    def has_room_for_values(self) -> bool:
+        """Whether more messages may be removed from a compacted history."""
 
     def append(self, kind: int, payload: bytes) -> int | None:
         """Let all replicas know something; the number of its entry, or None if this replica does not lead."""
@@ -179,7 +203,12 @@ class Retention:
         bounds = stream.bounds()
         if not bounds.is_bounded or settled < self._under_way:
             return
-        trim = planned(stream.kept(), settled, bounds, stream.clock_us(), stream.not_done(), read)
+        kept = stream.kept()
+        trim = planned(kept, settled, bounds, stream.clock_us(), stream.not_done(), read)
+        if trim is not None and bounds.is_compacted:
+            newest = stream.newest(entries_between(kept.first, trim.first, read))
+            is_possible = newest is not None and stream.has_room_for_values()
+            trim = msgspec.structs.replace(trim, newest=newest) if is_possible else None
         if trim is not None:
             self._under_way = stream.append(TRIM, msgspec.msgpack.encode(trim)) or 0
 

@@ -47,11 +47,11 @@ class HistoryFeed:
 
     async def _read(self) -> None:
         try:
-            async for batches in self._calls.pieces(self._topic.name, self._start, follow=True):
+            async for piece in self._calls.pieces(self._topic.name, self._start, follow=True):
                 if not self._ready.done():
                     self._ready.set_result(None)
-                for batch in batches:
-                    await self._push(batch)
+                for batch in piece.batches:
+                    await self._push(batch, piece.is_compacted)
         except AntiphonError as error:
             if not self._ready.done():
                 self._ready.set_exception(error)
@@ -59,9 +59,9 @@ class HistoryFeed:
                 self._ready.exception()
             self.subscription.fail(error)
 
-    async def _push(self, batch: Batch) -> None:
+    async def _push(self, batch: Batch, is_compacted: bool) -> None:
         subscription = self.subscription
-        if 0 <= self._position < batch.first_offset:
+        if 0 <= self._position < batch.first_offset and not is_compacted:
             # Retention has removed what was between.
             subscription.miss(self._topic)
         self._position = batch.end_offset

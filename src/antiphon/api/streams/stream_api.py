@@ -57,6 +57,15 @@ class SettledReceipt(NamedTuple):
     disks: int
 
 
+class BatchPiece(NamedTuple):
+    """A piece of a history, and the position behind it."""
+
+    batches: list[Batch]
+    end: Position
+    is_compacted: bool
+    """Whether positions between the batches were removed, and are not missed."""
+
+
 class StreamCalls:
     """The calls of a client about streams."""
 
@@ -108,7 +117,7 @@ class StreamCalls:
             return False
         return True
 
-    async def pieces(self, topic: str, start: StartPlace, follow: bool) -> AsyncIterator[list[Batch]]:
+    async def pieces(self, topic: str, start: StartPlace, follow: bool) -> AsyncIterator[BatchPiece]:
         """Piece after piece of a history, from a position on; an empty one where it ends for now.
 
         With ``follow`` it waits for more, also while no node can say what comes next.
@@ -126,15 +135,16 @@ class StreamCalls:
             assert isinstance(found, HistoryPiece)
             generation, position, time_us = found.generation, found.next_position, 0
             wait_us = NEWS_US if follow else 0
-            yield [batch_from(topic, content, generation) for content in found.batches]
+            batches = [batch_from(topic, content, generation) for content in found.batches]
+            yield BatchPiece(batches, Position(position, generation), found.is_compacted)
             if not found.batches and not follow:
                 return
 
     async def history(self, topic: str, start: StreamStart, follow: bool) -> AsyncIterator[Message]:
         """The messages of a topic from a place on."""
         place = place_of(start)
-        async for batches in self.pieces(topic, place, follow):
-            for batch in batches:
+        async for piece in self.pieces(topic, place, follow):
+            for batch in piece.batches:
                 self.heard.add(batch)
                 for message in batch.messages(max(place.position, batch.first_offset)):
                     yield message

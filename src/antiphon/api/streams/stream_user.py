@@ -13,6 +13,7 @@ from antiphon.api.streams.consumption import Consumption
 from antiphon.api.streams.history_subscriptions import EarliestSubscription, HistoryFeed
 from antiphon.api.streams.starts import StreamStart
 from antiphon.api.streams.stream_api import SETTLE_SECONDS, SettledReceipt, StreamCalls
+from antiphon.api.streams.table import Table
 from antiphon.api.streams.topics import Topics
 from antiphon.api.subscription import DEFAULT_LIMIT, LiveSubscription, Start, WhenMissed
 from antiphon.api.topic_names import checked_pattern, is_pattern
@@ -103,6 +104,15 @@ class StreamUser:
         """
         self._stream_host.refuse_if_closed()
         return self._streams.history(topic, start, follow)
+
+    def table(self, topic: str) -> Table:
+        """The newest message of each key of a topic with a history: ``async with client.table("prices") as table``.
+
+        ``await table.get(key)`` is the newest message of a key, and ``table.changes()`` iterates over what changes.
+        A topic with ``compact`` keeps the newest message of each key; otherwise a table has what retention has left.
+        """
+        self._stream_host.refuse_if_closed()
+        return Table(self._streams, topic, self._stream_host.refuse_if_closed)
 
     async def settled(self, receipt: Receipt, timeout: float = 15.0) -> SettledReceipt:
         """Wait until a published message has its position, on the disks of a majority of the topic's replicas."""

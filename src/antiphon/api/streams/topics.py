@@ -37,6 +37,7 @@ class PolicyChanges(TypedDict, total=False):
     retention_seconds: float
     hold: float
     replace_seconds: float
+    compact: bool
 
 
 class Topics:
@@ -50,7 +51,8 @@ class Topics:
 
         ``replicas`` nodes keep it (3). With ``retention_bytes`` and ``retention_seconds`` only the newest messages are
         kept; 0 is no bound. A message that a named consumer has not done is kept for longer, up to ``hold`` (2.0) times
-        these bounds. A replica that is away for longer than ``replace_seconds`` (600) is replaced by another node.
+        these bounds. With ``compact`` the newest message of each key is kept beyond the bounds. A replica that is away
+        for longer than ``replace_seconds`` (600) is replaced by another node.
         """
         return await self._ask_about_one(CreateTopic(name, changed_policy(Policy(), policy)))
 
@@ -118,4 +120,5 @@ def changed_policy(policy: Policy, changes: PolicyChanges) -> Policy:
     replace = changes.get("replace_seconds", policy.replace_us / 1e6)
     if not 1 <= replace <= SECONDS_AT_MOST:
         raise UsageError(f"replace_seconds is 1 or more, not {replace}")
-    return Policy(replicas, size, round(age * 1e6), hold, round(replace * 1e6))
+    compact = bool(changes.get("compact", policy.compact))
+    return Policy(replicas, size, round(age * 1e6), hold, round(replace * 1e6), compact)

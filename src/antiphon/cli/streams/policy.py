@@ -36,6 +36,10 @@ ReplaceAfter = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="Replace a replica that is away for so long: 10m.", show_default=False),
 ]
+Compact = Annotated[
+    bool | None,
+    typer.Option("--compact/--no-compact", help="Keep the newest message of each key for ever.", show_default=False),
+]
 
 
 def quantity(text: str, units: dict[str, int], example: str) -> float:
@@ -54,6 +58,7 @@ def changes_of(
     retention_time: str | None,
     hold: float | None,
     replace_after: str | None,
+    compact: bool | None = None,
 ) -> PolicyChanges:
     """The parts of a policy that a command or a file names."""
     found: PolicyChanges = {}
@@ -67,10 +72,12 @@ def changes_of(
         found["hold"] = hold
     if replace_after is not None:
         found["replace_seconds"] = quantity(replace_after, SECONDS, "10m")
+    if compact is not None:
+        found["compact"] = compact
     return found
 
 
-KEYS: Final = ("replicas", "retention_bytes", "retention_time", "hold", "replace_after")
+KEYS: Final = ("replicas", "retention_bytes", "retention_time", "hold", "replace_after", "compact")
 
 
 def topics_in(path: Path) -> dict[str, PolicyChanges]:
@@ -99,7 +106,10 @@ def _changes_in(path: Path, name: str, table: dict[str, Any]) -> PolicyChanges:
         None if table.get(key) is None else str(table[key])
         for key in ("retention_bytes", "retention_time", "replace_after")
     )
-    return changes_of(replicas, size, age, hold, after)
+    compact = table.get("compact")
+    if compact is not None and not isinstance(compact, bool):
+        raise UsageError(f"{path}: compact of topic {name!r} is true or false, not {compact!r}")
+    return changes_of(replicas, size, age, hold, after, compact)
 
 
 def described_policy(policy: Policy) -> str:
@@ -109,4 +119,5 @@ def described_policy(policy: Policy) -> str:
         bounds.append(f"{policy.retention_bytes:,} bytes")
     if policy.retention_us:
         bounds.append(f"{policy.retention_us / 1e6:,g} seconds")
-    return "keeps everything" if not bounds else f"keeps {' or '.join(bounds)}, whichever is less"
+    beyond = ", and the newest message of each key" if policy.compact else ""
+    return "keeps everything" if not bounds else f"keeps {' or '.join(bounds)}, whichever is less{beyond}"

@@ -43,6 +43,7 @@ def create(
     retention_time: policy.RetentionTime = None,
     hold: policy.Hold = None,
     replace_after: policy.ReplaceAfter = None,
+    compact: policy.Compact = None,
     servers: running.Servers = running.DEFAULT_SERVERS,
     cluster: running.ClusterName = "antiphon",
     tls_authority: running.TlsAuthority = None,
@@ -55,7 +56,7 @@ def create(
 
     Example: antiphon topics create orders --replicas 3 --retention-bytes 10G --retention-time 7d
     """
-    changes = policy.changes_of(replicas, retention_bytes, retention_time, hold, replace_after)
+    changes = policy.changes_of(replicas, retention_bytes, retention_time, hold, replace_after, compact)
     access = running.access_to(servers, cluster, 0.0, tls_authority, tls_certificate, tls_key, token_file)
     found = ask(access, lambda client: client.topics.create(topic, **changes))
     if json:
@@ -76,6 +77,7 @@ def change(
     retention_time: policy.RetentionTime = None,
     hold: policy.Hold = None,
     replace_after: policy.ReplaceAfter = None,
+    compact: policy.Compact = None,
     servers: running.Servers = running.DEFAULT_SERVERS,
     cluster: running.ClusterName = "antiphon",
     tls_authority: running.TlsAuthority = None,
@@ -88,7 +90,7 @@ def change(
 
     Example: antiphon topics set orders --retention-time 30d
     """
-    changes = policy.changes_of(replicas, retention_bytes, retention_time, hold, replace_after)
+    changes = policy.changes_of(replicas, retention_bytes, retention_time, hold, replace_after, compact)
     if not changes:
         raise UsageError("name what is to change, for example --retention-time 30d")
     access = running.access_to(servers, cluster, 0.0, tls_authority, tls_certificate, tls_key, token_file)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from antiphon.api.batch import Batch
+from antiphon.api.batch_codec import single_message
 from antiphon.api.heard import THIS_TOPIC
 from antiphon.api.subscription import LiveSubscription
 from antiphon.api.topic_names import checked_name
@@ -116,6 +117,10 @@ class StreamHost:
 
     def value_of(self, batch: StreamBatch, index: int) -> bytes:
         return cast(Batch, batch).columns.values[index]
+
+    def alone(self, batch: StreamBatch, index: int) -> bytes:
+        found = cast(Batch, batch)
+        return single_message(found.columns, index, found.origin) if found.columns.values[index] else b""
 
     def first_number(self, batch: StreamBatch) -> int:
         columns = cast(Batch, batch).columns

@@ -177,6 +177,9 @@ class ServiceHost(Protocol):
     def value_of(self, batch: StreamBatch, index: int) -> bytes:
         """The value of a message."""
 
+    def alone(self, batch: StreamBatch, index: int) -> bytes:
+        """A message of a batch as a batch of its own; nothing if it has no value."""
+
     def first_number(self, batch: StreamBatch) -> int:
         """The author's number of the first message of a batch."""
 

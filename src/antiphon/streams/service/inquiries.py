@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from antiphon.kernel.errors import RemovedError, UsageError
-from antiphon.streams.requests import EARLIEST, LATEST, ConsumerInfo, TopicInfo
+from antiphon.streams.requests import EARLIEST, LATEST, BatchContent, ConsumerInfo, HistoryPiece, TopicInfo
 from antiphon.streams.service.live_replica import LiveReplica
 
 
@@ -56,13 +56,23 @@ def first_position(replica: LiveReplica, start: int, start_us: int) -> int:
         return position_at(replica, start_us)
     if start == LATEST:
         return replica.coordinator.settled_end
+    is_compacted = bool(replica.replica.log.last_values.by_key)
     if start == EARLIEST:
-        return earliest
-    if start < earliest:
+        return 0 if is_compacted else earliest
+    if start < earliest and not is_compacted:
         raise RemovedError(
             f"position {start} of {replica.topic!r} was removed by retention; the earliest one is {earliest}"
         )
     return start
+
+
+def last_values_from(replica: LiveReplica, position: int, most_bytes: int) -> HistoryPiece:
+    """The piece of a compacted history before the part that is kept whole: the newest messages of their keys."""
+    earliest = replica.kept().earliest
+    values = replica.replica.log.last_values.after(position, most_bytes)
+    batches = [BatchContent(each.position, each.publisher, each.sequence, each.order, each.payload) for each in values]
+    next_position = values[-1].position + 1 if values else earliest
+    return HistoryPiece(batches, next_position, replica.stream, True)
 
 
 def position_at(replica: LiveReplica, time_us: int) -> int:

@@ -12,6 +12,7 @@ from antiphon.streams.coordinator import Coordinator
 from antiphon.streams.directory import DIRECTORY, StreamDirectory
 from antiphon.streams.entries import DATA, MEMBERS, OPENING, IndexEntry, ReplicaSet
 from antiphon.streams.host import NOBODY
+from antiphon.streams.last_values import LastValue, newest_of
 from antiphon.streams.links import MessageLinks
 from antiphon.streams.messages import NamedContent, NumberedEntry, StreamMessage
 from antiphon.streams.reassignment import Reassignment
@@ -90,6 +91,8 @@ class LiveReplica:
         self.is_connected = node.is_connected
         # Entries with messages that are settled, by their last position: the tail that consumers look at.
         self._tail: dict[int, IndexEntry] = {}
+        # Whether the log says that the newest values of removed messages are too many.
+        self._is_told_full = False
         self.coordinator = Coordinator(self)
         self._retention = Retention(self)
         self._reassignment = Reassignment(self)
@@ -318,6 +321,35 @@ class LiveReplica:
     def settled_entries(self) -> tuple[int, Callable[[int, int], list[IndexEntry]]]:
         log = self.replica.log
         return log.settled, log.index.slice
+
+    def has_room_for_values(self) -> bool:
+        is_full = self.replica.log.last_values.is_full
+        if is_full and not self._is_told_full:
+            self._host.log.info(
+                "retention stops: the newest values of removed messages are too long, or have too many keys",
+                topic=self.topic,
+                bytes=self.replica.log.last_values.size,
+            )
+        self._is_told_full = is_full
+        return not is_full
+
+    def newest(self, entries: list[IndexEntry]) -> list[LastValue] | None:
+        found = newest_of(entries, self._keys_of)
+        if found is None:
+            return None
+        values = []
+        for key, (entry, place) in found.items():
+            batch = self.batch_of(entry)
+            if batch is None:
+                return None
+            payload = self._host.alone(batch, place)
+            position = entry.position + place
+            values.append(LastValue(key, position, int(batch.publisher), int(batch.sequence), batch.order, payload))
+        return values
+
+    def _keys_of(self, entry: IndexEntry) -> list[bytes] | None:
+        batch = self.batch_of(entry)
+        return None if batch is None else [self._host.key_of(batch, place) for place in range(entry.count)]
 
     def append(self, kind: int, payload: bytes) -> int | None:
         return self.replica.propose(payload, kind)

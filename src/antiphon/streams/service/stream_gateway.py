@@ -47,7 +47,7 @@ from antiphon.streams.requests import (
 )
 from antiphon.streams.service.disk_waits import DiskWait, DiskWaits
 from antiphon.streams.service.host import StreamClient
-from antiphon.streams.service.inquiries import check_generation, described_replica, first_position
+from antiphon.streams.service.inquiries import check_generation, described_replica, first_position, last_values_from
 from antiphon.streams.service.live_replica import LiveReplica
 from antiphon.streams.service.recent_positions import PlacedBatch, RecentPositions
 from antiphon.streams.service.service import StreamService
@@ -214,7 +214,9 @@ class StreamGateway:
         check_generation(replica, request.generation)
         end = replica.coordinator.settled_end
         position = first_position(replica, request.position, request.start_us)
-        if position < end:
+        if position < replica.kept().earliest:
+            respond(last_values_from(replica, position, request.most_bytes))
+        elif position < end:
             respond(self._history(replica, position, request.most_bytes))
         elif request.wait_us == 0:
             respond(HistoryPiece([], position, replica.stream))
@@ -250,7 +252,7 @@ class StreamGateway:
             batches.append(content)
             size += len(content.payload)
             position = entry.end
-        return HistoryPiece(batches, position, replica.stream)
+        return HistoryPiece(batches, position, replica.stream, bool(replica.replica.log.last_values.by_key))
 
     def _content(self, replica: LiveReplica, entry: IndexEntry) -> BatchContent | None:
         batch = replica.batch_of(entry)

@@ -66,8 +66,20 @@ class AllRights:
 
     admin: Final = True
 
+    def may_publish(self, topic: str) -> bool:
+        """Whether messages may be published on a topic."""
+        return True
+
     def may_subscribe(self, wanted: str) -> bool:
         """Whether a topic may be read."""
+        return True
+
+    def may_consume(self, topic: str) -> bool:
+        """Whether named consumers of a topic may be used."""
+        return True
+
+    def may_manage(self, topic: str) -> bool:
+        """Whether a topic and its consumers may be made, changed and removed."""
         return True
 
 
@@ -90,6 +102,9 @@ class SimulatedAsker:
         # By the number of a request: the consumer and the member that it attached, or the messages that are done.
         self._members: dict[int, tuple[str, int]] = {}
         self._acknowledged: dict[int, tuple[str, list[int]]] = {}
+
+    def check_kept(self, quota: str, used: int, more: int = 1) -> None:
+        """Programs have no quotas."""
 
     def asks(self, number: int, payload: bytes) -> None:
         """A request has come."""

@@ -288,7 +288,10 @@ class SeenSince:
         self._ordered[batch.author] = max(batch.number, self._ordered.get(batch.author, 0))
         if batch.order == "total":
             self._total[batch.author] = max(batch.number, self._total.get(batch.author, 0))
-            self._keys |= self._keys_of(batch)
+            if self._total_order.is_over_all_keys or not batch.is_written:
+                # A writer may have written it again, and then it has no order with what others published. Where nodes
+                # pass over what is late, a gap is told for what is behind it.
+                self._keys |= self._keys_of(batch)
 
     def waited_for(self, batch: ShownBatch) -> bool:
         """Whether something of it was not shown anywhere before this one, unless this one was missed there."""

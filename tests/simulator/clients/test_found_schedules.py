@@ -203,6 +203,31 @@ def test_a_gap_is_told_for_a_total_message_that_has_its_place_before_one_that_th
     assert run_one(schedule) == {}
 
 
+def test_what_a_writer_writes_again_has_no_order_with_messages_of_others() -> None:
+    """A broker that had missed the series shows all of it, behind a message that the clients have not seen yet."""
+    steps = [
+        ClientStep(at_us=1_629_442, kind="crash", node=4, lasts_us=6_000_000),
+        ClientStep(at_us=3_616_186, kind="publish"),
+        ClientStep(at_us=3_699_646, kind="blackout", lasts_us=4_000_000),
+        ClientStep(at_us=4_502_200, kind="publish", client=1),
+        ClientStep(at_us=7_465_201, kind="publish", order="total"),
+    ]
+    schedule = ClientSchedule(
+        seed=10_923_199_295_299,
+        fabric="tree",
+        nodes=5,
+        homes=[4, 2],
+        keeps=[0, 1, 2, 3, 4],
+        with_disk=[0, 1, 2, 3, 4],
+        lost_seconds=2.0,
+        writes=[4, 4, 1],
+        writes_from_us=3_610_201,
+        writes_order="total",
+        steps=steps,
+    )
+    assert run_one(schedule) == {}
+
+
 @pytest.mark.parametrize("may_pass_over", [True, False])
 def test_a_total_message_that_two_sides_of_a_cut_published_has_two_places(may_pass_over: bool) -> None:
     """The client hands the message in on both sides of a cut; each side passes over something of the other."""

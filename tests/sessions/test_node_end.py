@@ -13,8 +13,7 @@ import pytest
 from antiphon.sessions.client_messages import FollowRequest
 from antiphon.sessions.dedup import DedupTable, Ranges
 from antiphon.sessions.host import FabricTraits
-from antiphon.sessions.lost_peers import LostPeers
-from antiphon.sessions.node_end import NodeEnd
+from antiphon.sessions.node_end import LostPeers, NodeEnd
 from antiphon.sessions.peer_messages import FrontierRequest, FrontierResponse, ReplayRequest
 from antiphon.sessions.replay_buffer import Budget, ReplayBuffer, Resumption, TotalOrderScope
 from antiphon.sessions.steps import Promise, start

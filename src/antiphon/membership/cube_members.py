@@ -164,8 +164,8 @@ class CubeMembers(FullMesh):
         own = self.address_book.founding
         if founding and own and founding != own:
             raise ProtocolError(
-                f"this node is in the cluster founded as {own!r}, and you are in that founded as {founding!r}; to have one "
-                "cluster, start the nodes of the smaller one again, with an address of the other one in join"
+                f"this node is in the cluster founded as {own!r}, and you are in that founded as {founding!r}; to have "
+                "one cluster, start the nodes of the smaller one again, with an address of the other one in join"
             )
 
     def _check_names(self, connection: Connection, peers: Sequence[Peer]) -> None:

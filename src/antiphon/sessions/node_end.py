@@ -17,7 +17,7 @@ It is a pure state machine. Its host calls it when something has happened and of
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, Generic, TypeVar
 
@@ -31,7 +31,6 @@ from antiphon.membership.messages import Control
 from antiphon.sessions.client_messages import FollowRequest, NodeAddresses
 from antiphon.sessions.dedup import DedupTable, numbers_from, publications_in
 from antiphon.sessions.host import ConnectedClient, FabricTraits, NodeHost, SessionTopic
-from antiphon.sessions.lost_peers import LostPeers
 from antiphon.sessions.missed_batches import PAST_US, MissedBatches
 from antiphon.sessions.peer_messages import (
     DedupRequest,
@@ -61,6 +60,29 @@ B = TypeVar("B", bound=ShownBatch)
 NOTHING_TO_LEARN: Final[Promise[None]] = Promise()
 """Shared by all topics on which nothing was published before their node was a member."""
 NOTHING_TO_LEARN.resolve(None)
+
+
+class LostPeers:
+    """The nodes that were lost within the last ``memory_us``; others were lost before, or before this node began.
+
+    A node does not wait for what a client has seen if those who had it are gone for long.
+    """
+
+    def __init__(self, began_us: int, memory_us: int) -> None:
+        self._began_us = began_us
+        self._memory_us = memory_us
+        self._at_us: dict[int, int] = {}
+
+    def add(self, identifier: int, now_us: int) -> None:
+        """A node is lost."""
+        self._at_us.pop(identifier, None)
+        self._at_us[identifier] = now_us
+        while (oldest := next(iter(self._at_us))) != identifier and self._at_us[oldest] + self._memory_us < now_us:
+            del self._at_us[oldest]
+
+    def since_us(self, identifiers: Iterable[int]) -> int:
+        """When the last of some nodes was lost that are not there; not before this node began, as it cannot know."""
+        return max(self._began_us, *(self._at_us.get(identifier, 0) for identifier in identifiers))
 
 
 class NodeEnd(Generic[B]):

@@ -48,7 +48,7 @@ def test_a_schedule_that_broke_a_promise_once_does_not_any_more(path: Path) -> N
 
 
 def test_a_founder_without_its_disk_hears_from_its_former_cluster_that_there_are_two_now() -> None:
-    """It founds a second one at the same address. The nodes of the first one look for it there, and say who they are."""
+    """It founds a second one at the same address. The nodes of the first one look for it there and say who they are."""
     crash = Step(at_us=5 * SECOND_US, kind="crash", node=0, lasts_us=SECOND_US)
     steps = [start(0), start(1, 1), start(2, 2), crash]
     world = ClusterWorld(ClusterSchedule(seed=1, fabric="cube", nodes=3, founds_again=True, steps=steps))

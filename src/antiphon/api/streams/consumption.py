@@ -83,6 +83,7 @@ class Consumption:
         settings: ConsumerSettings,
         start: StartPlace,
         window: int,
+        member: int = 0,
     ) -> None:
         self._links = links
         self._heard = heard
@@ -93,7 +94,7 @@ class Consumption:
         self._window = window
         self.missed = 0
         """How many messages retention has removed before they were done, since there is the consumer."""
-        self._member = secrets.randbits(61)
+        self._member = member or secrets.randbits(61)
         self._leader: StreamPeer | None = None
         self._reconnects = 0
         # Messages that this program has, and those among them that it has not taken yet.
@@ -151,6 +152,9 @@ class Consumption:
                 f"the consumer {self.name!r} of {self.topic!r} was removed while this program attached to it"
             )
         self._leader, self._reconnects = leader, leader.reconnects
+        if self._failure is not None:
+            # The program has left meanwhile: as a member it would be given messages and never work on them.
+            await self._detach(leader)
 
     def _on_response(self, response: Response) -> None:
         if isinstance(response, Handed):
@@ -295,10 +299,13 @@ class Consumption:
         self._failure = ClosedError("this program has left the consumer; attach again")
         leader = self._leader
         if leader is not None and leader.is_up:
-            try:
-                await leader.ask_streams(encode(DetachConsumer(self.topic, self.name, self._member)))
-            except PeerError:
-                return
+            await self._detach(leader)
+
+    async def _detach(self, leader: StreamPeer) -> None:
+        try:
+            await leader.ask_streams(encode(DetachConsumer(self.topic, self.name, self._member)))
+        except PeerError:
+            return
 
     async def __aenter__(self) -> Consumption:
         return await self.ready()

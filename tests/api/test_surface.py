@@ -10,7 +10,7 @@ import pytest
 import antiphon
 
 BOTH = {"publish", "subscribe", "flush", "close", "abandon", "topics", "consume", "history", "settled", "position_of"}
-BOTH |= {"request", "request_many", "serve"}
+BOTH |= {"request", "request_many", "serve", "table"}
 SURFACE = {
     "Node": BOTH | {"identifier", "address", "metrics_address", "until_stopped", "tentative"},
     "Client": BOTH | {"address", "is_up", "reconnects", "status"},

@@ -221,6 +221,10 @@ class ClientSession:
         """Answer a request about streams."""
         self.send(StreamResponse(number, payload))
 
+    def check_kept(self, quota: str, used: int, more: int = 1) -> None:
+        """Refuse the client more of what the cluster keeps than its identity may have."""
+        self._account.check_kept(quota, used, more)
+
     def writing_paused(self) -> None:
         self.may_write.clear()
         self.backlog.await_word()

@@ -231,3 +231,6 @@ class StreamClient(Protocol):
 
     def answer(self, number: int, payload: bytes) -> None:
         """Send an answer when the node settles."""
+
+    def check_kept(self, quota: str, used: int, more: int = 1) -> None:
+        """Refuse somebody who uses so much of what the cluster keeps, and asks for so much more than it may."""

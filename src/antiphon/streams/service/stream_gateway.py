@@ -146,7 +146,7 @@ class StreamGateway:
 
     def _handle(self, client: StreamClient, number: int, request: Request, respond: Callable[[Response], None]) -> None:
         if isinstance(request, (CreateTopic, RemoveTopic, ListTopics, SetPolicy, FoundDirectory)):
-            self._topics.handle(client.holder, request, respond)
+            self._topics.handle(client, request, respond)
             return
         self._check(client, request)
         replica = self._leader_of(request.topic, respond)
@@ -390,7 +390,10 @@ class StreamGateway:
             coordinator.attach(request.consumer, request.member, request.held, request.window, attached)
 
         if known is None:
-            coordinator.create(CreateConsumer(request.consumer, start, request.settings), created)
+            owner = client.holder.name
+            used = sum(each.coordinator.owned_by(owner) for each in self._service.replicas.values() if each.is_open)
+            client.check_kept("consumers", used)
+            coordinator.create(CreateConsumer(request.consumer, start, request.settings, owner), created)
         else:
             created(True)
 

@@ -140,6 +140,7 @@ HOSTS: tuple[membership.Control, ...] = (
     membership.PlaceResponse(50, 51, 52, [appointment], "founding", 53),
     membership.PeerAddresses([a_peer, newcomer]),
     membership.KeepAlive(),
+    membership.SilenceNotice([9, 10]),
     membership.LeaveNotice(),
     membership.BlockRequest(54, 55),
     membership.BlockResponse(56, True),

@@ -19,9 +19,10 @@ from antiphon.membership.host import COUNTED_OUT, NOT_HERE, SECOND_US, Connectio
 from antiphon.membership.introductions import Introductions
 from antiphon.membership.joining import Joining
 from antiphon.membership.membership import Membership
-from antiphon.membership.messages import Control, Hello, Peer, PeerAddresses, PlaceResponse
+from antiphon.membership.messages import Control, Hello, Peer, PeerAddresses, PlaceResponse, SilenceNotice
 from antiphon.membership.retries import RETRY, Retries
 from antiphon.membership.speakers import Speakers
+from antiphon.membership.tested_peers import TestedPeers
 from antiphon.membership.watched_peers import WatchedPeers
 
 LAST_WORDS_US: Final = SECOND_US
@@ -55,6 +56,7 @@ class FullMesh(Membership):
         # What the process has to say to nodes of which only the address is known, until they have said who they are.
         self._unsaid: dict[int, list[ProtocolMessage]] = {}
         self._speakers = Speakers()
+        self._tested = TestedPeers(self._heard_on, self._lost, self.links)
         self._retries = Retries(place.host)
         self._joining = Joining(place.host, self, self._settings.fabric, HOPS)
         self._introductions = Introductions()
@@ -165,6 +167,9 @@ class FullMesh(Membership):
             return
         if isinstance(message, PeerAddresses):
             self._introduced(connection, message.peers)
+        elif isinstance(message, SilenceNotice):
+            if self._has_entered:
+                self._ask_for_signs(self._tested.suspected(message.peers, self._detector, self._now_seconds()))
         else:
             super().control_received(connection, message)
 
@@ -236,6 +241,7 @@ class FullMesh(Membership):
             self._events.peer_lost(identifier)
             self._watched.lost(identifier)
         self._lost.discard(identifier)
+        self._tested.changed()
         self._never_again(identifier)
 
     def _meet(self, peer: Peer) -> None:
@@ -323,6 +329,7 @@ class FullMesh(Membership):
             # It has noticed earlier than this node that they were separated.
             self._lose(identifier)
         self._heard_on[identifier] = connection
+        self._tested.changed()
         if identifier in self._lost and identifier not in self.links:
             self._retry(identifier)
         self._check_connected(identifier)
@@ -348,6 +355,7 @@ class FullMesh(Membership):
             tell = self._log.warning if identifier in self.lost_nodes else self._log.info
             tell("found", node=identifier, address=link.address)
             self._lost.discard(identifier)
+            self._tested.changed()
             self._retries.stop(identifier)
             self.on_connected(identifier)
 
@@ -397,6 +405,7 @@ class FullMesh(Membership):
         address = "" if link is None else link.address
         self._unsaid.pop(identifier, None)
         self._lost.add(identifier)
+        self._tested.changed()
         self._host.cancel_timer(Timer(LAST_WORDS, identifier))
         if identifier in self.departing:
             self._log.info("left", node=identifier, address=address)
@@ -424,12 +433,13 @@ class FullMesh(Membership):
     # Signs of life.
 
     def bytes_received(self) -> dict[int, int]:
-        return {
-            identifier: connection.bytes_received
-            + (0 if (link := self.links.get(identifier)) is None else link.bytes_received)
-            for identifier, connection in self._heard_on.items()
-            if identifier not in self._lost
-        }
+        return self._tested.amounts(self._own_identifier())
+
+    def _looked(self) -> None:
+        silent, asked = self._tested.look(self._own_identifier(), self._detector, self._now_seconds())
+        if silent:
+            self.spread(SilenceNotice(silent))
+        self._ask_for_signs(asked)
 
     def silent(self, identifier: int) -> None:
         connection, link = self._heard_on.get(identifier), self.links.get(identifier)

@@ -141,6 +141,12 @@ class KeepAlive(Control, frozen=True, array_like=True, tag=KEEP_ALIVE_TAG):
     """
 
 
+class SilenceNotice(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 41):
+    """These nodes owe the sender a sign of life: the receiver is to ask them for one too."""
+
+    peers: list[Identifier]
+
+
 class LeaveNotice(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 23):
     """The sender is about to go, and will not be back under this identifier."""
 
@@ -171,6 +177,7 @@ MEMBERSHIP_CONTROLS: Final = (
     PeerAddresses,
     ContactList,
     KeepAlive,
+    SilenceNotice,
     LeaveNotice,
     BlockRequest,
     BlockResponse,

@@ -21,6 +21,7 @@ from antiphon.membership.messages import (
     PlaceRequest,
     PlaceResponse,
     Refused,
+    SilenceNotice,
 )
 from antiphon.sessions.peer_messages import SESSION_CONTROLS
 
@@ -68,6 +69,7 @@ PEER_CONTROLS: Final = (
     PeerAddresses,
     ContactList,
     KeepAlive,
+    SilenceNotice,
     LeaveNotice,
     BlockRequest,
     BlockResponse,

@@ -1,0 +1,114 @@
+"""Which of the others a node asks for signs of life: the neighbours that VCube gives it, and those that others miss.
+
+Where everybody asked everybody, the cost of a silent cluster would grow with the square of its nodes. So a node tests
+the first node that it can reach in each of its clusters (:mod:`antiphon.fabrics.cube.topology`), the logarithm of all.
+When one of them leaves a question unanswered, the node tells all others at once, and asks the rest of that cluster.
+Whoever is told asks too: a node is lost for those only whom it gives no sign in the rest of ``lost_seconds``.
+
+One more node is asked at each look, in turn. So in the end every pair is tested, whatever nodes think of each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from typing import Final
+
+from antiphon.membership.heartbeats import FailureDetector
+from antiphon.membership.host import Connection, Link
+
+
+def neighbours(me: int, others: Iterable[int]) -> list[int]:
+    """The first of the others in each cluster of a node, nearest cluster first.
+
+    Two nodes are in one cluster if their identifiers have the same highest bit of difference to that of the node, and
+    the first of them has the least difference.
+    """
+    least: dict[int, int] = {}
+    for other in others:
+        difference = me ^ other
+        index = difference.bit_length()
+        if difference < least.get(index, difference + 1):
+            least[index] = difference
+    return [me ^ least[index] for index in sorted(least)]
+
+
+class TestedPeers:
+    """The peers that one node tests, and those that it asks until they give a sign."""
+
+    def __init__(self, heard_on: Mapping[int, Connection], lost: Container[int], links: Mapping[int, Link]) -> None:
+        # The connections on which others speak, those that are not with this node, and the links to them.
+        self._heard_on: Final = heard_on
+        self._lost: Final = lost
+        self._links: Final = links
+        # None when somebody has come or gone.
+        self._neighbours: list[int] | None = None
+        self._checked: set[int] = set()
+        # Those of whom all others were told, or who told this node.
+        self._suspected: set[int] = set()
+        self._last_in_turn = -1
+
+    def changed(self) -> None:
+        """Somebody has come or gone."""
+        self._neighbours = None
+
+    def amounts(self, me: int) -> dict[int, int]:
+        """How much has come from each of those whose silence counts."""
+        if self._neighbours is None:
+            present = set(self._present())
+            self._neighbours = neighbours(me, present)
+            self._checked &= present
+            self._suspected &= present
+        return {peer: self._amount(peer) for peer in {*self._neighbours, *self._checked}}
+
+    def look(self, me: int, detector: FailureDetector, now: float) -> tuple[list[int], list[int]]:
+        """After a look: the peers that all others are told of because they are silent, and those to ask first."""
+        watched = self.amounts(me)
+        for peer in watched:
+            if detector.has_spoken(peer):
+                self._checked.discard(peer)
+                self._suspected.discard(peer)
+        silent = [peer for peer in watched if peer not in self._suspected and detector.is_suspect(peer)]
+        self._suspected.update(silent)
+        asked: list[int] = []
+        if silent:
+            # Whatever keeps this node from hearing one of them may keep it from hearing those behind it.
+            clusters = {(me ^ peer).bit_length() for peer in silent}
+            asked = [peer for peer in self._present() if (me ^ peer).bit_length() in clusters and peer not in watched]
+            for peer in asked:
+                self._expect(peer, detector, now, is_suspect=True)
+        following = self._next_in_turn({*watched, *asked})
+        if following is not None:
+            self._expect(following, detector, now, is_suspect=False)
+            asked.append(following)
+        return silent, asked
+
+    def _next_in_turn(self, watched: Container[int]) -> int | None:
+        """The one of the others whose turn it is to be asked, if there are any that are not watched."""
+        last = self._last_in_turn
+        others = ((peer <= last, peer) for peer in self._heard_on if peer not in watched and self._is_present(peer))
+        _, following = min(others, default=(False, None))
+        if following is not None:
+            self._last_in_turn = following
+        return following
+
+    def suspected(self, peers: Iterable[int], detector: FailureDetector, now: float) -> list[int]:
+        """Another node suspects these; the answer is those to ask now."""
+        asked = [peer for peer in peers if peer not in self._suspected and self._is_present(peer)]
+        for peer in asked:
+            self._suspected.add(peer)
+            self._expect(peer, detector, now, is_suspect=True)
+        return asked
+
+    def _expect(self, peer: int, detector: FailureDetector, now: float, is_suspect: bool) -> None:
+        self._checked.add(peer)
+        detector.expect(peer, self._amount(peer), now, is_suspect)
+
+    def _is_present(self, peer: int) -> bool:
+        return peer in self._heard_on and peer not in self._lost
+
+    def _present(self) -> list[int]:
+        return [peer for peer in self._heard_on if self._is_present(peer)]
+
+    def _amount(self, peer: int) -> int:
+        link = self._links.get(peer)
+        return self._heard_on[peer].bytes_received + (0 if link is None else link.bytes_received)

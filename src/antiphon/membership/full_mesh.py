@@ -442,6 +442,7 @@ class FullMesh(Membership):
         self._ask_for_signs(asked)
 
     def silent(self, identifier: int) -> None:
+        super().silent(identifier)
         connection, link = self._heard_on.get(identifier), self.links.get(identifier)
         self._lose(identifier)
         if self._has_quorum and connection is not None and link is not None:

@@ -122,6 +122,7 @@ class Membership:
 
     def silent(self, identifier: int) -> None:
         """A peer has given no sign of life for so long that it counts as lost."""
+        self._log.warning("silent", node=identifier, seconds=self._settings.lost_seconds)
 
     # Events.
 
@@ -217,7 +218,6 @@ class Membership:
         silent = self._detector.poll(self._now_seconds(), self.bytes_received())
         self._ask_for_signs(silent.asked)
         for identifier in silent.lost:
-            self._log.warning("silent", node=identifier, seconds=self._settings.lost_seconds)
             self.silent(identifier)
         self._looked()
         self._host.set_timer(LOOK_OUT, microseconds(self._detector.look_seconds))

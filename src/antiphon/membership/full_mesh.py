@@ -56,7 +56,7 @@ class FullMesh(Membership):
         # What the process has to say to nodes of which only the address is known, until they have said who they are.
         self._unsaid: dict[int, list[ProtocolMessage]] = {}
         self._speakers = Speakers()
-        self._tested = TestedPeers(self._heard_on, self._lost, self.links)
+        self._tested = TestedPeers(self._heard_on, self._lost, self.links, self.send_control)
         self._retries = Retries(place.host)
         self._joining = Joining(place.host, self, self._settings.fabric, HOPS)
         self._introductions = Introductions()
@@ -169,7 +169,7 @@ class FullMesh(Membership):
             self._introduced(connection, message.peers)
         elif isinstance(message, SilenceNotice):
             if self._has_entered:
-                self._ask_for_signs(self._tested.suspected(message.peers, self._detector, self._now_seconds()))
+                self._tested.on_news(message, self._detector, self._now_seconds())
         else:
             super().control_received(connection, message)
 
@@ -436,10 +436,7 @@ class FullMesh(Membership):
         return self._tested.amounts(self._own_identifier())
 
     def _looked(self) -> None:
-        silent, asked = self._tested.look(self._own_identifier(), self._detector, self._now_seconds())
-        if silent:
-            self.spread(SilenceNotice(silent))
-        self._ask_for_signs(asked)
+        self._tested.look(self._own_identifier(), self._detector, self._now_seconds())
 
     def silent(self, identifier: int) -> None:
         super().silent(identifier)

@@ -7,7 +7,7 @@ knows some of the others (:mod:`antiphon.membership.partial_view`). Both are sta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from antiphon.kernel.errors import PeerError, ProtocolError
@@ -216,15 +216,12 @@ class Membership:
         Silence is no event, so a node looks again and again; a timer per peer would have to be set with every message.
         """
         silent = self._detector.poll(self._now_seconds(), self.bytes_received())
-        self._ask_for_signs(silent.asked)
+        for identifier in silent.asked:
+            self.send_control(identifier, KeepAlive())
         for identifier in silent.lost:
             self.silent(identifier)
         self._looked()
         self._host.set_timer(LOOK_OUT, microseconds(self._detector.look_seconds))
-
-    def _ask_for_signs(self, others: Iterable[int]) -> None:
-        for identifier in others:
-            self.send_control(identifier, KeepAlive())
 
     def _looked(self) -> None:
         """Silent peers were asked, and lost ones counted."""

@@ -10,11 +10,12 @@ One more node is asked at each look, in turn. So in the end every pair is tested
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Final
 
 from antiphon.membership.heartbeats import FailureDetector
 from antiphon.membership.host import Connection, Link
+from antiphon.membership.messages import Control, KeepAlive, SilenceNotice
 
 
 def neighbours(me: int, others: Iterable[int]) -> list[int]:
@@ -35,11 +36,18 @@ def neighbours(me: int, others: Iterable[int]) -> list[int]:
 class TestedPeers:
     """The peers that one node tests, and those that it asks until they give a sign."""
 
-    def __init__(self, heard_on: Mapping[int, Connection], lost: Container[int], links: Mapping[int, Link]) -> None:
+    def __init__(
+        self,
+        heard_on: Mapping[int, Connection],
+        lost: Container[int],
+        links: Mapping[int, Link],
+        send: Callable[[int, Control], None],
+    ) -> None:
         # The connections on which others speak, those that are not with this node, and the links to them.
         self._heard_on: Final = heard_on
         self._lost: Final = lost
         self._links: Final = links
+        self._send: Final = send
         # None when somebody has come or gone.
         self._neighbours: list[int] | None = None
         self._checked: set[int] = set()
@@ -60,8 +68,8 @@ class TestedPeers:
             self._suspected &= present
         return {peer: self._amount(peer) for peer in {*self._neighbours, *self._checked}}
 
-    def look(self, me: int, detector: FailureDetector, now: float) -> tuple[list[int], list[int]]:
-        """After a look: the peers that all others are told of because they are silent, and those to ask first."""
+    def look(self, me: int, detector: FailureDetector, now: float) -> None:
+        """After a look: tell all others of suspects, and ask those that were not asked before."""
         watched = self.amounts(me)
         for peer in watched:
             if detector.has_spoken(peer):
@@ -69,18 +77,18 @@ class TestedPeers:
                 self._suspected.discard(peer)
         silent = [peer for peer in watched if peer not in self._suspected and detector.is_suspect(peer)]
         self._suspected.update(silent)
-        asked: list[int] = []
+        behind: list[int] = []
         if silent:
+            for peer in self._links:
+                self._send(peer, SilenceNotice(silent))
             # Whatever keeps this node from hearing one of them may keep it from hearing those behind it.
             clusters = {(me ^ peer).bit_length() for peer in silent}
-            asked = [peer for peer in self._present() if (me ^ peer).bit_length() in clusters and peer not in watched]
-            for peer in asked:
-                self._expect(peer, detector, now, is_suspect=True)
-        following = self._next_in_turn({*watched, *asked})
+            behind = [peer for peer in self._present() if (me ^ peer).bit_length() in clusters and peer not in watched]
+            for peer in behind:
+                self._ask(peer, detector, now, is_suspect=True)
+        following = self._next_in_turn({*watched, *behind})
         if following is not None:
-            self._expect(following, detector, now, is_suspect=False)
-            asked.append(following)
-        return silent, asked
+            self._ask(following, detector, now, is_suspect=False)
 
     def _next_in_turn(self, watched: Container[int]) -> int | None:
         """The one of the others whose turn it is to be asked, if there are any that are not watched."""
@@ -91,17 +99,17 @@ class TestedPeers:
             self._last_in_turn = following
         return following
 
-    def suspected(self, peers: Iterable[int], detector: FailureDetector, now: float) -> list[int]:
-        """Another node suspects these; the answer is those to ask now."""
-        asked = [peer for peer in peers if peer not in self._suspected and self._is_present(peer)]
-        for peer in asked:
-            self._suspected.add(peer)
-            self._expect(peer, detector, now, is_suspect=True)
-        return asked
+    def on_news(self, news: SilenceNotice, detector: FailureDetector, now: float) -> None:
+        """Another node suspects these: ask them too."""
+        for peer in news.peers:
+            if peer not in self._suspected and self._is_present(peer):
+                self._suspected.add(peer)
+                self._ask(peer, detector, now, is_suspect=True)
 
-    def _expect(self, peer: int, detector: FailureDetector, now: float, is_suspect: bool) -> None:
+    def _ask(self, peer: int, detector: FailureDetector, now: float, is_suspect: bool) -> None:
         self._checked.add(peer)
         detector.expect(peer, self._amount(peer), now, is_suspect)
+        self._send(peer, KeepAlive())
 
     def _is_present(self, peer: int) -> bool:
         return peer in self._heard_on and peer not in self._lost

@@ -5,10 +5,15 @@ from __future__ import annotations
 import random
 from math import ceil, log2
 
+import msgspec
 import pytest
 
+from antiphon.audit.membership import KNOWLEDGE
+from antiphon.membership import tested_peers
 from antiphon.membership.host import SECOND_US
-from antiphon.membership.messages import KeepAlive, SilenceNotice
+from antiphon.membership.introductions import Introductions
+from antiphon.membership.messages import KeepAlive, PeerAddresses, SilenceNotice
+from antiphon.membership.peer_digests import PeerDigests
 from antiphon.membership.tested_peers import neighbours
 from antiphon.simulator.cluster.links import SimulatedLink
 from antiphon.simulator.cluster.world import ClusterSchedule, ClusterWorld, Step
@@ -99,3 +104,36 @@ def test_both_sides_of_a_partition_lose_each_other_in_time() -> None:
     pairs = 2 * len(away) * (NODES - len(away))
     until_us = FAULT_US + LOST_SECONDS * SECOND_US * 11 // 8
     assert sum(FAULT_US < at_us <= until_us for at_us, _, _ in world.parted) == pairs
+
+
+def test_a_join_costs_hardly_more_than_its_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """News of a newcomer go to the neighbours of each node, not from everybody to everybody."""
+    joins_at_us = NODES * SECOND_US
+    schedule = idle_cluster(Step(at_us=joins_at_us, kind="start", node=NODES))
+    world = Observed(msgspec.structs.replace(schedule, nodes=NODES + 1))
+    said: list[int] = []
+    send = SimulatedLink.send
+
+    def counted(link: SimulatedLink, frame: object) -> None:
+        if world.clock.now_us >= joins_at_us and isinstance(frame, PeerAddresses):
+            said.append(len(frame.peers))
+        send(link, frame)
+
+    monkeypatch.setattr(SimulatedLink, "send", counted)
+    assert world.run().violations == []
+    # Both ends of each connection say who they are, and a few neighbours may be compared too early.
+    assert len(said) <= NODES * (ceil(log2(NODES)) + 4)
+    assert sum(said) <= NODES * (ceil(log2(NODES)) + 8)
+
+
+def test_nodes_that_nobody_introduces_find_each_other_by_their_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Newcomers ask different nodes at the same moment, and nodes tell nobody of them."""
+    monkeypatch.setattr(tested_peers.TestedPeers, "neighbours_without", lambda *_: [])
+    monkeypatch.setattr(Introductions, "missed", lambda *_: None)
+    starts = [Step(at_us=node * SECOND_US, kind="start", node=node) for node in range(6)]
+    starts += [Step(at_us=10 * SECOND_US, kind="start", node=node) for node in range(6, 12)]
+    schedule = ClusterSchedule(seed=1, fabric="cube", nodes=12, lost_seconds=LOST_SECONDS, steps=starts)
+    assert ClusterWorld(schedule).run().violations == []
+    monkeypatch.setattr(PeerDigests, "look", lambda *_: None)
+    kinds = [kind for kind, _ in ClusterWorld(schedule).run().violations]
+    assert KNOWLEDGE in kinds, "without checksums they do not"

@@ -141,6 +141,7 @@ HOSTS: tuple[membership.Control, ...] = (
     membership.PeerAddresses([a_peer, newcomer]),
     membership.KeepAlive(),
     membership.SilenceNotice([9, 10]),
+    membership.PeersDigest(11, True),
     membership.LeaveNotice(),
     membership.BlockRequest(54, 55),
     membership.BlockResponse(56, True),

@@ -19,10 +19,10 @@ from antiphon.membership.host import COUNTED_OUT, NOT_HERE, SECOND_US, Connectio
 from antiphon.membership.introductions import Introductions
 from antiphon.membership.joining import Joining
 from antiphon.membership.membership import Membership
-from antiphon.membership.messages import Control, Hello, Peer, PeerAddresses, PlaceResponse, SilenceNotice
+from antiphon.membership.messages import Control, Hello, Peer, PeerAddresses, PlaceResponse
 from antiphon.membership.retries import RETRY, Retries
 from antiphon.membership.speakers import Speakers
-from antiphon.membership.tested_peers import TestedPeers
+from antiphon.membership.tested_peers import TESTS, TestedPeers
 from antiphon.membership.watched_peers import WatchedPeers
 
 LAST_WORDS_US: Final = SECOND_US
@@ -56,7 +56,8 @@ class FullMesh(Membership):
         # What the process has to say to nodes of which only the address is known, until they have said who they are.
         self._unsaid: dict[int, list[ProtocolMessage]] = {}
         self._speakers = Speakers()
-        self._tested = TestedPeers(self._heard_on, self._lost, self.links, self.send_control)
+        asking = self._own_identifier, self.peers, self.send_control
+        self._tested = TestedPeers(self._heard_on, self._lost, self.links, *asking)
         self._retries = Retries(place.host)
         self._joining = Joining(place.host, self, self._settings.fabric, HOPS)
         self._introductions = Introductions()
@@ -70,7 +71,6 @@ class FullMesh(Membership):
         self._is_in = False
 
     # What trees and cubes do differently.
-
     def _on_joined(self) -> None:
         """This node has its place for good."""
         raise NotImplementedError
@@ -163,14 +163,12 @@ class FullMesh(Membership):
         return max(self.address_book.highest(), self._founders - 1)
 
     def control_received(self, connection: Connection, message: Control) -> None:
-        if self._joining.on_message(connection, message):
-            return
         if isinstance(message, PeerAddresses):
             self._introduced(connection, message.peers)
-        elif isinstance(message, SilenceNotice):
-            if self._has_entered:
-                self._tested.on_news(message, self._detector, self._now_seconds())
-        else:
+        elif isinstance(message, TESTS):
+            if self._has_entered and (sender := self._sender_of(connection)) is not None:
+                self._tested.on_message(sender, message, self._detector, self._now_seconds())
+        elif not self._joining.on_message(connection, message):
             super().control_received(connection, message)
 
     def _introduced(self, connection: Connection, peers: Sequence[Peer]) -> None:
@@ -227,9 +225,15 @@ class FullMesh(Membership):
             else:
                 self._keep_link(identifier, link)
         if was_unclaimed:
-            self.spread(PeerAddresses([peer]), identifier)
-            self._introductions.missed(self._lost - self._over, peer)
+            self._tell_of(peer, identifier)
             self._keep_identity()
+
+    def _tell_of(self, newcomer: Peer, identifier: int) -> None:
+        """Tell the neighbours of a newcomer, who tell theirs, and lost nodes when they are found."""
+        if self._is_in:
+            for neighbour in self._tested.neighbours_without(identifier):
+                self.send_control(neighbour, PeerAddresses([newcomer]))
+            self._introductions.missed(self._lost - self._over, newcomer)
 
     def _disown(self, identifier: int) -> None:
         """No node has this identifier, after all."""
@@ -255,8 +259,7 @@ class FullMesh(Membership):
             # itself. The nodes that a broker that returns knew say themselves who they are now.
             return
         self._connect_once(peer, peer.identifier, known)
-        self.spread(PeerAddresses([peer]), peer.identifier)
-        self._introductions.missed(self._lost - self._over, peer)
+        self._tell_of(peer, peer.identifier)
         self._keep_identity()
 
     def _connect_once(self, peer: Peer, identifier: int, known: int | None) -> None:
@@ -390,8 +393,7 @@ class FullMesh(Membership):
 
     def link_refused(self, link: Link, reason: str, is_final: bool) -> None:
         self._joining.refused(link, reason)
-        former = self.address_book.identifier_of(link.instance)
-        if reason == NOT_HERE and former is not None:
+        if reason == NOT_HERE and (former := self.address_book.identifier_of(link.instance)) is not None:
             self._lose(former)
             self._never_again(former)
         if is_final:
@@ -405,7 +407,7 @@ class FullMesh(Membership):
         address = "" if link is None else link.address
         self._unsaid.pop(identifier, None)
         self._lost.add(identifier)
-        self._tested.changed()
+        self._tested.lost(identifier)
         self._host.cancel_timer(Timer(LAST_WORDS, identifier))
         if identifier in self.departing:
             self._log.info("left", node=identifier, address=address)
@@ -433,10 +435,10 @@ class FullMesh(Membership):
     # Signs of life.
 
     def bytes_received(self) -> dict[int, int]:
-        return self._tested.amounts(self._own_identifier())
+        return self._tested.amounts()
 
     def _looked(self) -> None:
-        self._tested.look(self._own_identifier(), self._detector, self._now_seconds())
+        self._tested.look(self._detector, self._now_seconds())
 
     def silent(self, identifier: int) -> None:
         super().silent(identifier)

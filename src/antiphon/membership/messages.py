@@ -147,6 +147,16 @@ class SilenceNotice(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 4
     peers: list[Identifier]
 
 
+class PeersDigest(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 42):
+    """A checksum of the nodes that the sender can reach; a receiver with another one says which nodes it can reach.
+
+    ``wants_answer`` if the sender is then to get the checksum of the receiver, and to do the same.
+    """
+
+    checksum: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
+    wants_answer: bool
+
+
 class LeaveNotice(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 23):
     """The sender is about to go, and will not be back under this identifier."""
 
@@ -178,6 +188,7 @@ MEMBERSHIP_CONTROLS: Final = (
     ContactList,
     KeepAlive,
     SilenceNotice,
+    PeersDigest,
     LeaveNotice,
     BlockRequest,
     BlockResponse,

@@ -15,7 +15,11 @@ from typing import Final
 
 from antiphon.membership.heartbeats import FailureDetector
 from antiphon.membership.host import Connection, Link
-from antiphon.membership.messages import Control, KeepAlive, SilenceNotice
+from antiphon.membership.messages import Control, KeepAlive, Peer, PeersDigest, SilenceNotice
+from antiphon.membership.peer_digests import PeerDigests, checksum
+
+TESTS: Final = (SilenceNotice, PeersDigest)
+"""The messages of this part."""
 
 
 def neighbours(me: int, others: Iterable[int]) -> list[int]:
@@ -41,15 +45,20 @@ class TestedPeers:
         heard_on: Mapping[int, Connection],
         lost: Container[int],
         links: Mapping[int, Link],
+        me: Callable[[], int],
+        everybody: Callable[[], list[Peer]],
         send: Callable[[int, Control], None],
     ) -> None:
         # The connections on which others speak, those that are not with this node, and the links to them.
         self._heard_on: Final = heard_on
         self._lost: Final = lost
         self._links: Final = links
+        self._me: Final = me
         self._send: Final = send
+        self._digests: Final = PeerDigests(send, everybody)
         # None when somebody has come or gone.
         self._neighbours: list[int] | None = None
+        self._checksum = self._checksum_before = 0
         self._checked: set[int] = set()
         # Those of whom all others were told, or who told this node.
         self._suspected: set[int] = set()
@@ -59,18 +68,35 @@ class TestedPeers:
         """Somebody has come or gone."""
         self._neighbours = None
 
-    def amounts(self, me: int) -> dict[int, int]:
-        """How much has come from each of those whose silence counts."""
+    def lost(self, peer: int) -> None:
+        """A peer is not there any more; what was said to it may not have arrived."""
+        self.changed()
+        self._digests.lost(peer)
+
+    def _tested(self) -> list[int]:
+        """Those that this node tests."""
         if self._neighbours is None:
-            present = set(self._present())
+            me, present = self._me(), set(self._present())
             self._neighbours = neighbours(me, present)
+            self._checksum = checksum({me, *present})
             self._checked &= present
             self._suspected &= present
-        return {peer: self._amount(peer) for peer in {*self._neighbours, *self._checked}}
+        return self._neighbours
 
-    def look(self, me: int, detector: FailureDetector, now: float) -> None:
-        """After a look: tell all others of suspects, and ask those that were not asked before."""
-        watched = self.amounts(me)
+    def neighbours_without(self, other: int) -> list[int]:
+        """Those that this node tests, or would test if there were not this other one."""
+        found = self._tested()
+        if other not in found:
+            return found
+        return neighbours(self._me(), (peer for peer in self._present() if peer != other))
+
+    def amounts(self) -> dict[int, int]:
+        """How much has come from each of those whose silence counts."""
+        return {peer: self._amount(peer) for peer in {*self._tested(), *self._checked}}
+
+    def look(self, detector: FailureDetector, now: float) -> None:
+        """After a look: tell all others of suspects, ask those that were not asked before, and compare with one."""
+        me, watched = self._me(), self.amounts()
         for peer in watched:
             if detector.has_spoken(peer):
                 self._checked.discard(peer)
@@ -89,6 +115,11 @@ class TestedPeers:
         following = self._next_in_turn({*watched, *behind})
         if following is not None:
             self._ask(following, detector, now, is_suspect=False)
+        tested = self._tested()
+        # While nodes come and go, neighbours differ for a moment.
+        if self._checksum == self._checksum_before:
+            self._digests.look(tested, self._checksum)
+        self._checksum_before = self._checksum
 
     def _next_in_turn(self, watched: Container[int]) -> int | None:
         """The one of the others whose turn it is to be asked, if there are any that are not watched."""
@@ -99,9 +130,15 @@ class TestedPeers:
             self._last_in_turn = following
         return following
 
-    def on_news(self, news: SilenceNotice, detector: FailureDetector, now: float) -> None:
-        """Another node suspects these: ask them too."""
-        for peer in news.peers:
+    def on_message(self, sender: int, message: Control, detector: FailureDetector, now: float) -> None:
+        """Another node sends its checksum, or names suspects: ask them too."""
+        if isinstance(message, PeersDigest):
+            self._tested()
+            if self._checksum == self._checksum_before:
+                self._digests.on_digest(sender, message, self._checksum)
+            return
+        assert isinstance(message, SilenceNotice), "nothing else is handed over"
+        for peer in message.peers:
             if peer not in self._suspected and self._is_present(peer):
                 self._suspected.add(peer)
                 self._ask(peer, detector, now, is_suspect=True)

@@ -13,8 +13,7 @@ from antiphon.membership import tested_peers
 from antiphon.membership.host import SECOND_US
 from antiphon.membership.introductions import Introductions
 from antiphon.membership.messages import KeepAlive, PeerAddresses, SilenceNotice
-from antiphon.membership.peer_digests import PeerDigests
-from antiphon.membership.tested_peers import neighbours
+from antiphon.membership.tested_peers import PeerDigests, neighbours
 from antiphon.simulator.cluster.links import SimulatedLink
 from antiphon.simulator.cluster.world import ClusterSchedule, ClusterWorld, Step
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Final
+from zlib import crc32
 
 from antiphon.membership.heartbeats import FailureDetector
 from antiphon.membership.host import Connection, Link
-from antiphon.membership.messages import Control, KeepAlive, Peer, PeersDigest, SilenceNotice
-from antiphon.membership.peer_digests import PeerDigests, checksum
+from antiphon.membership.messages import Control, KeepAlive, Peer, PeerAddresses, PeersDigest, SilenceNotice
 
 TESTS: Final = (SilenceNotice, PeersDigest)
 """The messages of this part."""
@@ -35,6 +35,47 @@ def neighbours(me: int, others: Iterable[int]) -> list[int]:
         if difference < least.get(index, difference + 1):
             least[index] = difference
     return [me ^ least[index] for index in sorted(least)]
+
+
+def checksum(identifiers: Iterable[int]) -> int:
+    """The same for the same set of nodes."""
+    return crc32(",".join(map(str, sorted(identifiers))).encode())
+
+
+class PeerDigests:
+    """The comparisons of one node with its neighbours.
+
+    News of a newcomer go to the neighbours of each node that hears them, and not to everybody. Where nodes do not agree
+    yet about who is there, as when several join at once, news may miss somebody. So a node sends a checksum to one
+    neighbour at each look, in turn. Neighbours that differ tell each other all they know.
+    """
+
+    def __init__(self, send: Callable[[int, Control], None], everybody: Callable[[], list[Peer]]) -> None:
+        self._send: Final = send
+        self._everybody: Final = everybody
+        self._last = -1
+        # By node, the two checksums with which all was said already.
+        self._compared: dict[int, tuple[int, int]] = {}
+
+    def look(self, neighbours: list[int], own: int) -> None:
+        """Send the own checksum to the neighbour whose turn it is."""
+        if neighbours:
+            self._last = min(neighbours, key=lambda peer: (peer <= self._last, peer))
+            self._send(self._last, PeersDigest(own, True))
+
+    def on_digest(self, sender: int, digest: PeersDigest, own: int) -> None:
+        """Another node has sent its checksum: tell it all if it is another one, and this was not done before."""
+        compared = (own, digest.checksum)
+        if own == digest.checksum or self._compared.get(sender) == compared:
+            return
+        self._compared[sender] = compared
+        self._send(sender, PeerAddresses(self._everybody()))
+        if digest.wants_answer:
+            self._send(sender, PeersDigest(own, False))
+
+    def lost(self, peer: int) -> None:
+        """What was said to a node may not have arrived."""
+        self._compared.pop(peer, None)
 
 
 class TestedPeers:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Final
-from zlib import crc32
 
 from antiphon.membership.heartbeats import FailureDetector
 from antiphon.membership.host import Connection, Link
@@ -20,6 +19,9 @@ from antiphon.membership.messages import Control, KeepAlive, Peer, PeerAddresses
 
 TESTS: Final = (SilenceNotice, PeersDigest)
 """The messages of this part."""
+
+DIGEST_PRIME: Final = 4_294_967_291
+DIGEST_FACTOR: Final = 1_000_003
 
 
 def neighbours(me: int, others: Iterable[int]) -> list[int]:
@@ -39,7 +41,10 @@ def neighbours(me: int, others: Iterable[int]) -> list[int]:
 
 def checksum(identifiers: Iterable[int]) -> int:
     """The same for the same set of nodes."""
-    return crc32(",".join(map(str, sorted(identifiers))).encode())
+    value = 0
+    for identifier in sorted(identifiers):
+        value = (value * DIGEST_FACTOR + identifier + 1) % DIGEST_PRIME
+    return value
 
 
 class PeerDigests:

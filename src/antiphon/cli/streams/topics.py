@@ -57,7 +57,8 @@ def create(
     if json:
         output.print_json(described(found))
         return
-    there = f"at {found.connected} nodes" if found.connected > 0 else f"at {found.replicas} nodes"
+    count = found.connected or found.replicas
+    there = f"at {count} node{'s' * (count != 1)}"
     typer.echo(f"the history of {topic!r} is kept {there} (generation {found.generation})")
     if 0 < found.connected < found.replicas:
         missing = found.replicas - found.connected

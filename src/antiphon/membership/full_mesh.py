@@ -432,6 +432,7 @@ class FullMesh(Membership):
         }
 
     def silent(self, identifier: int) -> None:
+        super().silent(identifier)
         connection, link = self._heard_on.get(identifier), self.links.get(identifier)
         self._lose(identifier)
         if self._has_quorum and connection is not None and link is not None:

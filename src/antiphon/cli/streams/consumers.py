@@ -21,18 +21,13 @@ app = typer.Typer(no_args_is_help=True, help="The named consumers of a topic: li
 
 
 @app.command("ls")
+@running.with_access()
 def list_consumers(
     topic: Topic,
-    servers: running.Servers = running.DEFAULT_SERVERS,
-    cluster: running.ClusterName = "antiphon",
-    tls_authority: running.TlsAuthority = None,
-    tls_certificate: running.TlsCertificate = None,
-    tls_key: running.TlsKey = None,
-    token_file: running.TokenFile = None,
+    access: running.ServerAccess,
     json: Json = False,
 ) -> None:
     """List the consumers of a topic: how far each has come, its lag, and what its members hold."""
-    access = running.access_to(servers, cluster, 0.0, tls_authority, tls_certificate, tls_key, token_file)
     found = ask(access, lambda client: client.topics.describe(topic))
     if json:
         output.print_json(described(found)["consumers"])
@@ -41,19 +36,14 @@ def list_consumers(
 
 
 @app.command()
+@running.with_access()
 def info(
     topic: Topic,
     name: Name,
-    servers: running.Servers = running.DEFAULT_SERVERS,
-    cluster: running.ClusterName = "antiphon",
-    tls_authority: running.TlsAuthority = None,
-    tls_certificate: running.TlsCertificate = None,
-    tls_key: running.TlsKey = None,
-    token_file: running.TokenFile = None,
+    access: running.ServerAccess,
     json: Json = False,
 ) -> None:
     """Show how far a consumer is: its lag, what its members hold, what came back, and how it hands out."""
-    access = running.access_to(servers, cluster, 0.0, tls_authority, tls_certificate, tls_key, token_file)
     found = next(
         (each for each in ask(access, lambda client: client.topics.describe(topic)).consumers if each.name == name),
         None,
@@ -72,21 +62,17 @@ def info(
 
 
 @app.command()
+@running.with_access()
 def reset(
     topic: Topic,
     name: Name,
+    access: running.ServerAccess,
     to: Annotated[
         str,
         typer.Option(
             metavar="PLACE", help="earliest, latest, a position (7-1200) or a time (2026-11-18T14:00:00+00:00)."
         ),
     ] = "earliest",
-    servers: running.Servers = running.DEFAULT_SERVERS,
-    cluster: running.ClusterName = "antiphon",
-    tls_authority: running.TlsAuthority = None,
-    tls_certificate: running.TlsCertificate = None,
-    tls_key: running.TlsKey = None,
-    token_file: running.TokenFile = None,
     json: Json = False,
 ) -> None:
     """Let a consumer begin at another place: what was done behind it comes again. It must have no members.
@@ -94,7 +80,6 @@ def reset(
     Example: antiphon consumers reset orders billing --to 2026-11-18T14:00:00+00:00
     """
     start = place_in(to)
-    access = running.access_to(servers, cluster, 0.0, tls_authority, tls_certificate, tls_key, token_file)
     ask(access, lambda client: client.topics.reset_consumer(topic, name, start))
     if json:
         output.print_json({"reset": name})
@@ -120,19 +105,14 @@ def place_in(text: str) -> StreamStart:
 
 
 @app.command("rm")
+@running.with_access()
 def remove(
     topic: Topic,
     name: Name,
-    servers: running.Servers = running.DEFAULT_SERVERS,
-    cluster: running.ClusterName = "antiphon",
-    tls_authority: running.TlsAuthority = None,
-    tls_certificate: running.TlsCertificate = None,
-    tls_key: running.TlsKey = None,
-    token_file: running.TokenFile = None,
+    access: running.ServerAccess,
     json: Json = False,
 ) -> None:
     """Forget a consumer, and which messages are done for it."""
-    access = running.access_to(servers, cluster, 0.0, tls_authority, tls_certificate, tls_key, token_file)
     ask(access, lambda client: client.topics.remove_consumer(topic, name))
     if json:
         output.print_json({"removed": name})

@@ -26,6 +26,7 @@ from antiphon_lab.experiments.brisa.structure import FIG_4_8 as BRISA_4_8
 from antiphon_lab.experiments.brisa.structure import FIG_4_9 as BRISA_4_9
 from antiphon_lab.experiments.brisa.trees import FIG_4_13, FIG_4_14, FIG_4_15, FIG_4_16
 from antiphon_lab.experiments.epto.better import BETTER as EPTO_BETTER
+from antiphon_lab.experiments.epto.corrections import CORRECTIONS
 from antiphon_lab.experiments.epto.figures import FIG_5_7 as EPTO_5_7
 from antiphon_lab.experiments.epto.figures import FIG_5_8 as EPTO_5_8
 from antiphon_lab.experiments.epto.figures import FIG_5_9 as EPTO_5_9
@@ -133,6 +134,7 @@ EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (
     EPTO_5_10B,
     EPTO_5_11,
     EPTO_BETTER,
+    CORRECTIONS,
     TABLE_3_1,
     FIG_3_4,
     FIG_3_5,

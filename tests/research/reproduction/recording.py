@@ -27,6 +27,7 @@ OWN = (
     "brisa/reuse",
     "brisa/several-trees",
     "epto/better",
+    "epto/corrections",
     "ginger/cost",
     "ginger/parents",
     "gossip/overlays",

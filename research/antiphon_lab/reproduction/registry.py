@@ -39,6 +39,7 @@ from antiphon_lab.experiments.ginger.latency import FAULTS_AND_LATENCY, KEYS_AND
 from antiphon_lab.experiments.ginger.parents import PARENTS
 from antiphon_lab.experiments.ginger.reconfiguration import RECONFIGURATION
 from antiphon_lab.experiments.stan.crossposts import FIG_3_15
+from antiphon_lab.experiments.stan.dissemination import TREES_OVER_STAN
 from antiphon_lab.experiments.stan.dynamics import FIG_3_11, FIG_3_12, FIG_3_13
 from antiphon_lab.experiments.stan.figures import FIG_3_7, FIG_3_8, FIG_3_9
 from antiphon_lab.experiments.stan.fitness import FIG_3_10, FIG_3_14, LEAKS
@@ -127,6 +128,7 @@ EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (
     FIG_3_14,
     FIG_3_15,
     TOTAL_ORDER,
+    TREES_OVER_STAN,
     EPTO_5_7,
     EPTO_5_8,
     EPTO_5_9,

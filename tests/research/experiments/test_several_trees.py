@@ -1,4 +1,4 @@
-"""Thicket and SplitStream beside BRISA, and trees that are used by others than their roots (thesis of M. Matos, 4.2.8 and 4.4)."""
+"""Thicket and SplitStream beside BRISA, and trees that others than their roots use (thesis of M. Matos, 4.2.8, 4.4)."""
 
 from __future__ import annotations
 

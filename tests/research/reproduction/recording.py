@@ -31,6 +31,7 @@ OWN = (
     "ginger/cost",
     "ginger/parents",
     "gossip/overlays",
+    "stan/brisa",
     "stan/total-order",
     "vcube-ps/better",
 )

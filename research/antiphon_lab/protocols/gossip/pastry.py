@@ -10,8 +10,9 @@ sends what it knows. The newcomer greets all of these nodes, and they take it in
 Digits have four bits. The first one may have fewer (``first_bits``): SplitStream separates its trees by it.
 
 Where this departs from the paper: of the nodes that fit a place in the table any one is kept, each as likely as the
-others, and not the nearest one: delays are drawn for each message, so nobody is near. A node that fails leaves tables and leaf sets at once; its place in a leaf set is filled from
-the leaf sets of the others. Neighbours of the protocol above are the leaf set.
+others, and not the nearest one: delays are drawn for each message, so nobody is near. A node that fails leaves tables
+and leaf sets at once; its place in a leaf set is filled from the leaf sets of the others. Neighbours of the protocol
+above are the leaf set.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ heard of the same events have the same sequence in the end, and none of them kno
 delivery is applied at the end. A correction comes with its key, and so with its place: what comes after that place is
 taken back, the newest first, the late event is applied, and the others are applied again (:class:`CorrectedLog`). So
 the state is at any time the one that the known events give in the order of their keys. An application may show it to
-people; it must not do anything because of it that cannot be taken back. ``Epto.tentative()`` says how likely something can
-still come before an event that waits.
+people; it must not do anything because of it that cannot be taken back. ``Epto.tentative()`` says how likely something
+can still come before an event that waits.
 
 **What the ordering component remembers** is which numbers of each source have left, as intervals. The published one
 remembers the last key alone. A source has at most :data:`MOST_GAPS` gaps: beyond that the oldest gap counts as

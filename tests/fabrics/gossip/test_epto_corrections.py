@@ -88,7 +88,7 @@ def test_corrections_need_whole_keys_and_whole_balls() -> None:
     assert options(corrects=True).corrects
     for wrong in ({"digests": True}, {"ordering": "strict"}, {"carried": True}):
         with pytest.raises(UsageError, match="corrects = false"):
-            EptoOptions(3, agreement=0.0, corrects=True, **wrong)  # type: ignore[arg-type]
+            EptoOptions(3, agreement=0.0, corrects=True, **wrong)
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 3)), max_size=25, unique=True), st.randoms())

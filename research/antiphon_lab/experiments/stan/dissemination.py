@@ -211,7 +211,7 @@ class TopicTrees:
 
     def links(self) -> set[tuple[int, int]]:
         """The pairs of processes that are neighbours in some topic."""
-        found = set()
+        found: set[tuple[int, int]] = set()
         for node in range(self.case.nodes):
             process = self.engine.nodes[node].process
             assert isinstance(process, WatchedTopics), "nobody fails"

@@ -30,7 +30,7 @@ def test_counters_are_a_dictionary_whose_default_is_zero(puts: list[tuple[int, i
 
 
 @given(
-    lists_up_to(st.tuples(st.integers(0, 60), st.integers(0, 5)), 200),
+    lists_up_to(200, st.tuples(st.integers(0, 60), st.integers(0, 5))),
 )
 def test_a_source_that_is_forgotten_counts_nothing(steps: list[tuple[int, int]]) -> None:
     """A count of 0 stands for forgetting."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator
@@ -193,6 +194,49 @@ def test_who_may_subscribe_to_a_pattern_may_see_whatever_it_matches(
 )
 def test_which_patterns_cover_which(allowed: str, wanted: str, is_covered: bool) -> None:
     assert covers(allowed, wanted) is is_covered
+
+
+def test_consuming_managing_and_reading_a_topic_are_rights_of_their_own(tmp_path: Path) -> None:
+    async def test() -> None:
+        boss = new_token()
+        more = f'[clients.boss]\ntoken = "{token_hash(boss)}"\nmanage = ["orders.*"]\n'
+        path = tmp_path / "rights.toml"
+        write(path, RIGHTS + more)
+        node_of = ours().node("alpha") | {"data": str(tmp_path / "data"), "rights": str(path)}
+        async with antiphon.start(**node_of) as node, client_of(node, SHOP) as shop, client_of(node, boss) as manager:
+            assert "may not manage the topic 'orders.a'" in str(await outcome(shop.topics.create("orders.a")))
+            assert isinstance(await outcome(manager.topics.create("prices.euro")), DeniedError)
+            await manager.topics.create("orders.a", replicas=1)
+            assert [topic.name for topic in await manager.topics.list()] == ["orders.a"]
+            assert (await shop.publish("orders.a", b"one", acks="quorum")).position == 0
+            assert "may not consume 'orders.a'" in str(await outcome(shop.consume("orders.a", "work").ready()))
+            write(path, (RIGHTS + more).replace("subscribe =", 'consume = ["orders.a"]\nsubscribe ='))
+            node._live.read_rights_again()
+            work = await shop.consume("orders.a", "work").ready()
+            assert [message.value for message in await work.fetch(1)] == [b"one"]
+            assert isinstance(await outcome(shop.topics.remove_consumer("orders.a", "work")), DeniedError)
+            # Taken away again: the member hears it, and the message is free.
+            write(path, RIGHTS + more)
+            node._live.read_rights_again()
+            assert "may not consume" in str(await outcome(work.fetch(1, timeout=20)))
+            while any(
+                each.members or each.handed_out for each in (await manager.topics.describe("orders.a")).consumers
+            ):
+                await asyncio.sleep(0.01)
+            await manager.topics.remove_consumer("orders.a", "work")
+
+    running(test)
+
+
+def test_who_serves_may_answer_and_nothing_else() -> None:
+    serving, calling = ClientTable(serve=["prices.get"]), ClientTable(publish=["prices.*"], subscribe=["prices.*"])
+    assert serving.may_publish("prices.get") and serving.may_publish("$serving.prices.get")
+    assert serving.may_subscribe("$callers.prices.get") and serving.may_subscribe("prices.get")
+    assert not serving.may_publish("$callers.prices.get") and not serving.may_subscribe("prices.>")
+    assert calling.may_publish("$callers.prices.get") and calling.may_subscribe("$serving.prices.get")
+    assert not calling.may_publish("$serving.prices.get") and not calling.may_subscribe("$callers.prices.get")
+    everything = ClientTable(publish=[">"], subscribe=[">"])
+    assert not everything.may_publish("$serving.prices.get"), "who serves is told apart from who publishes"
 
 
 # When the file changes.

@@ -14,6 +14,12 @@ from antiphon.kernel.errors import UsageError
 NAME_BYTES_AT_MOST: Final = 255
 WILDCARDS: Final = ("*", ">")
 
+SERVING: Final = "$serving."
+"""Before the name of a topic: the topic on which programs say that they answer the requests on it."""
+
+CALLERS: Final = "$callers."
+"""Before the name of a topic: the topic on which programs look for those that answer."""
+
 
 def topic_number(name: str) -> int:
     """The number of a topic: 62 bits of a hash, so nodes agree without asking each other.

@@ -122,6 +122,7 @@ class Membership:
 
     def silent(self, identifier: int) -> None:
         """A peer has given no sign of life for so long that it counts as lost."""
+        self._log.warning("silent", node=identifier, seconds=self._settings.lost_seconds)
 
     # Events.
 
@@ -218,7 +219,6 @@ class Membership:
         for identifier in silent.asked:
             self.send_control(identifier, KeepAlive())
         for identifier in silent.lost:
-            self._log.warning("silent", node=identifier, seconds=self._settings.lost_seconds)
             self.silent(identifier)
         self._host.set_timer(LOOK_OUT, microseconds(self._detector.look_seconds))
 
@@ -269,6 +269,10 @@ class Membership:
     def counted(self) -> set[int]:
         """The identifiers of the others that are in the cluster as its process sees it."""
         return self.identifiers()
+
+    def absent(self) -> set[int]:
+        """The identifiers of the others that have a say in the cluster and are not in it now."""
+        return set()
 
     def send_control(self, identifier: int, control: Control) -> None:
         """Send a message of hosts to a peer."""

@@ -1,4 +1,4 @@
-"""The rights to publish, subscribe and look into a node: a TOML file that is read again when it changes.
+"""The rights of clients at a node: a TOML file that is read again when it changes.
 
 A client says who it is by a token, or by its certificate::
 
@@ -6,6 +6,9 @@ A client says who it is by a token, or by its certificate::
     token = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
     publish = ["orders.>"]
     subscribe = ["orders.>", "prices.*"]
+    consume = ["orders.paid"]
+    serve = ["prices.get"]
+    manage = ["orders.>"]
 
     [clients.operator]
     admin = true
@@ -26,7 +29,7 @@ from typing import Final
 
 import msgspec
 
-from antiphon.api.topic_names import checked_pattern, matches
+from antiphon.api.topic_names import CALLERS, SERVING, checked_pattern, matches
 from antiphon.kernel.errors import DeniedError, UsageError
 from antiphon.node.quotas import Quotas
 from antiphon.runtime.logging import logger
@@ -46,16 +49,38 @@ class ClientTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     token: str | None = None
     publish: list[str] = []
     subscribe: list[str] = []
+    consume: list[str] = []
+    serve: list[str] = []
+    manage: list[str] = []
     admin: bool = False
     quotas: Quotas = Quotas()
 
     def may_publish(self, topic: str) -> bool:
-        """Whether the client may publish there."""
-        return any(matches(pattern, topic) for pattern in self.publish)
+        """Whether the client may publish there: also replies, and that it serves or looks for programs that do."""
+        if topic.startswith(SERVING):
+            return self.may_serve(topic.removeprefix(SERVING))
+        asked = topic.removeprefix(CALLERS)
+        return any(matches(pattern, asked) for pattern in self.publish) or (asked == topic and self.may_serve(topic))
 
     def may_subscribe(self, wanted: str) -> bool:
         """Whether the client may see all that a topic or pattern stands for."""
-        return any(covers(pattern, wanted) for pattern in self.subscribe)
+        if wanted.startswith(CALLERS) and self.may_serve(wanted.removeprefix(CALLERS)):
+            return True
+        if wanted.startswith(SERVING) and any(covers(each, wanted.removeprefix(SERVING)) for each in self.publish):
+            return True
+        return any(covers(pattern, wanted) for pattern in self.subscribe) or self.may_serve(wanted)
+
+    def may_consume(self, topic: str) -> bool:
+        """Whether the client may be a member of named consumers of a topic."""
+        return any(covers(pattern, topic) for pattern in self.consume)
+
+    def may_serve(self, topic: str) -> bool:
+        """Whether the client may answer the requests on a topic."""
+        return any(covers(pattern, topic) for pattern in self.serve)
+
+    def may_manage(self, topic: str) -> bool:
+        """Whether the client may make, change and remove a topic with a history, and its consumers."""
+        return self.admin or any(covers(pattern, topic) for pattern in self.manage)
 
 
 class RightsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -66,7 +91,7 @@ class RightsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Those of every client that has no other."""
 
 
-EVERYTHING: Final = ClientTable(publish=[">"], subscribe=[">"], admin=True)
+EVERYTHING: Final = ClientTable(publish=[">"], subscribe=[">"], consume=[">"], serve=[">"], admin=True)
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -180,7 +205,8 @@ def read_rights(path: Path) -> dict[str, ClientTable]:
         raise UsageError(f"{path} is no TOML: {error}") from error
     except msgspec.ValidationError as error:
         raise UsageError(
-            f"{path}: {error}; a client has a table [clients.NAME] with token, publish, subscribe, admin and quotas"
+            f"{path}: {error}; a client has a table [clients.NAME] with token, publish, subscribe, consume, "
+            "serve, manage, admin and quotas"
         ) from error
     hashes: set[str] = set()
     found.quotas.check(f"{path}: [quotas]")
@@ -209,7 +235,7 @@ def check_client(path: Path, name: str, table: ClientTable) -> None:
             f"{path}: {name!r} is not a valid name of a client: use letters, digits, dots, - and _, 64 at most"
         )
     table.quotas.check(f"{path}: [clients.{name}.quotas]")
-    for pattern in (*table.publish, *table.subscribe):
+    for pattern in (*table.publish, *table.subscribe, *table.consume, *table.serve, *table.manage):
         try:
             checked_pattern(pattern)
         except UsageError as error:

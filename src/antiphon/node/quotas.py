@@ -26,12 +26,16 @@ import msgspec
 from antiphon.api.subscription import POLICIES
 from antiphon.kernel.errors import UsageError
 from antiphon.runtime.errors import QuotaError
+from antiphon.streams.retention import UNBOUNDED
 
 REQUEST_BYTES_PER_SECOND: Final = float(32 << 20)
 """How many bytes of long requests, beside batches, a node reads for one identity: they take a sixth of a processor."""
 
 CLIENTS_SHOWN: Final = 100
 """The figures of so many identities are shown, so that a large file of rights makes no metrics without end."""
+
+KEPT_QUOTAS: Final = ("consumers", "histories", "history_bytes")
+"""Quotas of what the cluster keeps: it also counts what was made before this node was started."""
 
 BURST_SECONDS: Final = 1.0
 """An identity that was quiet may use the rate of so many seconds at once."""
@@ -53,6 +57,12 @@ class Quotas(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """Bytes that wait in its subscriptions, with the objects that hold them, and in the lists of those that resume."""
     series: int | None = None
     """Series of exactly-once writers that the node remembers for it: one for each lane and topic."""
+    consumers: int | None = None
+    """Named consumers that it has made, of the histories that the node leads."""
+    histories: int | None = None
+    """Topics whose history it has begun, counted by the node that leads the list of them."""
+    history_bytes: int | None = None
+    """Bytes that these histories may keep together, by their ``retention_bytes``; none of them may be without it."""
     policies: list[str] | None = None
     """The policies that its subscriptions may ask for, of those in ``POLICIES``."""
     block_seconds: float | None = None
@@ -112,6 +122,8 @@ class Account:
         self.memory_bytes = 0
         # Lanes that have begun here; the node may not have delivered anything of them yet.
         self._series: set[tuple[str, int]] = set()
+        # What the nodes keep for it, when it last asked for more.
+        self._kept: dict[str, int] = dict.fromkeys(KEPT_QUOTAS, 0)
         # How often each quota was at its end.
         self.hits: Counter[str] = Counter()
         self._messages: Rate | None = None
@@ -159,6 +171,18 @@ class Account:
             self._check("series", used, self.quotas.series, "use writers and lanes that have written before")
             self._series.add((topic, lane))
 
+    def check_kept(self, quota: str, used: int, more: int = 1) -> None:
+        """Refuse more of what the nodes of the cluster keep for the identity; it uses so much of it already."""
+        most: int | None = getattr(self.quotas, quota)
+        self._kept[quota] = used
+        if most is not None and used + more > most:
+            self.hits[quota] += 1
+            wanted = "no bound" if more == UNBOUNDED else f"{more} more"
+            raise QuotaError(
+                f"{self._who} uses {used} of {most} {quota} of this cluster and asks for {wanted} (quota {quota}); "
+                "remove some, or ask for less"
+            )
+
     def _check(self, quota: str, used: int, most: int | None, advice: str) -> None:
         if most is not None and used >= most:
             self.hits[quota] += 1
@@ -172,6 +196,7 @@ class Account:
             "topics": len(self.topics),
             "memory": self.memory_bytes,
             "series": len(self._series),
+            **self._kept,
         }
 
     def bounds(self) -> dict[str, int]:

@@ -30,6 +30,8 @@ class CreateConsumer(msgspec.Struct, frozen=True, array_like=True, tag=0):
     name: Name
     start: Count
     settings: ConsumerSettings
+    owner: str = ""
+    """The identity that has made it."""
 
 
 class RemoveConsumer(msgspec.Struct, frozen=True, array_like=True, tag=1):

@@ -6,6 +6,8 @@ works on which message is known to the leader alone (:mod:`antiphon.streams.hand
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 
 from antiphon.kernel.interval_set import ANY_GAPS, IntervalSet, restored
@@ -24,8 +26,9 @@ from antiphon.streams.commands import (
 class Consumer:
     """One consumer. Positions count from 0, and the set of numbers behind it from 1."""
 
-    def __init__(self, name: str, start: int, settings: ConsumerSettings) -> None:
+    def __init__(self, name: str, start: int, settings: ConsumerSettings, owner: str = "") -> None:
         self.name = name
+        self.owner = owner
         self.start = start
         self.settings = settings
         self.members: dict[int, None] = {}
@@ -79,7 +82,7 @@ class Consumer:
         inside = done.inside(done.complete + 1, done.highest())
         bounds = [int(done.complete), *(int(bound) for first, last in inside for bound in (first, last + 1))]
         return ConsumerSnapshot(
-            self.name, self.start, self.settings, list(self.members), self.returns, bounds, self.missed
+            self.name, self.start, self.settings, list(self.members), self.returns, bounds, self.missed, self.owner
         )
 
 
@@ -93,10 +96,11 @@ class ConsumerSnapshot(msgspec.Struct, frozen=True, array_like=True):
     returns: dict[int, int]
     done: list[int]
     missed: int = 0
+    owner: str = ""
 
     def consumer(self) -> Consumer:
         """The consumer that this was."""
-        found = Consumer(self.name, self.start, self.settings)
+        found = Consumer(self.name, self.start, self.settings, self.owner)
         found.members = dict.fromkeys(self.members)
         found.returns = dict(self.returns)
         found.missed = self.missed
@@ -109,6 +113,8 @@ class ConsumerTable:
 
     def __init__(self) -> None:
         self.by_name: dict[str, Consumer] = {}
+        # How many consumers each identity has made.
+        self.owned: Counter[str] = Counter()
         self._earliest = 0
 
     def apply(self, command: Command) -> None:
@@ -116,10 +122,13 @@ class ConsumerTable:
         if isinstance(command, CreateConsumer):
             if command.name not in self.by_name:
                 self.by_name[command.name] = Consumer(
-                    command.name, max(command.start, self._earliest), command.settings
+                    command.name, max(command.start, self._earliest), command.settings, command.owner
                 )
+                self.owned[command.owner] += 1
         elif isinstance(command, RemoveConsumer):
-            self.by_name.pop(command.name, None)
+            removed = self.by_name.pop(command.name, None)
+            if removed is not None:
+                self.owned[removed.owner] -= 1
         elif (consumer := self.by_name.get(command.name)) is not None:
             consumer.apply(command)
 
@@ -137,3 +146,4 @@ class ConsumerTable:
         """Take all consumers from a snapshot."""
         found = msgspec.msgpack.decode(state, type=list[ConsumerSnapshot])
         self.by_name = {each.name: each.consumer() for each in found}
+        self.owned = Counter(each.owner for each in found)

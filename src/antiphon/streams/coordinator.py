@@ -94,6 +94,8 @@ class Coordinator:
         self.table = ConsumerTable()
         self.settled_end = 0
         self._handings: dict[str, tuple[ConsumerHost, Handing]] | None = None
+        # Consumers that are being made, and by whom.
+        self._making: dict[str, str] = {}
         # By the number of an entry: called when it is settled.
         self._awaited: dict[int, list[Callable[[], object]]] = {}
         # Acknowledgements of this turn, by consumer, and what to call when they are settled.
@@ -121,6 +123,7 @@ class Coordinator:
     def resigned(self) -> None:
         """This replica leads no more."""
         self._handings = None
+        self._making.clear()
         self._awaited.clear()
         self._done.clear()
         self._callbacks.clear()
@@ -147,6 +150,7 @@ class Coordinator:
         if self._handings is None:
             return
         if isinstance(command, CreateConsumer):
+            self._making.pop(command.name, None)
             if command.name not in self._handings:
                 self._begin(command.name, is_new=True)
         elif isinstance(command, RemoveConsumer):
@@ -169,7 +173,12 @@ class Coordinator:
 
     def create(self, command: CreateConsumer, answer: Answer) -> None:
         """Make a consumer, or take the one that there is."""
+        self._making[command.name] = command.owner
         self.settle(command, partial(answer, True))
+
+    def owned_by(self, owner: str) -> int:
+        """How many consumers an identity has made, or is making."""
+        return self.table.owned[owner] + sum(each == owner for each in self._making.values())
 
     def attach(self, name: str, member: int, held: list[tuple[int, int]], window: int, answer: Answer) -> None:
         """A member connects."""

@@ -28,6 +28,8 @@ class AddStream(msgspec.Struct, frozen=True, array_like=True, tag=0):
     name: str
     policy: Policy
     voters: list[int]
+    owner: str = ""
+    """The identity that has begun its history."""
 
 
 class DropStream(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -69,13 +71,13 @@ class StreamDirectory:
         self.last = number
         if isinstance(command, AddStream):
             if command.name not in self.by_name:
-                self._put(StreamInfo(number, command.name, command.policy, command.voters))
+                self._put(StreamInfo(number, command.name, command.policy, command.voters, owner=command.owner))
         elif isinstance(command, ChangePolicy):
             if (found := self.by_number.get(command.number)) is not None:
-                self._put(StreamInfo(found.number, found.name, command.policy, found.voters, found.assigned))
+                self._put(msgspec.structs.replace(found, policy=command.policy))
         elif isinstance(command, AssignReplicas):
             if (found := self.by_number.get(command.number)) is not None:
-                self._put(StreamInfo(found.number, found.name, found.policy, found.voters, command.nodes))
+                self._put(msgspec.structs.replace(found, assigned=command.nodes))
         else:
             dropped = self.by_number.pop(command.number, None)
             if dropped is not None:

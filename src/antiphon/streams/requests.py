@@ -58,6 +58,8 @@ class StreamInfo(msgspec.Struct, frozen=True, array_like=True):
     policy: Policy
     voters: list[Count]
     assigned: list[Count] = []
+    owner: str = ""
+    """The identity that has begun its history."""
 
     @property
     def keepers(self) -> list[int]:

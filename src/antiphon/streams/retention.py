@@ -16,6 +16,9 @@ from antiphon.streams.entries import TRIM, IndexEntry, ReadEntries
 
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 
+UNBOUNDED: Final = 1 << 62
+"""In the place of bytes: a history without a bound."""
+
 CHECK_US: Final = 1_000_000
 """How often a leader looks whether messages are beyond a bound."""
 
@@ -73,6 +76,11 @@ class Bounds(msgspec.Struct, frozen=True, array_like=True):
     def is_bounded(self) -> bool:
         """Whether there is any bound."""
         return bool(self.size or self.age_us)
+
+    @property
+    def bytes_at_most(self) -> int:
+        """How many bytes are kept in the end, or :data:`UNBOUNDED`."""
+        return int(self.size * self.hold) if self.size else UNBOUNDED
 
     def held(self) -> Bounds:
         """The bounds for messages that a consumer has not done."""

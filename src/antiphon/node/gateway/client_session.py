@@ -221,6 +221,10 @@ class ClientSession:
         """Answer a request about streams."""
         self.send(StreamResponse(number, payload))
 
+    def check_kept(self, quota: str, used: int, more: int = 1) -> None:
+        """Refuse the client more of what the cluster keeps than its identity may have."""
+        self._account.check_kept(quota, used, more)
+
     def writing_paused(self) -> None:
         self.may_write.clear()
         self.backlog.await_word()
@@ -298,6 +302,8 @@ class ClientSession:
                 self._check_subscribing(remote.subscription.pattern)
             except DeniedError as error:
                 remote.subscription.revoke(error)
+        self._services.streams.rights_changed(self)
+        self._sender.settle()
 
     # What publishing needs.
 

@@ -33,6 +33,9 @@ class Asker:
         self.holder: Holder = ANYBODY
         self.answer = send
 
+    def check_kept(self, quota: str, used: int, more: int = 1) -> None:
+        """Programs with nodes have no quotas."""
+
 
 class RelayedPeer:
     """A node, as this one asks it about streams; ``send`` hands it a request."""

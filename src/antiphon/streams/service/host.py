@@ -195,10 +195,19 @@ class StreamRights(Protocol):
 
     @property
     def admin(self) -> bool:
-        """Whether topics and consumers may be made, changed and removed."""
+        """Whether everything may be managed."""
+
+    def may_publish(self, topic: str) -> bool:
+        """Whether messages may be published on a topic."""
 
     def may_subscribe(self, wanted: str) -> bool:
         """Whether a topic may be read."""
+
+    def may_consume(self, topic: str) -> bool:
+        """Whether named consumers of a topic may be used."""
+
+    def may_manage(self, topic: str) -> bool:
+        """Whether a topic and its consumers may be made, changed and removed."""
 
 
 class StreamHolder(Protocol):
@@ -222,3 +231,6 @@ class StreamClient(Protocol):
 
     def answer(self, number: int, payload: bytes) -> None:
         """Send an answer when the node settles."""
+
+    def check_kept(self, quota: str, used: int, more: int = 1) -> None:
+        """Refuse somebody who uses so much of what the cluster keeps, and asks for so much more than it may."""

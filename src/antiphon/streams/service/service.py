@@ -316,7 +316,7 @@ class StreamService:
         """The nodes that can keep streams now."""
         return [self.identity, *self._identifiers]
 
-    def create(self, name: str, policy: Policy, done: Callable[[StreamInfo], None]) -> None:
+    def create(self, name: str, policy: Policy, owner: str, done: Callable[[StreamInfo], None]) -> None:
         """As the leader of the directory: keep the history of a topic from now on."""
         found = self.directory.by_name.get(name)
         if found is not None:
@@ -324,7 +324,7 @@ class StreamService:
             return
         number = self.replicas[DIRECTORY].replica.log.index.last + 1
         voters = replicas_for(number, self.candidates(), policy.replicas)
-        self.decide(AddStream(name, policy, voters), lambda: done(self.directory.by_name[name]))
+        self.decide(AddStream(name, policy, voters, owner), lambda: done(self.directory.by_name[name]))
 
     def decide(self, command: DirectoryCommand, done: Callable[[], object]) -> None:
         """As the leader of the directory: change it."""

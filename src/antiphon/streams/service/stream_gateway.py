@@ -52,7 +52,20 @@ from antiphon.streams.service.host import StreamClient
 from antiphon.streams.service.live_replica import LiveReplica
 from antiphon.streams.service.recent_positions import PlacedBatch, RecentPositions
 from antiphon.streams.service.service import StreamService
-from antiphon.streams.service.topic_requests import TopicRequests
+from antiphon.streams.service.topic_requests import TopicRequests, may_see
+
+OneTopicRequest = (
+    DescribeTopic
+    | ReadHistory
+    | AwaitPosition
+    | AttachConsumer
+    | AckMessages
+    | ReturnMessage
+    | ExtendLease
+    | SetWindow
+    | DetachConsumer
+    | RemoveConsumerRequest
+)
 
 ENTRIES_READ: Final = 256
 """How many publications one piece of history has at most."""
@@ -96,6 +109,11 @@ class StreamAccess:
         if self.gateway is not None:
             self.gateway.client_ended(client)
 
+    def rights_changed(self, client: StreamClient) -> None:
+        """A client has other rights."""
+        if self.gateway is not None:
+            self.gateway.rights_changed(client)
+
 
 class StreamGateway:
     """The requests of all clients of one node about streams."""
@@ -128,9 +146,9 @@ class StreamGateway:
 
     def _handle(self, client: StreamClient, number: int, request: Request, respond: Callable[[Response], None]) -> None:
         if isinstance(request, (CreateTopic, RemoveTopic, ListTopics, SetPolicy, FoundDirectory)):
-            self._topics.handle(client.holder, request, respond)
+            self._topics.handle(client, request, respond)
             return
-        self._check(client, request.topic)
+        self._check(client, request)
         replica = self._leader_of(request.topic, respond)
         if replica is None:
             return
@@ -144,10 +162,22 @@ class StreamGateway:
             self._consume(client, number, replica, request, respond)
         replica.turn_ends()
 
-    def _check(self, client: StreamClient, topic: str) -> None:
+    def _check(self, client: StreamClient, request: OneTopicRequest) -> None:
+        topic = request.topic
         self._host.check_name(topic)
-        if not client.holder.rights.may_subscribe(topic):
-            raise DeniedError(f"client {client.holder.name!r} may not read {topic!r}; have it added to its rights")
+        rights = client.holder.rights
+        if isinstance(request, DescribeTopic):
+            what, is_allowed = "read", may_see(rights, topic)
+        elif isinstance(request, ReadHistory):
+            what, is_allowed = "read", rights.may_subscribe(topic)
+        elif isinstance(request, AwaitPosition):
+            what, is_allowed = "read", rights.may_subscribe(topic) or rights.may_publish(topic)
+        elif isinstance(request, RemoveConsumerRequest):
+            what, is_allowed = "manage the consumers of", rights.may_manage(topic)
+        else:
+            what, is_allowed = "consume", rights.may_consume(topic)
+        if not is_allowed:
+            raise DeniedError(f"client {client.holder.name!r} may not {what} {topic!r}; have it added to its rights")
 
     def _leader_of(self, topic: str, respond: Callable[[Response], None]) -> LiveReplica | None:
         """The replica here that leads the history of a topic; otherwise the client is told whom to ask."""
@@ -309,10 +339,6 @@ class StreamGateway:
             self._attach(client, number, replica, request, respond)
             return
         if isinstance(request, RemoveConsumerRequest):
-            if not client.holder.rights.admin:
-                raise DeniedError(
-                    f"client {client.holder.name!r} may not remove consumers; have admin = true added to its rights"
-                )
             coordinator.settle(RemoveConsumer(request.consumer), lambda: respond(Done()))
             return
         assert isinstance(request, (AckMessages, ReturnMessage, ExtendLease, SetWindow, DetachConsumer))
@@ -364,7 +390,10 @@ class StreamGateway:
             coordinator.attach(request.consumer, request.member, request.held, request.window, attached)
 
         if known is None:
-            coordinator.create(CreateConsumer(request.consumer, start, request.settings), created)
+            owner = client.holder.name
+            used = sum(each.coordinator.owned_by(owner) for each in self._service.replicas.values() if each.is_open)
+            client.check_kept("consumers", used)
+            coordinator.create(CreateConsumer(request.consumer, start, request.settings, owner), created)
         else:
             created(True)
 
@@ -384,11 +413,24 @@ class StreamGateway:
         """A client has gone: its messages go to others at once."""
         for place, attachment in tuple(self._attached.items()):
             if attachment.client is client:
-                replica = self._service.replicas.get(place[0])
-                del self._attached[place]
-                if replica is not None:
-                    replica.coordinator.detach(place[1], place[2])
-                    replica.turn_ends()
+                self._end_member(place)
+
+    def rights_changed(self, client: StreamClient) -> None:
+        """A client that may not consume a topic any more gets nothing more of it, and hears why when it asks again."""
+        for place, attachment in tuple(self._attached.items()):
+            replica = self._service.replicas.get(place[0])
+            if attachment.client is not client or replica is None:
+                continue
+            if not client.holder.rights.may_consume(replica.topic):
+                self._end_member(place)
+                client.answer(attachment.number, encode(Redirect([], "this client may not consume any more")))
+
+    def _end_member(self, place: tuple[int, str, int]) -> None:
+        del self._attached[place]
+        replica = self._service.replicas.get(place[0])
+        if replica is not None:
+            replica.coordinator.detach(place[1], place[2])
+            replica.turn_ends()
 
     def hand(self, replica: LiveReplica, consumer: str, member: int, position: int, delivery: int) -> None:
         """Give a message to a member, with others of its batch."""

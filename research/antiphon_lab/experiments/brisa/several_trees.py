@@ -36,7 +36,8 @@ from antiphon_lab.experiments.brisa.model import (
     measured,
 )
 from antiphon_lab.protocols.gossip.pastry import PastryState
-from antiphon_lab.protocols.gossip.splitstream import SplitStreamOptions, StripeAccept, StripeDrop, StripePublish
+from antiphon_lab.protocols.gossip.splitstream import SplitStreamOptions
+from antiphon_lab.protocols.gossip.splitstream_messages import StripeAccept, StripeDrop, StripePublish
 from antiphon_lab.protocols.gossip.thicket import LoadedAnnounce, ThicketOptions
 from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, promised
 from antiphon_lab.reproduction.figures import Axis, Figure, Series

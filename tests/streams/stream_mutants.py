@@ -152,15 +152,6 @@ def values_are_no_part_of_snapshots(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(last_values.LastValues, "snapshot", lambda _: b"")
 
 
-def values_of_removals_that_do_not_count(patch: pytest.MonkeyPatch) -> None:
-    def trim(self: Any, trim: Any) -> None:
-        self.kept = self.kept.trimmed(trim, self.host.not_done())
-        self.last_values.apply(trim.newest)
-        self.advance()
-
-    patch.setattr(replica_log.ReplicaLog, "_trim", trim)
-
-
 def removed_keys_stay(patch: pytest.MonkeyPatch) -> None:
     original = last_values.LastValues.apply
     patch.setattr(
@@ -190,7 +181,6 @@ MUTANTS: dict[str, Plant] = {
     "a consumer is not told what it missed": missed_silently,
     "the oldest value of a key stays": the_oldest_value_stays,
     "the newest values are no part of snapshots": values_are_no_part_of_snapshots,
-    "the newest values count though their removal does not": values_of_removals_that_do_not_count,
     "a message without a value does not remove its key": removed_keys_stay,
     "replicas change before the change before is settled": learners_count_at_once,
 }

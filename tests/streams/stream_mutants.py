@@ -11,7 +11,6 @@ from antiphon.streams import (
     consumers,
     fetching,
     handing,
-    last_values,
     leading,
     numbering,
     readiness,
@@ -140,22 +139,22 @@ def learners_count_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_oldest_value_stays(patch: pytest.MonkeyPatch) -> None:
-    original = last_values.LastValues.apply
+    original = retention.LastValues.apply
 
     def apply(self: Any, removed: Any) -> None:
         original(self, [value for value in removed if value.key not in self.by_key])
 
-    patch.setattr(last_values.LastValues, "apply", apply)
+    patch.setattr(retention.LastValues, "apply", apply)
 
 
 def values_are_no_part_of_snapshots(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(last_values.LastValues, "snapshot", lambda _: b"")
+    patch.setattr(retention.LastValues, "snapshot", lambda _: b"")
 
 
 def removed_keys_stay(patch: pytest.MonkeyPatch) -> None:
-    original = last_values.LastValues.apply
+    original = retention.LastValues.apply
     patch.setattr(
-        last_values.LastValues,
+        retention.LastValues,
         "apply",
         lambda self, removed: original(self, [each for each in removed if each.payload]),
     )

@@ -18,12 +18,11 @@ from antiphon.simulator.cluster.clock import VirtualClock
 from antiphon.streams.coordinator import Coordinator
 from antiphon.streams.entries import COMMAND, DATA, MEMBERS, OPENING, IndexEntry, ReplicaSet
 from antiphon.streams.host import NOBODY, SavedReplica
-from antiphon.streams.last_values import LastValue, newest_of
 from antiphon.streams.links import MessageLinks
 from antiphon.streams.messages import NamedContent, NumberedEntry, StreamMessage
 from antiphon.streams.reassignment import Reassignment
 from antiphon.streams.replica import Replica
-from antiphon.streams.retention import Bounds, KeptRange, Retention
+from antiphon.streams.retention import Bounds, KeptRange, LastValue, Retention, newest_of
 from tests.streams.crew import Crew
 from tests.streams.stream_judge import StreamJudge
 

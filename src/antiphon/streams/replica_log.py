@@ -8,10 +8,9 @@ import msgspec
 
 from antiphon.streams.entries import DATA, MEMBERS, TRIM, Index, IndexEntry, ReplicaSet, decode_set
 from antiphon.streams.host import NOBODY, ReplicaHost, SavedReplica
-from antiphon.streams.last_values import LastValues
 from antiphon.streams.messages import NamedContent, NumberedEntry
 from antiphon.streams.numbering import Numbering
-from antiphon.streams.retention import KeptRange, Trim
+from antiphon.streams.retention import KeptRange, LastValues, Trim
 
 COMPACT_ENTRIES: Final = 4096
 """After so many settled entries a replica writes a snapshot, so that it needs little memory and starts quickly."""

@@ -12,13 +12,12 @@ from antiphon.streams.coordinator import Coordinator
 from antiphon.streams.directory import DIRECTORY, StreamDirectory
 from antiphon.streams.entries import DATA, MEMBERS, OPENING, IndexEntry, ReplicaSet
 from antiphon.streams.host import NOBODY
-from antiphon.streams.last_values import LastValue, newest_of
 from antiphon.streams.links import MessageLinks
 from antiphon.streams.messages import NamedContent, NumberedEntry, StreamMessage
 from antiphon.streams.reassignment import Reassignment
 from antiphon.streams.replica import Replica
 from antiphon.streams.requests import StreamInfo
-from antiphon.streams.retention import Bounds, KeptRange, Retention
+from antiphon.streams.retention import Bounds, KeptRange, LastValue, Retention, newest_of
 from antiphon.streams.service.host import Name, ServiceHost, StreamBatch, StreamContent, StreamFiles
 
 BATCHES_CACHED: Final = 256

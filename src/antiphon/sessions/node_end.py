@@ -387,8 +387,8 @@ class NodeEnd(Generic[B]):
             is_old = self.host.has_returned and topic.is_member()
             logged = topic.replay_buffer.shown.ranges() if is_old else None
             # They are asked for more than once, and named only at first.
-            seen = topic.seen.ranges() if not message.authors else {}
-            answer = FrontierResponse(message.number, True, [], seen, logged, settled)
+            told = topic.seen.ranges() if not message.authors else {}
+            answer = FrontierResponse(message.number, True, [], told, logged, settled)
         elif topic is not None and learned is not None and learned.is_done:
             until_us = self.host.now_us() + PAST_US
             if (yield from self.until(topic, partial(self.is_past, topic, message.past), until_us)):

@@ -45,6 +45,7 @@ from antiphon.sessions.resume import KNOWN_US, LOOK_US, CaughtUp, ResumedTopic
 from antiphon.sessions.safety import SafetyReports
 from antiphon.sessions.scatter_gather import ScatterGather
 from antiphon.sessions.steps import Promise, Steps, start, wait
+from antiphon.sessions.writers import PLACE_BITS
 
 AUTHORS_US: Final = 10_000_000
 """How long a broker waits for a batch that only a lost broker had, and that its author may hand in at another one."""
@@ -302,6 +303,8 @@ class NodeEnd(Generic[B]):
                 author: number
                 for author, number in message.past.items()
                 if author > SOURCE_MASK
+                # What a writer writes again has no order with messages of others.
+                and number >> PLACE_BITS == 0
                 and author not in (client, *settled)
                 and max(topic.seen.highest(author), known.highest(author)) < number
             }

@@ -14,7 +14,7 @@ from antiphon.mqtt.protocol.packets import PublishPacket
 from antiphon.mqtt.session import MqttSession
 from antiphon.node.acl import ANYBODY, new_token, token_hash
 from antiphon.node.quotas import Quotas
-from tests.mqtt.raw_client import RawClient, close_all, connect, opened, publish, short, text
+from tests.mqtt.raw_client import RawClient, close_all, connect, opened, properties, publish, short, text
 
 SECRET = PublishPacket("orders", b"secret", 1, True)
 
@@ -139,5 +139,28 @@ def test_a_port_in_use_is_named() -> None:
         async with antiphon.start() as node, serve(node, "127.0.0.1:0") as door:
             with pytest.raises(UsageError, match="choose another address"):
                 await serve(node, door.address)
+
+    antiphon.run(run())
+
+
+def test_sessions_without_a_connection_count_too(tmp_path: Path) -> None:
+    token = new_token()
+    rights = tmp_path / "rights.toml"
+    rights.write_text(f'[clients.a]\ntoken = "{token_hash(token)}"\n[clients.a.quotas]\nconnections = 2\n')
+
+    async def run() -> None:
+        async with antiphon.start(rights=str(rights), insecure=True) as node, serve(node, "127.0.0.1:0") as door:
+            try:
+                lasting = properties(b"\x11" + (60).to_bytes(4, "big"))
+                for name in ("one", "two"):
+                    client = await opened(door.address)
+                    payload = credentials("a", token)
+                    assert (await client.ask(connect(name, flags=0xC2, extra=lasting, payload=payload)))[1][1] == 0
+                    client.send(bytes.fromhex("e000"))
+                    await client.end()
+                assert (await entered(door.address, "a", token, "three"))[1] == 0x97
+                assert (await entered(door.address, "a", token, "one"))[1] == 0
+            finally:
+                await close_all()
 
     antiphon.run(run())

@@ -140,10 +140,9 @@ class PartialView(Membership):
             self._host.send(link, place)
 
     def peers(self) -> list[Peer]:
-        """Those to whom links are kept, without lost ones that are tried again: nobody is to wait for their answers."""
-        links = (self.links.get(identifier) for identifier in sorted(self._watched))
-        there = (self.address_book.peer(link.peer) for link in links if link is not None and not self._is_missing(link))
-        return [peer for peer in there if peer is not None]
+        """Those to whom links are kept."""
+        known = (self.address_book.peer(identifier) for identifier in sorted(self._watched) if identifier in self.links)
+        return [peer for peer in known if peer is not None]
 
     def highest_identifier(self) -> int:
         return max(self._founding.highest, self.address_book.highest())

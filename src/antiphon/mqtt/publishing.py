@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Any, Final
+from typing import Any
 
 from antiphon.api.publisher import Publisher
 from antiphon.kernel.errors import AntiphonError, DeniedError
@@ -14,12 +14,9 @@ from antiphon.mqtt.protocol.reasons import MqttError, Reason
 from antiphon.mqtt.retained import RetainedTable
 from antiphon.mqtt.retained_exchange import RetainedExchange
 from antiphon.mqtt.session import MqttSession
-from antiphon.mqtt.topics import topic_name
+from antiphon.mqtt.topics import NAMES_KEPT, topic_name
 from antiphon.node.node import LiveNode
 from antiphon.runtime.errors import OverloadedError, QuotaError
-
-NAMES_AT_MOST: Final = 10_000
-"""So many names of topics are remembered with the topics that they stand for."""
 
 
 class MqttPublisher:
@@ -70,7 +67,7 @@ class MqttPublisher:
             if mqtt_name.startswith("$"):
                 raise MqttError(Reason.TOPIC_NAME_INVALID, f"{mqtt_name[:64]!r} is a name of the server's own topics")
             topic = topic_name(mqtt_name)
-            if len(self._names) >= NAMES_AT_MOST:
+            if len(self._names) >= NAMES_KEPT:
                 self._names.clear()
             self._names[mqtt_name] = topic
         if topic not in session.may_publish:

@@ -9,6 +9,7 @@ the same way behind ``%%``. So every name of one side is one name of the other s
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from antiphon.api.topic_names import NAME_BYTES_AT_MOST
@@ -21,6 +22,8 @@ FOREIGN: Final = "%%"
 ESCAPED: Final = re.compile(rb"%([0-9A-F]{2})")
 SHARED: Final = "$share/"
 LEVELS_AT_MOST: Final = 128
+NAMES_KEPT: Final = 10_000
+"""So many names are remembered with what they stand for."""
 
 
 def topic_name(mqtt_name: str) -> str:
@@ -28,6 +31,7 @@ def topic_name(mqtt_name: str) -> str:
     return checked_length(".".join(map(word_of, mqtt_name.split("/"))), mqtt_name)
 
 
+@lru_cache(maxsize=NAMES_KEPT)
 def mqtt_name(topic: str) -> str:
     """The name by which MQTT clients know a topic."""
     return "/".join(map(level_of, topic.split(".")))

@@ -270,7 +270,7 @@ class ClientSession:
 
     def give_up(self) -> None:
         """The client stands still and holds others up."""
-        log.warning("a client was silent and is given up", client=self.holder.name or self._connection.where_from)
+        log.warning("a client was silent and was disconnected", client=self.holder.name or self._connection.where_from)
         self._connection.abort()
 
     # Rights.

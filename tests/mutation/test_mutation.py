@@ -28,6 +28,7 @@ QUICK = {
     "a client does not hand in again what is not safe": (11, "stuck"),
     "a resumed subscription begins now": (11, "lost"),
     "a node replays the last batch first": (20, "lost"),
+    "an acknowledgement is answered before it is settled": (4, "again"),
 }
 """Bugs of all fabrics, with a seed that finds each and how it shows."""
 
@@ -51,7 +52,7 @@ def test_each_mutant_has_its_place(mutant: Mutant) -> None:
 
 def test_mutants_are_many_and_everywhere() -> None:
     assert len(MUTANTS) >= 25
-    fabrics = {"cube", "cube-faults", "tree", "gossip", "epto", "membership", "clients"}
+    fabrics = {"cube", "cube-faults", "tree", "gossip", "epto", "membership", "clients", "streams"}
     assert {mutant.fabric for mutant in MUTANTS} == fabrics
     assert len({(mutant.name, mutant.fabric) for mutant in (*MUTANTS, *HARMLESS)}) == len(MUTANTS) + len(HARMLESS)
 
@@ -73,7 +74,9 @@ def test_the_explorer_finds_a_mutant(name: str) -> None:
     assert kind in catch.kinds, catch.example
 
 
-@pytest.mark.parametrize("fabric", ["cube", "cube-faults", "tree", "gossip", "epto", "membership", "clients"])
+@pytest.mark.parametrize(
+    "fabric", ["cube", "cube-faults", "tree", "gossip", "epto", "membership", "clients", "streams"]
+)
 def test_without_a_mutant_the_same_seeds_find_nothing(fabric: str) -> None:
     catch = hunt(None, 1, 4, fabric=fabric)
     assert (catch.seeds, catch.failing) == (4, ()), catch.example

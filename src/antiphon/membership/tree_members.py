@@ -320,6 +320,7 @@ class TreeMembers(FullMesh):
             connection.close()
         self._heard_on.clear()
         self._lost.clear()
+        self._tested.changed()
         self._watched.clear()
         self._unsaid.clear()
         self._events.displaced()

@@ -6,6 +6,7 @@ Its machine answers all the while, so nothing but signs of life of the process i
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -136,6 +137,35 @@ def test_publishers_do_not_wait_for_a_process_that_stands_still(fabric: str, ord
                     assert [value for value in values if value in set(each)] == each, "nor out of order"
             for node in nodes:
                 await node.close()
+
+    running(test)
+
+
+def test_a_contact_that_stands_still_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The others try it again and again, and its machine lets them connect each time."""
+    caplog.set_level(logging.INFO, "antiphon")
+
+    def told(event: str) -> int:
+        return sum((record.event, record.values.get("node")) == (event, 0) for record in caplog.records)  # type: ignore[attr-defined]
+
+    async def test() -> None:
+        settings: dict[str, Any] = {"fabric": "gossip", "lost_seconds": LOST_SECONDS}
+        async with AsyncExitStack() as stack:
+            words = [f"{name}={value}" for name, value in settings.items()]
+            contact = await stack.enter_async_context(child("witness", *words))
+            nodes = []
+            for _ in range(2):
+                nodes.append(await antiphon.start(join=[contact.address], **settings))
+                stack.push_async_callback(nodes[-1].close)
+            contact.process.send_signal(signal.SIGSTOP)
+            await until(lambda: told("lost") == len(nodes))
+            tried = [node._live.cluster._opened for node in nodes]
+            await until(
+                lambda: all(node._live.cluster._opened > before + 3 for node, before in zip(nodes, tried, strict=True))
+            )
+            assert (told("lost"), told("silent")) == (len(nodes), len(nodes))
+            contact.process.send_signal(signal.SIGCONT)
+            await until(lambda: told("found") == len(nodes))
 
     running(test)
 

@@ -26,7 +26,10 @@ from tests.mutation.mutants import HARMLESS, MUTANTS
 ROOT = Path(__file__).parent.parent.parent
 SOURCES = ROOT / "src" / "antiphon"
 TRIED_BY = Path(__file__).parent / "trial.py"
-COPIED = ("kernel", "orders", "fabrics", "membership", "sessions", "trace", "audit", "simulator", "torture")
+COPIED = (
+    "kernel", "orders", "fabrics", "membership", "sessions", "streams", "runtime", "transport", "api", "trace", "audit",
+    "simulator", "torture",
+)  # fmt: skip
 """What a campaign needs."""
 
 PATIENCE_SECONDS = 1800

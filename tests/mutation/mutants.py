@@ -11,6 +11,7 @@ from tests.mutation.client_mutants import CLIENTS
 from tests.mutation.fault_mutants import FAULTS, HARMLESS_FAULTS
 from tests.mutation.membership_mutants import MEMBERSHIP
 from tests.mutation.mutant import Mutant
+from tests.mutation.stream_mutants import STREAMS
 
 
 def cube(name: str, module: str, old: str, new: str, order: str | None = None) -> Mutant:
@@ -462,7 +463,9 @@ RETURNS = (
     ),
 )
 
-MUTANTS: tuple[Mutant, ...] = (*CUBE, *FAULTS, *ORDERS, *TREE, *RETURNS, *GOSSIP, *EPTO, *MEMBERSHIP, *CLIENTS)
+WHOLE_NODES = (*MEMBERSHIP, *CLIENTS, *STREAMS)
+
+MUTANTS: tuple[Mutant, ...] = (*CUBE, *FAULTS, *ORDERS, *TREE, *RETURNS, *GOSSIP, *EPTO, *WHOLE_NODES)
 """Those that campaigns find."""
 
 HARMLESS: tuple[Mutant, ...] = (

@@ -16,7 +16,9 @@ from antiphon.torture.clients.campaign import run_client_schedule
 from antiphon.torture.clients.schedules import draw_client_schedule
 from antiphon.torture.clusters import draw_cluster, run_cluster
 from antiphon.torture.schedules import SCHEDULES
-from antiphon.torture.tally import CLIENT_KINDS, CLIENTS, KINDS, MEMBERSHIP, Outcome
+from antiphon.torture.streams.campaign import run_stream_schedule
+from antiphon.torture.streams.schedules import draw_stream_schedule
+from antiphon.torture.tally import CLIENT_KINDS, CLIENTS, KINDS, MEMBERSHIP, STREAM_ONLY_KINDS, STREAMS, Outcome
 
 EVENTS_AT_MOST = {"cube": 100_000, "cube-faults": 200_000, "tree": 100_000, "gossip": 100_000, "epto": 1_000_000}
 """By fabric, many more than the first schedules need that are survived; who goes on for ever is stopped sooner here."""
@@ -40,7 +42,11 @@ def main(asked: dict[str, object]) -> None:
                 failed.append(outcome)
                 if asked["stops"]:
                     break
-    kinds = [kind for kind in (*KINDS, *CLIENT_KINDS) if any(kind in outcome.violations for outcome in failed)]
+    kinds = [
+        kind
+        for kind in (*KINDS, *CLIENT_KINDS, *STREAM_ONLY_KINDS)
+        if any(kind in outcome.violations for outcome in failed)
+    ]
     found = {
         "from": antiphon.__file__,
         "seeds": seeds,
@@ -56,6 +62,8 @@ def run(fabric: str, seed: int, order: object) -> Outcome:
     drawn = None if order is None else str(order)
     if fabric == CLIENTS:
         return run_client_schedule(draw_client_schedule(seed, drawn))
+    if fabric == STREAMS:
+        return run_stream_schedule(draw_stream_schedule(seed, drawn))
     if fabric.startswith(EXPLORED):
         return explored(fabric.removeprefix(EXPLORED), seed)
     if fabric == MEMBERSHIP:

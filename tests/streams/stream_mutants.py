@@ -76,7 +76,7 @@ def leases_end_silently(patch: pytest.MonkeyPatch) -> None:
             self._readiness.paused(position)
         self._host.settle_return(position)
         del self._leases[position]
-        self._readiness.came_back(position)
+        self._readiness.came_back(position, lease.former)
 
     patch.setattr(handing.Handing, "_come_back", come_back)
 

@@ -299,7 +299,7 @@ class LiveClient(PubSubHost):
         if isinstance(answer, FollowResponse):
             log.warning("messages published next may not follow messages seen before", topic=answer.topic, cause=error)
         elif receipt.done():
-            log.error("what had been accepted was refused later", reason=answer.error)
+            log.error("messages that were accepted have been refused later", reason=answer.error)
         set_exception(receipt, error)
 
     def subscription_ready(self, number: int) -> None:
@@ -343,7 +343,6 @@ class LiveClient(PubSubHost):
         if self._failure is None:
             await self.until_accepted()
             give_up_at = self._loop.time() + SAFE_SECONDS
-            # A client closes once; a promise for each batch would cost something with every message.
             while len(self._end.unacked) and self._loop.time() < give_up_at:
                 await asyncio.sleep(LOOK_SECONDS)
         await self.streams.close()

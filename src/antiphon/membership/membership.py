@@ -117,11 +117,12 @@ class Membership:
         """It does not want to know any more."""
 
     def bytes_received(self) -> dict[int, int]:
-        """How many bytes have come from each of those who are to give signs of life."""
+        """How many bytes have come from each of those whose silence counts."""
         return {}
 
     def silent(self, identifier: int) -> None:
         """A peer has given no sign of life for so long that it counts as lost."""
+        self._log.warning("silent", node=identifier, seconds=self._settings.lost_seconds)
 
     # Events.
 
@@ -218,9 +219,12 @@ class Membership:
         for identifier in silent.asked:
             self.send_control(identifier, KeepAlive())
         for identifier in silent.lost:
-            self._log.warning("silent", node=identifier, seconds=self._settings.lost_seconds)
             self.silent(identifier)
+        self._looked()
         self._host.set_timer(LOOK_OUT, microseconds(self._detector.look_seconds))
+
+    def _looked(self) -> None:
+        """Silent peers were asked, and lost ones counted."""
 
     def silence_us(self, identifier: int) -> int:
         """For how long a peer has given no sign of life, also when it is lost for that reason; 0 if not for long."""
@@ -255,6 +259,11 @@ class Membership:
         """The identifier of a peer by its instance."""
         return self.address_book.identifier_of(instance)
 
+    def _own_identifier(self) -> int:
+        identifier = self.address_book.me.identifier
+        assert identifier is not None, "a node that is in its cluster has its place"
+        return identifier
+
     def _sender_of(self, connection: Connection) -> int | None:
         return self.address_book.identifier_of(connection.instance)
 
@@ -269,6 +278,10 @@ class Membership:
     def counted(self) -> set[int]:
         """The identifiers of the others that are in the cluster as its process sees it."""
         return self.identifiers()
+
+    def absent(self) -> set[int]:
+        """The identifiers of the others that have a say in the cluster and are not in it now."""
+        return set()
 
     def send_control(self, identifier: int, control: Control) -> None:
         """Send a message of hosts to a peer."""

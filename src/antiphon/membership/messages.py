@@ -129,9 +129,14 @@ class PlaceResponse(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 1
 
 
 class PeerAddresses(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 12):
-    """Names and addresses of nodes: of the sender first, and of each other node before a message first mentions it."""
+    """Names and addresses of nodes: of the sender first, and of each other node before a message first mentions it.
+
+    ``founding`` names the sender's cluster among all that were ever founded, if the sender knows an address and not who
+    lives there.
+    """
 
     peers: list[Peer]
+    founding: Name = ""
 
 
 class KeepAlive(Control, frozen=True, array_like=True, tag=KEEP_ALIVE_TAG):
@@ -139,6 +144,22 @@ class KeepAlive(Control, frozen=True, array_like=True, tag=KEEP_ALIVE_TAG):
 
     The answer is the same frame in the other direction, and is not answered.
     """
+
+
+class SilenceNotice(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 41):
+    """These nodes owe the sender a sign of life: the receiver is to ask them for one too."""
+
+    peers: list[Identifier]
+
+
+class PeersDigest(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 42):
+    """A checksum of the nodes that the sender can reach; a receiver with another one says which nodes it can reach.
+
+    ``wants_answer`` if the sender is then to get the checksum of the receiver, and to do the same.
+    """
+
+    checksum: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
+    wants_answer: bool
 
 
 class LeaveNotice(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 23):
@@ -171,6 +192,8 @@ MEMBERSHIP_CONTROLS: Final = (
     PeerAddresses,
     ContactList,
     KeepAlive,
+    SilenceNotice,
+    PeersDigest,
     LeaveNotice,
     BlockRequest,
     BlockResponse,

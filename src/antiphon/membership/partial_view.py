@@ -70,6 +70,8 @@ class PartialView(Membership):
         self._told: dict[int, set[int]] = {}
         self._marks: dict[int, int] = {}
         self._is_idle_timer_set = False
+        # The nodes that were lost last and not found since, with how much each had said by then.
+        self._missing: dict[int, int] = {}
         # Lives of nodes that are over: another node lives at their addresses.
         self._over: set[int] = set()
         self._retry_us = RETRY_US[0]
@@ -192,6 +194,8 @@ class PartialView(Membership):
                 self._claimed(peer)
         self.address_book.learn(peers)
         sender = self._sender_of(connection)
+        if sender is not None and sender in self._missing:
+            self._is_back(sender, connection.address)
         if (
             sender is not None and self.address_book.reachable(sender)
         ) or self.address_book.contacts() != self._contacts_told:
@@ -377,9 +381,7 @@ class PartialView(Membership):
 
     def bytes_received(self) -> dict[int, int]:
         """Of those to whom links are kept, on whichever connection they speak."""
-        spoken: dict[str, int] = {}
-        for connection in self._connections:
-            spoken[connection.instance] = spoken.get(connection.instance, 0) + connection.bytes_received
+        spoken = self._spoken()
         kept = ((identifier, self.links.get(identifier)) for identifier in self._watched)
         return {
             identifier: link.bytes_received + spoken.get(link.instance, 0)
@@ -387,8 +389,35 @@ class PartialView(Membership):
             if link is not None and link.is_connected
         }
 
+    def _spoken(self) -> dict[str, int]:
+        """How much has come on the connections that others have opened, by their lives."""
+        spoken: dict[str, int] = {}
+        for connection in self._connections:
+            spoken[connection.instance] = spoken.get(connection.instance, 0) + connection.bytes_received
+        return spoken
+
+    def _is_missing(self, link: Link) -> bool:
+        """Whether a node was lost and has said nothing on this link: it is only tried again."""
+        return link.peer in self._missing and link.bytes_received == 0
+
+    def _miss(self, link: Link) -> None:
+        """A node is lost that was there: that is told once, however often it is tried again."""
+        self._log.info("lost", node=link.peer, address=link.address)
+        self.lost_nodes.append(link.peer)
+        del self.lost_nodes[:-LOST_AT_MOST]
+        self._missing.pop(link.peer, None)
+        self._missing[link.peer] = self._spoken().get(link.instance, 0)
+        if len(self._missing) > LOST_AT_MOST:
+            del self._missing[next(iter(self._missing))]
+
+    def _is_back(self, identifier: int, address: str) -> None:
+        del self._missing[identifier]
+        self._log.info("found", node=identifier, address=address)
+
     def silent(self, identifier: int) -> None:
         link = self.links[identifier]
+        if not self._is_missing(link):
+            super().silent(identifier)
         # When it goes on it is to know that it was lost.
         for connection in tuple(self._connections):
             if connection.instance == link.instance:
@@ -410,6 +439,9 @@ class PartialView(Membership):
         self._marks.pop(identifier, None)
 
     def link_opened(self, link: Link) -> None:
+        if link.peer in self._missing and self._spoken().get(link.instance, 0) > self._missing[link.peer]:
+            # Only the way to it had been lost, and it went on speaking.
+            self._is_back(link.peer, link.address)
         if self.links.get(link.peer) is link and self.address_book.reachable(link.peer):
             self._contacts_changed()
 
@@ -417,10 +449,9 @@ class PartialView(Membership):
         identifier = link.peer
         if self._joining.link_lost(link) or self.links.get(identifier) is not link:
             return
-        self._log.info("lost", node=identifier, address=link.address)
+        if not self._is_missing(link):
+            self._miss(link)
         self._forget_link(identifier)
-        self.lost_nodes.append(identifier)
-        del self.lost_nodes[:-LOST_AT_MOST]
         if self.address_book.unreachable(identifier):
             self._retry_soon()
             self._appoint()

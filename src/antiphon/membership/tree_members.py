@@ -320,6 +320,7 @@ class TreeMembers(FullMesh):
             connection.close()
         self._heard_on.clear()
         self._lost.clear()
+        self._tested.changed()
         self._watched.clear()
         self._unsaid.clear()
         self._events.displaced()
@@ -444,14 +445,20 @@ class TreeMembers(FullMesh):
             return super().counted()
         return {broker for broker in process.view.current.parents if broker != process.me}
 
+    def absent(self) -> set[int]:
+        process = self._events.process
+        if not self._has_quorum or not isinstance(process, TreeBroker):
+            return super().absent()
+        council = {broker for body in process.view.council.bodies for broker in body}
+        return {broker for broker in council if broker not in process.view.current.parents}
+
     def figures(self) -> dict[str, Any]:
         process = self._events.process
         if not self._has_quorum or not isinstance(process, TreeBroker):
             return {}
-        council = sorted({broker for body in process.view.council.bodies for broker in body})
         return {
-            "council": council,
-            "missing": [broker for broker in council if broker not in process.view.current.parents],
+            "council": sorted({broker for body in process.view.council.bodies for broker in body}),
+            "missing": sorted(self.absent()),
             "orders_totally": process.refusal(TOTAL) is None,
         }
 
@@ -462,6 +469,6 @@ class TreeMembers(FullMesh):
         present = [broker for broker in brokers if broker in process.view.current.parents]
         if present:
             return f"broker {present[0]} is there; only brokers that are gone for good can be dismissed"
-        self._log.warning("an operator said that brokers are gone for good", brokers=", ".join(map(str, brokers)))
+        self._log.warning("an operator dismissed brokers", brokers=", ".join(map(str, brokers)))
         process.dismiss([int(broker) for broker in brokers])
         return ""

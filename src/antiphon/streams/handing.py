@@ -57,6 +57,8 @@ class Lease:
 
     def __init__(self, member: int, ends_us: int) -> None:
         self.member = member
+        # The member that had it, also when it has come back.
+        self.former = member
         self.ends_us = ends_us
         # Its acknowledgement is under way: it neither ends nor returns.
         self.is_settling = False
@@ -229,7 +231,8 @@ class Handing:
     def _come_back(self, position: int) -> None:
         """A message that was handed out is not done: it goes to others, or to the dead letters.
 
-        The replicas know it before anybody else gets the message, so the number of its delivery is never used twice.
+        The replicas know it before anybody else gets the message, so a leader never uses the number of a delivery
+        twice.
         """
         lease = self._leases[position]
         self._release(lease)
@@ -245,8 +248,9 @@ class Handing:
 
     def returned(self, position: int) -> None:
         """All replicas know that a message came back."""
-        if self._leases.pop(position, None) is not None:
-            self._readiness.came_back(position)
+        lease = self._leases.pop(position, None)
+        if lease is not None:
+            self._readiness.came_back(position, lease.former)
             self.advance()
 
     # Time.

@@ -64,27 +64,29 @@ class Readiness:
         self._cursor = consumer.done_below
         # Messages that may be handed out now, the earliest first.
         self._ready: list[int] = []
+        # By message that came back: the member that had it.
+        self._former: dict[int, int] = {}
         self._turn = 0
 
     def take(self, members: Members, leased: int) -> Choice | None:
         """The next message and the member that gets it; None if there is none, or no member has room."""
-        member = self._next_member(members)
-        while member is not None:
+        with_room = [member for member in members.values() if member.has_room]
+        while with_room:
             while not self._ready and self._look_at_next(leased):
                 pass
             if not self._ready:
                 return None
             position = heappop(self._ready)
+            former = self._former.pop(position, ANYBODY)
             if not self.consumer.is_done(position):
-                return position, member
+                return position, self._next_member(with_room, former)
         return None
 
-    def _next_member(self, members: Members) -> AttachedMember | None:
-        """Members take turns."""
-        with_room = [member for member in members.values() if member.has_room]
-        if not with_room:
-            return None
+    def _next_member(self, with_room: list[AttachedMember], former: int) -> AttachedMember:
+        """Members take turns; a message that came back goes to another one than before, if another one has room."""
         self._turn += 1
+        if former != ANYBODY:
+            with_room = [member for member in with_room if member.number != former] or with_room
         return with_room[self._turn % len(with_room)]
 
     def _look_at_next(self, leased: int) -> bool:
@@ -111,8 +113,9 @@ class Readiness:
     def paused(self, position: int) -> None:
         """A message is in nobody's hands, and is not to be handed out yet."""
 
-    def came_back(self, position: int) -> None:
-        """A message that was paused is to be handed out again."""
+    def came_back(self, position: int, former: int) -> None:
+        """A message that was paused is to be handed out again; ``former`` is the member that had it."""
+        self._former[position] = former
         heappush(self._ready, position)
 
     def done(self, position: int, was_paused: bool) -> None:
@@ -168,6 +171,8 @@ class WaitingKey:
 
     def __init__(self) -> None:
         self.member = ANYBODY
+        # The member that had the message that came back last.
+        self.former = ANYBODY
         self.leased = 0
         self.paused = 0
         self.waiting: deque[int] = deque()
@@ -189,16 +194,16 @@ class KeyReadiness(Readiness):
         return self._held_back
 
     def take(self, members: Members, leased: int) -> Choice | None:
-        if self._next_member(members) is None:
+        with_room = [member for member in members.values() if member.has_room]
+        if not with_room:
             return None
         while True:
-            found = self._take_listed(members)
+            found = self._take_listed(members, with_room)
             if found is not None or not self._look_at_next(leased):
                 return found
 
-    def _take_listed(self, members: Members) -> Choice | None:
-        with_room = [number for number, member in members.items() if member.has_room]
-        for place in (*with_room, ANYBODY):
+    def _take_listed(self, members: Members, with_room: list[AttachedMember]) -> Choice | None:
+        for place in (*(member.number for member in with_room), ANYBODY):
             while keys := self._listed.get(place):
                 key = next(iter(keys))
                 queue = self._queues[key]
@@ -207,9 +212,8 @@ class KeyReadiness(Readiness):
                 if self.consumer.is_done(position):
                     self._list(key, queue)
                     continue
-                member = self._next_member(members) if place == ANYBODY else members[place]
-                assert member is not None, "some member has room"
-                queue.member = member.number
+                member = self._next_member(with_room, queue.former) if place == ANYBODY else members[place]
+                queue.member, queue.former = member.number, ANYBODY
                 queue.leased += 1
                 self._list(key, queue)
                 return position, member
@@ -258,8 +262,9 @@ class KeyReadiness(Readiness):
         queue.leased -= not was_paused
         return key, queue
 
-    def came_back(self, position: int) -> None:
+    def came_back(self, position: int, former: int) -> None:
         key, queue = self._take_off(position, was_paused=True)
+        queue.former = former
         queue.waiting.appendleft(position)
         if len(queue.waiting) > 1 and position > queue.waiting[1]:
             queue.waiting = deque(sorted(queue.waiting))

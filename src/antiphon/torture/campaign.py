@@ -25,7 +25,9 @@ from antiphon.torture.results import CampaignJournal, Failed, SeedPlan, append, 
 from antiphon.torture.schedules.every_fabric import ALL, SCHEDULES
 from antiphon.torture.schedules.families import FAMILIES, family_name, orders_of
 from antiphon.torture.schedules.operations import MIXED
-from antiphon.torture.tally import CLIENTS, ENDLESS, ERROR, MEMBERSHIP, UNJUDGED, Outcome, Tally
+from antiphon.torture.streams.campaign import draws_streams, events_of, run_stream_schedule
+from antiphon.torture.streams.schedules import draw_stream_schedule
+from antiphon.torture.tally import CLIENTS, ENDLESS, ERROR, MEMBERSHIP, STREAMS, UNJUDGED, Outcome, Tally
 
 SEEDS_PER_TASK = 50
 
@@ -93,6 +95,11 @@ def run_seed(tally: Tally, seed: int, order: str | None, fabric: str) -> Outcome
         schedule = draw_client_schedule(seed, order)
         outcome = run_client_schedule(schedule)
         tally.count_cluster([step.kind for step in schedule.steps], outcome)
+        return outcome
+    if draws_streams(seed, order, fabric):
+        with_streams = draw_stream_schedule(seed, order)
+        outcome = run_stream_schedule(with_streams)
+        tally.count_cluster(events_of(with_streams), outcome)
         return outcome
     if draws_cluster(seed, order, fabric):
         cluster = draw_cluster(seed)
@@ -171,11 +178,12 @@ def check_campaign(fabric: str, order: str | None) -> None:
         if order is not None:
             raise UsageError("schedules of membership have no order; leave out --order")
         return
-    if fabric not in (*SCHEDULES, CLIENTS):
-        raise UsageError(f"there is no fabric {fabric!r}; choose from {', '.join((*SCHEDULES, MEMBERSHIP, CLIENTS))}")
+    names = (*SCHEDULES, CLIENTS, STREAMS)
+    if fabric not in names:
+        raise UsageError(f"there is no fabric {fabric!r}; choose from {', '.join((*names, MEMBERSHIP))}")
     fabrics = list(FAMILIES) if fabric == ALL else [fabric]
     orders: list[str] = list(ORDER_NAMES)
-    if fabric != CLIENTS:
+    if fabric not in (CLIENTS, STREAMS):
         orders = [name for name in (*ORDER_NAMES, MIXED) if any(name in orders_of(one) for one in fabrics)]
     if order is not None and order not in orders:
         raise UsageError(

@@ -14,6 +14,7 @@ import msgspec
 from antiphon.audit.clients import LOST, WRITTEN
 from antiphon.audit.clients import TOTAL as CLIENT_TOTAL
 from antiphon.audit.membership import IDENTITY, JOINING, KNOWLEDGE, TOGETHERNESS
+from antiphon.audit.streams import STREAM_KINDS
 from antiphon.simulator.scenario.last_words import LAST_WORDS
 from antiphon.simulator.scenario.scenario import DiskFault, Fault, PartitionFault, ResumeFault, Scenario
 from antiphon.torture.rates import failure_rate, wilson
@@ -34,6 +35,9 @@ MEMBERSHIP = "membership"
 
 CLIENTS = "clients"
 """Schedules of whole nodes with clients are counted under this name and that of their fabric."""
+
+STREAMS = "streams"
+"""Schedules of nodes that keep a history, and of programs, are counted under this name and that of their fabric."""
 
 KINDS = (
     ERROR,
@@ -59,6 +63,10 @@ KINDS = (
 
 CLIENT_KINDS = (CLIENT_TOTAL, LOST, WRITTEN)
 """Those that only schedules with clients have."""
+
+
+STREAM_ONLY_KINDS = tuple(kind for kind in STREAM_KINDS if kind not in (*KINDS, *CLIENT_KINDS))
+"""Those that only schedules of streams have."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -201,7 +209,7 @@ class Tally(msgspec.Struct, kw_only=True):
 
     def count_cluster(self, steps: list[str], outcome: Outcome) -> None:
         """Add a schedule of whole nodes, to which these steps happen."""
-        faults = [step for step in steps if step not in ("start", "connect", "publish")]
+        faults = [step for step in steps if step not in ("start", "connect", "publish", "consume", "read")]
         add_up(self.faults, {kind: faults.count(kind) for kind in dict.fromkeys(faults)})
         self.seeds += 1
         self.ticks += outcome.ticks
@@ -263,9 +271,10 @@ class Tally(msgspec.Struct, kw_only=True):
 
     def as_json(self) -> dict[str, Any]:
         """The form in which ``--json`` prints it."""
-        with_clients = sorted(name for name in self.fabrics if name.startswith(CLIENTS))
+        with_clients = sorted(name for name in self.fabrics if name.startswith((CLIENTS, STREAMS)))
+        has_streams = any(name.startswith(STREAMS) for name in with_clients)
         names = [*(name for name in (*FAMILIES, MEMBERSHIP) if name in self.fabrics), *with_clients]
-        kinds = (*KINDS, *(CLIENT_KINDS if with_clients else ()))
+        kinds = (*KINDS, *(CLIENT_KINDS if with_clients else ()), *(STREAM_ONLY_KINDS if has_streams else ()))
         return {
             "seeds": self.seeds,
             "simulated_seconds": self.ticks / TICKS_PER_SECOND,

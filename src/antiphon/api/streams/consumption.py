@@ -83,6 +83,7 @@ class Consumption:
         start: int,
         window: int,
         generation: int = 0,
+        member: int = 0,
     ) -> None:
         self._links = links
         self._heard = heard
@@ -95,7 +96,7 @@ class Consumption:
         """How many messages retention has removed before they were done, since there is the consumer."""
         # Of which history the start is.
         self._generation = generation
-        self._member = secrets.randbits(61)
+        self._member = member or secrets.randbits(61)
         self._leader: StreamPeer | None = None
         # Messages that this program has, and those among them that it has not taken yet.
         self._held: dict[int, ConsumedMessage] = {}
@@ -147,6 +148,9 @@ class Consumption:
                 f"the consumer {self.name!r} of {self.topic!r} was removed while this program attached to it"
             )
         self._leader = leader
+        if self._failure is not None:
+            # The program has left meanwhile: as a member it would be given messages and never work on them.
+            await self._detach(leader)
 
     def _on_response(self, response: Response) -> None:
         if isinstance(response, Handed):
@@ -291,10 +295,13 @@ class Consumption:
         self._failure = ClosedError("this program has left the consumer; attach again")
         leader = self._leader
         if leader is not None and leader.is_up:
-            try:
-                await leader.ask_streams(encode(DetachConsumer(self.topic, self.name, self._member)))
-            except PeerError:
-                return
+            await self._detach(leader)
+
+    async def _detach(self, leader: StreamPeer) -> None:
+        try:
+            await leader.ask_streams(encode(DetachConsumer(self.topic, self.name, self._member)))
+        except PeerError:
+            return
 
     async def __aenter__(self) -> Consumption:
         return await self.ready()

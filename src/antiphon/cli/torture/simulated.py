@@ -188,11 +188,18 @@ def write_one(outcome: Outcome, kind: str, plan: SeedPlan, directory: Path, has_
     from antiphon.torture.clusters import ClusterShrinker, draw_cluster, draws_cluster, write_cluster_failure
     from antiphon.torture.schedules import SCHEDULES
     from antiphon.torture.shrinking import Shrinker, write_failure
+    from antiphon.torture.streams.campaign import draws_streams, shrink_streams, write_stream_failure
+    from antiphon.torture.streams.schedules import draw_stream_schedule
     from antiphon.torture.tally import CLIENTS
 
     if plan.fabric == CLIENTS:
         with_clients = draw_client_schedule(outcome.seed, plan.order)
         return write_client_failure(outcome, made_small(with_clients, outcome.seed, kind, has_time, shrink), directory)
+    if draws_streams(outcome.seed, plan.order, plan.fabric):
+        streams = draw_stream_schedule(outcome.seed, plan.order)
+        return write_stream_failure(
+            outcome, made_small(streams, outcome.seed, kind, has_time, shrink_streams), directory
+        )
     if draws_cluster(outcome.seed, plan.order, plan.fabric):
         cluster = draw_cluster(outcome.seed)
         shrunk = made_small(
@@ -302,8 +309,8 @@ def show(found: dict[str, Any]) -> None:
 def replay_of(path: str) -> str:
     """How a failure is run again."""
     if path.endswith(".json"):
-        seed = Path(path).stem.partition("-")[2]
-        return f"antiphon torture --fabric clients --seeds 1 --seed {seed} ({path})"
+        fabric, _, seed = Path(path).stem.partition("-")
+        return f"antiphon torture --fabric {fabric} --seeds 1 --seed {seed} ({path})"
     return f"antiphon simulate {path}"
 
 

@@ -9,10 +9,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
-from antiphon.api.batch import Batch
-from antiphon.api.heard import THIS_TOPIC
+from antiphon.api.streams.stored_batches import StoredBatches
 from antiphon.api.subscription import LiveSubscription
 from antiphon.api.topic_names import checked_name
 from antiphon.api.waiting import Mark
@@ -22,8 +21,7 @@ from antiphon.node.subscriptions import Subscriptions
 from antiphon.runtime.clocks import monotonic_us
 from antiphon.runtime.logging import logger
 from antiphon.storage.stream_store import StreamStore
-from antiphon.streams.links import MessageLinks
-from antiphon.streams.service.host import StreamBatch, StreamContent
+from antiphon.streams.service.host import StreamBatch
 from antiphon.transport.peer_messages import StreamFrame
 
 TURN_SECONDS: Final = 0.005
@@ -32,11 +30,8 @@ TURN_SECONDS: Final = 0.005
 PublishLetter = Callable[[str, bytes, dict[str, bytes], Callable[[], object]], None]
 
 
-class StreamHost:
-    """The host of the streams of one live node; :class:`antiphon.streams.service.host.ServiceHost`.
-
-    Batches are those of :mod:`antiphon.api.batch`.
-    """
+class StreamHost(StoredBatches):
+    """The host of the streams of one live node; :class:`antiphon.streams.service.host.ServiceHost`."""
 
     log: Final = logger("streams")
 
@@ -132,27 +127,3 @@ class StreamHost:
                 _, batch, _ = subscription.take_raw()
                 if not isinstance(batch, Mark):
                     take(batch)
-
-    def batch(self, topic: str, content: StreamContent) -> Batch:
-        return Batch(topic, content.publisher, content.order, 0, content.payload, sequence=content.sequence)
-
-    def key_of(self, batch: StreamBatch, index: int) -> bytes:
-        keys = cast(Batch, batch).columns.keys
-        return (None if keys is None else keys[index]) or b""
-
-    def value_of(self, batch: StreamBatch, index: int) -> bytes:
-        return cast(Batch, batch).columns.values[index]
-
-    def first_number(self, batch: StreamBatch) -> int:
-        columns = cast(Batch, batch).columns
-        return columns.first_sequence if columns.author_sequence is None else columns.author_sequence
-
-    def links_of(self, batch: StreamBatch, index: int) -> MessageLinks:
-        columns = cast(Batch, batch).columns
-        first = self.first_number(batch)
-        follows = None if columns.follows is None else columns.follows[index]
-        if follows is None:
-            return MessageLinks(batch.author, first + index)
-        pairs = follows.topics.get(THIS_TOPIC, [])
-        named = tuple(zip(pairs[::2], pairs[1::2], strict=False))
-        return MessageLinks(batch.author, first + index, named, follows.is_narrowed)

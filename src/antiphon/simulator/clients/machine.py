@@ -32,6 +32,12 @@ class Machine:
         if self.disk.is_kept:
             self._positions[name] = value
 
+    def wiped(self) -> None:
+        """The disk is replaced by an empty one."""
+        self.disk.wiped()
+        self.logged.clear()
+        self._positions.clear()
+
     def append(self, now_us: int, batch: SimulatedBatch, position: tuple[str, bytes] | None) -> None:
         """A batch is delivered; what a writer has reached with it is stored in the same commit."""
         if self.disk.is_kept:

@@ -7,7 +7,7 @@ everything is judged.
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -43,7 +43,7 @@ LAST_WORDS_US: Final = 15 * SECOND_US
 COMMIT_US: Final = 5000
 """How long a disk takes to write facts and journals."""
 
-ClientKind = Literal["publish", "crash", "blackout", "leave", "pause", "cut", "pause_client", "connect"]
+ClientKind = Literal["publish", "crash", "wipe", "blackout", "leave", "pause", "cut", "pause_client", "connect"]
 
 
 class ClientStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -104,16 +104,44 @@ class ClientWorld:
         implementation = FABRICS[schedule.fabric].implementation()
         has_journal = implementation.traits(table_of(schedule.fabric, ())).has_journal
         self.machines = [
-            Machine(SimulatedDisk(self.clock, number in schedule.with_disk, has_journal, COMMIT_US))
+            self.new_machine(SimulatedDisk(self.clock, number in schedule.with_disk, has_journal, COMMIT_US), number)
             for number in range(schedule.nodes)
         ]
         self.nodes: list[ServingLife | None] = [None] * schedule.nodes
         self._restarts = Restarts(self.clock, self.nodes, self._start)
         self.clients: list[SimulatedClient | None] = [None] * len(schedule.homes)
         self._lives = 0
+        # Nodes whose disks were replaced: they join as others do.
+        self._wiped: set[int] = set()
+
+    # What worlds with other nodes and clients change.
+
+    def new_machine(self, disk: SimulatedDisk, number: int) -> Machine:
+        """The machine of a node."""
+        return Machine(disk)
+
+    def new_life(self, *about: Any) -> ServingLife:
+        """Another life of a node."""
+        return ServingLife(*about)
+
+    def new_client(self, number: int, addresses: list[str], random: RandomStream) -> SimulatedClient:
+        """A client."""
+        return SimulatedClient(number, addresses, self.clock, self.network, self.judge, random)
 
     def run(self) -> ClientJudge:
         """Let the schedule happen to its end, and judge it."""
+        self.begin()
+        clock = self.clock
+        clock.run_until(self.schedule.end_us() + SETTLE_US)
+        there = [client for client in self.clients if client is not None]
+        for client in there:
+            client.publish("causal")
+        clock.run_until(clock.now_us + LAST_WORDS_US)
+        self._judge_all(there)
+        return self.judge
+
+    def begin(self) -> None:
+        """Plan everything that is to happen."""
         schedule, clock = self.schedule, self.clock
         for number in range(schedule.nodes):
             clock.post(number * 100_000, lambda number=number: self._start(number))  # type: ignore[misc]
@@ -125,13 +153,6 @@ class ClientWorld:
             clock.post(BEGIN_US + SECOND_US + step.at_us, lambda step=step: self._take(step))  # type: ignore[misc]
         if schedule.writes:
             clock.post(BEGIN_US + SECOND_US + schedule.writes_from_us, self._write)
-        clock.run_until(schedule.end_us() + SETTLE_US)
-        there = [client for client in self.clients if client is not None]
-        for client in there:
-            client.publish("causal")
-        clock.run_until(clock.now_us + LAST_WORDS_US)
-        self._judge_all(there)
-        return self.judge
 
     def _judge_all(self, clients: list[SimulatedClient]) -> None:
         self.judge.judge(client.number for client in clients if client.is_up and client.is_ready)
@@ -151,7 +172,7 @@ class ClientWorld:
         home = self.schedule.homes[number]
         addresses = [self.places[home], *(place for place in self.places if place != self.places[home])]
         random = RandomStream(self.schedule.seed, CLIENT_STREAM, number)
-        client = SimulatedClient(number, addresses, self.clock, self.network, self.judge, random)
+        client = self.new_client(number, addresses, random)
         self.clients[number] = client
         client.begin()
 
@@ -192,24 +213,27 @@ class ClientWorld:
         else:
             node.when_gone = lambda *_: None
             node.crash(True)
+        if step.kind == "wipe":
+            self.machines[step.node].wiped()
+            self._wiped.add(step.node)
         self._ended(step.node)
         self._restarts.after(step.node, max(1, step.lasts_us))
 
     def _ended(self, number: int) -> None:
         if number not in self.schedule.with_disk:
-            self.machines[number].disk.wiped()
+            self.machines[number].wiped()
 
     def _start(self, number: int) -> None:
         schedule = self.schedule
         self._lives += 1
         founders = self.places[: min(3, schedule.nodes)] if self._has_founders else []
         # The first node finds the others by what it has on disk, when it returns.
-        is_first = number == 0 and (self._lives == 1 or 0 in schedule.with_disk)
+        is_first = number == 0 and (self._lives == 1 or (0 in schedule.with_disk and number not in self._wiped))
         join = [] if is_first or self.places[number] in founders else self._contacts(number)
         settings = NodeSettings(schedule.fabric, join, founders, lost_seconds=schedule.lost_seconds)
         random = RandomStream(schedule.seed, NODE_STREAM, self._lives)
         machine = self.machines[number]
-        life = ServingLife(
+        life = self.new_life(
             self.places[number], self._lives, settings, self.clock, self.network, machine.disk, self._members, random
         )
         life.prepare(machine)

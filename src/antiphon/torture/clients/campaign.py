@@ -6,8 +6,9 @@ them as it does all others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -15,6 +16,8 @@ from antiphon.audit.clients import ERROR
 from antiphon.kernel.errors import PeerError
 from antiphon.simulator.clients.world import ClientSchedule, ClientWorld
 from antiphon.torture.tally import CLIENTS, TICKS_PER_SECOND, Outcome
+
+S = TypeVar("S", bound=ClientSchedule)
 
 PASSES = 6
 """How often everything is tried to be left out."""
@@ -48,28 +51,36 @@ def run_one(schedule: ClientSchedule) -> dict[str, int]:
 
 def shrink(schedule: ClientSchedule, kind: str) -> ClientSchedule:
     """The smallest schedule found that fails in the same way: without steps, clients and nodes that do not matter."""
+    return shrink_with(schedule, lambda candidate: kind in run_one(candidate), ("steps",), simpler)
+
+
+def shrink_with(
+    schedule: S, fails: Callable[[S], bool], lists: Sequence[str], simpler_ones: Callable[[S], Iterable[S]]
+) -> S:
+    """The smallest schedule found that still fails: with fewer events in its ``lists``, and otherwise simpler."""
     for _ in range(PASSES):
         before = schedule
-        size = max(1, len(schedule.steps) // 2)
-        while size > 0:
-            place = 0
-            while place < len(schedule.steps):
-                steps = schedule.steps[:place] + schedule.steps[place + size :]
-                smaller = msgspec.structs.replace(schedule, steps=steps)
-                if kind in run_one(smaller):
-                    schedule = smaller
-                else:
-                    place += size
-            size //= 2
-        for smaller in simpler(schedule):
-            if kind in run_one(smaller):
+        for name in lists:
+            size = max(1, len(getattr(schedule, name)) // 2)
+            while size > 0:
+                place = 0
+                while place < len(getattr(schedule, name)):
+                    events = getattr(schedule, name)
+                    smaller = msgspec.structs.replace(schedule, **{name: events[:place] + events[place + size :]})
+                    if fails(smaller):
+                        schedule = smaller
+                    else:
+                        place += size
+                size //= 2
+        for smaller in simpler_ones(schedule):
+            if fails(smaller):
                 schedule = smaller
         if schedule == before:
             break
     return schedule
 
 
-def simpler(schedule: ClientSchedule) -> Iterable[ClientSchedule]:
+def simpler(schedule: S) -> Iterable[S]:
     """Schedules with one client or node less, where no step needs it, and with a plain network."""
     replace = msgspec.structs.replace
     used = {step.client for step in schedule.steps}
@@ -87,9 +98,13 @@ def simpler(schedule: ClientSchedule) -> Iterable[ClientSchedule]:
 
 def write_client_failure(outcome: Outcome, schedule: ClientSchedule, directory: Path) -> Path:
     """Write a failing schedule as a file."""
-    path = directory / f"clients-{outcome.seed}.json"
+    return write_json(directory / f"clients-{outcome.seed}.json", schedule)
+
+
+def write_json(path: Path, schedule: ClientSchedule) -> Path:
+    """Write a schedule."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(msgspec.json.format(msgspec.json.encode(schedule), indent=1))
     except OSError as error:
         raise PeerError(f"cannot write {path}: {error.strerror or error}; choose another place") from error

@@ -23,8 +23,8 @@ from antiphon.sessions.client_messages import (
 )
 from antiphon.transport.turn_share import TurnShare
 from tests.node.strangers import frames
-from tests.node.support import running, until
-from tests.node.test_tenants import PUBLISH_RESPONSE, answer, attackers, bank, with_tenants
+from tests.node.support import running, take_values, until
+from tests.node.test_tenants import attackers, bank, with_tenants
 
 
 def subscriptions_that_end(number: int) -> tuple[msgspec.Struct, ...]:
@@ -73,13 +73,16 @@ def test_others_have_their_turn_among_thousands_of_small_frames(
 def test_frames_that_wait_for_a_turn_are_all_handled_in_order(tmp_path: Path) -> None:
     async def test() -> None:
         async with with_tenants(tmp_path) as (node,), attackers(node, 2) as both:
-            batch = encode_columns(Columns(1, 0, [b"x"]))
-            publishing = [PublishRequest(each, "shop.room", "causal", batch) for each in range(2000)]
-            for attacker in both:
+            messages = await node.subscribe("shop.room").ready()
+            for name, attacker in zip("ab", both, strict=True):
+                batches = [encode_columns(Columns(1, 0, [f"{name}{each}".encode()])) for each in range(2000)]
+                publishing = [
+                    PublishRequest(number, "shop.room", "causal", each) for number, each in enumerate(batches)
+                ]
                 attacker.send(frames(*publishing))
-            for attacker in both:
-                numbers = [(await answer(attacker, PUBLISH_RESPONSE))[1] for _ in range(2000)]
-                assert numbers == list(range(2000))
+            taken = [value.decode() for value in await take_values(messages, 4000)]
+            for name in "ab":
+                assert [each for each in taken if each[0] == name] == [f"{name}{number}" for number in range(2000)]
             account = node._live.ledger.account("shop", node._live.rights._clients["shop"].quotas)
             assert account.turns.postponed > 0
 

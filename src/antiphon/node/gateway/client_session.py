@@ -62,7 +62,7 @@ from antiphon.sessions.writers import Writers, owned_number
 from antiphon.storage.disk import Disk
 from antiphon.streams.service.stream_gateway import StreamAccess
 from antiphon.transport.framing import FrameWriter
-from antiphon.transport.incoming import ConnectedClient, IncomingConnection
+from antiphon.transport.incoming import IncomingConnection, ServedClient
 from antiphon.transport.schema import BATCH_BYTES_AT_MOST, SINCE, may_send
 from antiphon.transport.tls import instance_of
 
@@ -114,7 +114,7 @@ class ClientServices:
     lifecycle: Lifecycle
     limits: GatewayLimits
     rights: Rights
-    clients: set[ConnectedClient]
+    clients: set[ServedClient]
     backlogs: Backlogs
     ledger: Ledger
     audit: AuditLog

@@ -90,6 +90,7 @@ class LiveReplica:
         self.is_connected = node.is_connected
         # Entries with messages that are settled, by their last position: the tail that consumers look at.
         self._tail: dict[int, IndexEntry] = {}
+        self._looked_at: IndexEntry | None = None
         self.coordinator = Coordinator(self)
         self._retention = Retention(self)
         self._reassignment = Reassignment(self)
@@ -158,11 +159,20 @@ class LiveReplica:
             self._remember(name, found)
         return found
 
+    def content_of(self, entry: IndexEntry) -> StreamBatch | StreamContent | None:
+        """The same for reading alone: old messages do not take the place of those that consumers look at."""
+        name = (entry.source, entry.sequence)
+        return self._cache.get(name) or self._store.content(self.stream, *name)
+
     def entry_at(self, position: int) -> IndexEntry:
         """The settled entry that holds a position."""
         found = self._tail.get(position)
         if found is None:
-            (found, *_) = self._store.entries_at(self.stream, position, 16)
+            # Consumers that begin far back look at one message after the other.
+            found = self._looked_at
+            if found is None or not found.position <= position < found.end:
+                (found, *_) = self._store.entries_at(self.stream, position, 1)
+                self._looked_at = found
         return found
 
     # What the replica asks for.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 RECENT: Final = 4096
@@ -33,16 +34,28 @@ class RecentPositions:
     def __init__(self) -> None:
         self._by_author: dict[int, deque[PlacedBatch]] = {}
         self._authors: deque[int] = deque()
-        self._waiting: dict[int, list[tuple[int, Found]]] = {}
+        # By author and number. A batch looks only for its own numbers, however many others are waited for.
+        self._waiting: dict[int, dict[int, list[Found]]] = {}
 
-    def find(self, author: int, sequence: int, found: Found) -> None:
-        """Call ``found`` for a message of an author: now, or when it is settled."""
+    def find(self, author: int, sequence: int, found: Found) -> Callable[[], None] | None:
+        """Call ``found`` for a message of an author: now, or when it is settled. The answer ends the waiting."""
         # A publisher asks right after it has published: the newest come first.
         for batch in reversed(self._by_author.get(author, ())):
             if batch.has(sequence):
                 found(batch.position + sequence - batch.first, batch.entry)
-                return
-        self._waiting.setdefault(author, []).append((sequence, found))
+                return None
+        self._waiting.setdefault(author, {}).setdefault(sequence, []).append(found)
+        return partial(self._give_up, author, sequence, found)
+
+    def _give_up(self, author: int, sequence: int, found: Found) -> None:
+        waiting = self._waiting.get(author, {})
+        those = waiting.get(sequence, [])
+        if found in those:
+            those.remove(found)
+            if not those:
+                del waiting[sequence]
+            if not waiting:
+                del self._waiting[author]
 
     def add(self, author: int, batch: PlacedBatch) -> None:
         """Messages of an author are settled."""
@@ -53,10 +66,13 @@ class RecentPositions:
             self._by_author[oldest].popleft()
             if not self._by_author[oldest]:
                 del self._by_author[oldest]
-        waiting = self._waiting.pop(author, ())
-        left = [each for each in waiting if not batch.has(each[0])]
-        if left:
-            self._waiting[author] = left
-        for sequence, found in waiting:
-            if batch.has(sequence):
+        waiting = self._waiting.get(author)
+        if waiting is None:
+            return
+        numbers = range(batch.first, batch.first + batch.messages)
+        settled = [each for each in (waiting if len(waiting) < len(numbers) else numbers) if each in waiting]
+        for sequence in [each for each in settled if batch.has(each)]:
+            for found in waiting.pop(sequence):
                 found(batch.position + sequence - batch.first, batch.entry)
+        if not waiting:
+            self._waiting.pop(author, None)

@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.mqtt.envelope import Envelope
+from antiphon.mqtt.envelope import MqttEnvelope
 from antiphon.mqtt.retained import RetainedMessage, RetainedTable
 from antiphon.mqtt.topics import filter_matches
 
@@ -41,7 +41,7 @@ RECORDS = st.lists(
 def test_doors_agree_whatever_the_order_in_which_they_heard(
     records: list[tuple[str, int, int, bytes]], seed: int
 ) -> None:
-    messages = [RetainedMessage(topic, stamp, door, payload, Envelope()) for topic, stamp, door, payload in records]
+    messages = [RetainedMessage(topic, stamp, door, payload, MqttEnvelope()) for topic, stamp, door, payload in records]
     clock = Clock()
     clock.now_us = 0
     one, other = table(1, clock), table(2, clock)
@@ -63,7 +63,7 @@ def test_doors_agree_whatever_the_order_in_which_they_heard(
 def test_a_filter_finds_what_it_matches(topics: set[str], mqtt_filter: str) -> None:
     one = table()
     for topic in topics:
-        one.merge(one.stamped(topic, b"x", Envelope(), ()))
+        one.merge(one.stamped(topic, b"x", MqttEnvelope(), ()))
     found = [each.topic for each in one.matching(mqtt_filter)]
     assert sorted(found) == sorted(topic for topic in topics if filter_matches(mqtt_filter, topic))
 
@@ -72,9 +72,9 @@ def test_an_answer_is_later_than_what_it_answers_whatever_the_clocks_say() -> No
     fast, slow = Clock(), Clock()
     fast.now_us, slow.now_us = 9_000_000, 1_000_000
     one, other = table(1, fast), table(2, slow)
-    first = one.stamped("t", b"first", Envelope(), ())
+    first = one.stamped("t", b"first", MqttEnvelope(), ())
     other.merge(first)
-    answer = other.stamped("t", b"answer", Envelope(), ())
+    answer = other.stamped("t", b"answer", MqttEnvelope(), ())
     assert answer.wins_over(first)
     one.merge(first)
     assert one.merge(answer)
@@ -83,8 +83,8 @@ def test_an_answer_is_later_than_what_it_answers_whatever_the_clocks_say() -> No
 
 def test_an_old_message_does_not_come_back_after_its_removal() -> None:
     one = table()
-    old = one.stamped("t", b"old", Envelope(), ())
-    removal = one.stamped("t", b"", Envelope(), ())
+    old = one.stamped("t", b"old", MqttEnvelope(), ())
+    removal = one.stamped("t", b"", MqttEnvelope(), ())
     assert one.merge(old)
     assert one.merge(removal)
     assert not one.merge(old)
@@ -95,16 +95,16 @@ def test_an_old_message_does_not_come_back_after_its_removal() -> None:
 def test_removals_are_forgotten_in_the_end() -> None:
     clock = Clock()
     one = table(1, clock)
-    one.merge(one.stamped("t", b"", Envelope(), ()))
+    one.merge(one.stamped("t", b"", MqttEnvelope(), ()))
     clock.now_us += 2 * 3_600_000_000
-    one.merge(one.stamped("u", b"", Envelope(), ()))
+    one.merge(one.stamped("u", b"", MqttEnvelope(), ()))
     assert [each.topic for each in one.messages()] == ["u"]
 
 
 def test_a_message_that_has_expired_is_not_found() -> None:
     clock = Clock()
     one = table(1, clock)
-    one.merge(one.stamped("t", b"x", Envelope(message_expiry_seconds=10), ()))
+    one.merge(one.stamped("t", b"x", MqttEnvelope(message_expiry_seconds=10), ()))
     clock.now_us += 9_000_000
     assert known(one) == {"t": b"x"}
     clock.now_us += 1_000_000

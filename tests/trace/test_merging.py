@@ -143,7 +143,7 @@ def test_a_single_trace_is_left_as_it_is() -> None:
 
 def test_traces_that_do_not_belong_together_are_refused() -> None:
     rows = [(1, "subscribed", 0, 0, 0)]
-    with pytest.raises(UsageError, match="look at simulated runs one by one"):
+    with pytest.raises(UsageError, match="audit simulated runs one by one"):
         merge_traces([trace(rows), trace([(1, "subscribed", 1, 1, 0)], {"host": "simulator"})])
     with pytest.raises(UsageError, match="node 0 is in two traces"):
         merge_traces([trace(rows), trace(rows)])

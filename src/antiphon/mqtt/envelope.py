@@ -24,7 +24,7 @@ LEAST_TTL_SECONDS: Final = 0.001
 """A message that expires at once still reaches those who are connected."""
 
 
-class Envelope(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+class MqttEnvelope(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     """What a PUBLISH says beside topic and payload. ``sender`` is the session that published it."""
 
     qos: int = 2
@@ -39,9 +39,9 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True)
     user: tuple[tuple[str, str], ...] | None = None
 
 
-FOREIGN_ENVELOPE: Final = Envelope()
+FOREIGN_ENVELOPE: Final = MqttEnvelope()
 encoder: Final = msgspec.msgpack.Encoder()
-decoder: Final = msgspec.msgpack.Decoder(Envelope)
+decoder: Final = msgspec.msgpack.Decoder(MqttEnvelope)
 
 
 class Outline(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ def outline_of(packet: PublishPacket | Will, sender: int) -> Outline:
     """How a message of a client is published."""
     properties = packet.properties
     if properties is NOTHING or properties == NOTHING:
-        return Outline({HEADER: encoder.encode(Envelope(packet.qos, packet.retain, sender))})
+        return Outline({HEADER: encoder.encode(MqttEnvelope(packet.qos, packet.retain, sender))})
     if properties.payload_format == 1:
         check_text(packet.payload)
     chosen = dict(properties.user)
@@ -73,7 +73,7 @@ def outline_of(packet: PublishPacket | Will, sender: int) -> Outline:
         )
     headers = {name: value.encode() for name, value in properties.user if name != HEADER}
     is_exact = tuple((name, value.decode()) for name, value in headers.items()) == properties.user
-    envelope = Envelope(
+    envelope = MqttEnvelope(
         packet.qos,
         packet.retain,
         sender,
@@ -98,7 +98,7 @@ def check_text(payload: bytes) -> None:
         raise MqttError(Reason.PAYLOAD_FORMAT_INVALID, "the payload is said to be UTF-8 and is not") from error
 
 
-def envelope_of(headers: dict[str, bytes]) -> Envelope:
+def envelope_of(headers: dict[str, bytes]) -> MqttEnvelope:
     """What the publisher said beside topic and payload."""
     found = headers.get(HEADER)
     if found is None:
@@ -110,7 +110,7 @@ def envelope_of(headers: dict[str, bytes]) -> Envelope:
         return FOREIGN_ENVELOPE
 
 
-def properties_of_message(message: Message, envelope: Envelope, age_seconds: float) -> Properties:
+def properties_of_message(message: Message, envelope: MqttEnvelope, age_seconds: float) -> Properties:
     """The properties with which MQTT clients see a message."""
     user = envelope.user
     if user is None:
@@ -121,7 +121,7 @@ def properties_of_message(message: Message, envelope: Envelope, age_seconds: flo
     return described(envelope, user, age_seconds)
 
 
-def described(envelope: Envelope, user: tuple[tuple[str, str], ...], age_seconds: float) -> Properties:
+def described(envelope: MqttEnvelope, user: tuple[tuple[str, str], ...], age_seconds: float) -> Properties:
     """The properties that an envelope and user properties make."""
     expiry = envelope.message_expiry_seconds
     return Properties(

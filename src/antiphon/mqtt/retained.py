@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from antiphon.mqtt.envelope import Envelope
+from antiphon.mqtt.envelope import MqttEnvelope
 
 RETAINED_AT_MOST: Final = 100_000
 """So many topics with a retained message a door remembers."""
@@ -29,7 +29,7 @@ class RetainedMessage(msgspec.Struct, frozen=True, array_like=True, tag="message
     stamp_us: int
     door: int
     payload: bytes
-    envelope: Envelope
+    envelope: MqttEnvelope
     user: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -88,7 +88,7 @@ class RetainedTable:
         self.count = 0
 
     def stamped(
-        self, topic: str, payload: bytes, envelope: Envelope, user: tuple[tuple[str, str], ...]
+        self, topic: str, payload: bytes, envelope: MqttEnvelope, user: tuple[tuple[str, str], ...]
     ) -> RetainedMessage:
         """A new retained message, later than all that this door has heard of."""
         self._stamp_us = max(self._stamp_us + 1, self._clock_us())

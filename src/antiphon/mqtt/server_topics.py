@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from antiphon import __version__
-from antiphon.mqtt.envelope import Envelope
+from antiphon.mqtt.envelope import MqttEnvelope
 from antiphon.mqtt.retained import RetainedMessage
 from antiphon.mqtt.topics import filter_matches
 from antiphon.runtime.clocks import wall_clock_us
@@ -17,7 +17,7 @@ def server_messages(pattern: str, figures: dict[str, int]) -> list[RetainedMessa
     """The figures that a filter matches, as retained messages."""
     texts = {"broker/version": f"antiphon {__version__}", **{name: str(value) for name, value in figures.items()}}
     return [
-        RetainedMessage(SERVER_TOPICS + name, wall_clock_us(), 0, text.encode(), Envelope(qos=0))
+        RetainedMessage(SERVER_TOPICS + name, wall_clock_us(), 0, text.encode(), MqttEnvelope(qos=0))
         for name, text in texts.items()
         if filter_matches(pattern, SERVER_TOPICS + name)
     ]

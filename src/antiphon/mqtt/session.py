@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from antiphon.api.batch import Message
 from antiphon.api.subscription import LiveSubscription
 from antiphon.kernel.errors import DeniedError
-from antiphon.mqtt.envelope import Envelope, described, envelope_of, properties_of_message
+from antiphon.mqtt.envelope import MqttEnvelope, described, envelope_of, properties_of_message
 from antiphon.mqtt.protocol.incoming import IncomingMessages
 from antiphon.mqtt.protocol.outgoing import OutgoingMessages
 from antiphon.mqtt.protocol.packets import VERSION_3, Packet, PublishPacket, TopicFilter, Will
@@ -205,7 +205,7 @@ class MqttSession:
         wanted = subscription.filter
         if isinstance(message, RetainedMessage):
             return self._retained_packet(subscription, message)
-        envelope: Envelope = envelope_of(message.headers)
+        envelope: MqttEnvelope = envelope_of(message.headers)
         if wanted.is_not_local and envelope.sender == self.number:
             return None
         name = mqtt_name(message.topic)

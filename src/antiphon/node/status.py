@@ -35,7 +35,7 @@ from antiphon.node.quotas import Ledger
 from antiphon.node.settings import Settings
 from antiphon.sessions.backlog import Backlogs
 from antiphon.trace.quantities import quantity
-from antiphon.transport.incoming import ConnectedClient
+from antiphon.transport.incoming import ServedClient
 from antiphon.transport.links import split_address
 from antiphon.transport.listener import Listener
 from antiphon.transport.tls import check_trusted, identity_of, is_loopback
@@ -67,7 +67,7 @@ class NodeStatus:
         rights: Rights,
         listener: Listener,
         lifecycle: Lifecycle,
-        clients: set[ConnectedClient],
+        clients: set[ServedClient],
         backlogs: Backlogs,
         ledger: Ledger,
         certificates: CertificateWatch | None,

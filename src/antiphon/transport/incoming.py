@@ -53,14 +53,14 @@ class ConnectionGreeting(NamedTuple):
     maximum_connections: int
 
 
-class ConnectedClient(Protocol):
+class ServedClient(Protocol):
     """A client of a node, whatever it speaks."""
 
     def rights_changed(self) -> None:
         """The rights of clients are others now."""
 
 
-class FrameClient(ConnectedClient, Protocol):
+class FrameClient(ServedClient, Protocol):
     """A client at the other end of an incoming connection."""
 
     def frame_received(self, frame: memoryview) -> None:

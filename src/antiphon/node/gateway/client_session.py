@@ -63,7 +63,7 @@ from antiphon.sessions.writers import Writers
 from antiphon.storage.disk import Disk
 from antiphon.streams.service.stream_gateway import StreamAccess
 from antiphon.transport.framing import FrameWriter
-from antiphon.transport.incoming import UNWRITTEN_BYTES_AT_MOST, ConnectedClient, IncomingConnection
+from antiphon.transport.incoming import UNWRITTEN_BYTES_AT_MOST, IncomingConnection, ServedClient
 from antiphon.transport.schema import BATCH_BYTES_AT_MOST, SINCE, may_send
 
 PROOF_SECONDS: Final = 1.0
@@ -114,7 +114,7 @@ class ClientServices:
     lifecycle: Lifecycle
     limits: GatewayLimits
     rights: Rights
-    clients: set[ConnectedClient]
+    clients: set[ServedClient]
     backlogs: Backlogs
     ledger: Ledger
     audit: AuditLog

@@ -32,4 +32,4 @@ def place_of(start: StreamStart) -> StartPlace:
         return StartPlace(EARLIEST, 0, max(1, int(start.timestamp() * 1_000_000)))
     if isinstance(start, int) and not isinstance(start, bool) and start >= 0:
         return StartPlace(int(start), generation_of(start))
-    raise UsageError(f"begin at 'earliest', 'latest', a position from 0 on or a datetime, not {start!r}")
+    raise UsageError(f"begin at 'earliest', 'latest' or a position from 0 on, or at a datetime, not {start!r}")

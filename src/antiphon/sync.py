@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from antiphon.api.batch import Message
 from antiphon.api.columns import Receipt
 from antiphon.api.streams.consumption import ConsumedMessage
-from antiphon.api.streams.stream_api import SettledReceipt
+from antiphon.api.streams.position_waits import SettledReceipt
 from antiphon.api.streams.topics import PolicyChanges, Topics
 from antiphon.client.handle import Client
 from antiphon.client.handle import connect as connect_async

@@ -42,12 +42,6 @@ STREAMS = (
         "        self._unheard = set()\n",
     ),
     stream(
-        "the messages of a program that ended stay with it",
-        "handing",
-        "            self._come_back(position)\n        self.advance()\n\n    def _heard_all",
-        "            pass\n        self.advance()\n\n    def _heard_all",
-    ),
-    stream(
         "a receipt comes before a majority has the message",
         "leading",
         "        number = sorted(held, reverse=True)[replicas.majority - 1]\n",
@@ -66,13 +60,6 @@ STREAMS = (
         "        place = ANYBODY\n",
     ),
     stream(
-        "a history begins with what the log of a node has of the topic",
-        "service",
-        '            self.store.put(f"offset {info.number}", b"%d" % self.host.end_offset(info.name))\n',
-        '            self.store.put(f"offset {info.number}", b"0")\n',
-        "streams/service",
-    ),
-    stream(
         "a node that returns does not look at what was delivered before it ended",
         "live_replica",
         "            self.replica.delivered(source, sequence, count, len(content.payload))\n            self.next",
@@ -82,7 +69,7 @@ STREAMS = (
     stream(
         "members of a leader that leads no more are told nothing",
         "stream_gateway",
-        "                attachment.client.answer(attachment.number, encode(reason))\n\n    def bury",
+        "                attachment.client.answer(attachment.number, encode(elsewhere))\n\n    def bury",
         "                pass\n\n    def bury",
         "streams/service",
     ),
@@ -96,8 +83,8 @@ STREAMS = (
     stream(
         "a publisher that asks before its message is settled is not answered",
         "recent_positions",
-        "        for sequence, found in waiting:\n            if batch.has(sequence):\n",
-        "        for sequence, found in waiting:\n            if False:\n",
+        "        for each in answered:\n            each.answer()\n",
+        "        pass\n",
         "streams/service",
     ),
     stream(

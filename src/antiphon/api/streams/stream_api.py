@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from antiphon.api.batch import Batch, Message
 from antiphon.api.columns import Receipt
@@ -11,20 +11,19 @@ from antiphon.api.heard import HeardTable
 from antiphon.api.receipts import Publishing
 from antiphon.api.streams.consumption import Consumption
 from antiphon.api.streams.leader_links import LeaderLinks, NoAnswerError
+from antiphon.api.streams.position_waits import PositionWaits, SettledReceipt
 from antiphon.api.streams.topics import ASK_SECONDS, Topics
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.runtime.errors import ClosedError
 from antiphon.runtime.logging import logger
 from antiphon.streams.commands import MODES, ConsumerSettings
-from antiphon.streams.position import Position, generation_of
+from antiphon.streams.position import generation_of
 from antiphon.streams.requests import (
     EARLIEST,
     LATEST,
-    AwaitPosition,
     BatchContent,
     DescribeTopic,
     HistoryPiece,
-    PositionFound,
     ReadHistory,
 )
 
@@ -44,22 +43,12 @@ LOOK_SECONDS: Final = 3.0
 log = logger("streams")
 
 
-class SettledReceipt(NamedTuple):
-    """Of a message in the history of its topic: its author and number, its position, and on how many disks it is."""
-
-    topic: str
-    author: int
-    sequence: int
-    generation: int
-    position: Position
-    disks: int
-
-
 class StreamCalls:
     """The calls of a client about streams."""
 
     def __init__(self, links: LeaderLinks) -> None:
         self._links = links
+        self._positions = PositionWaits(links)
         self.topics = Topics(links)
         # The messages that the program receives, which those that it publishes follow.
         self.heard = HeardTable()
@@ -134,11 +123,7 @@ class StreamCalls:
 
     async def settled(self, receipt: Receipt, timeout: float, all_seconds: float = 0.0) -> SettledReceipt:
         """Wait until a message has its position, and a majority of the replicas has it on disk; then for the others."""
-        request = AwaitPosition(receipt.topic, receipt.author, receipt.sequence, round(all_seconds * 1e6))
-        _, found = await self._links.ask(receipt.topic, request, timeout + all_seconds)
-        assert isinstance(found, PositionFound)
-        position = Position(found.position, found.generation)
-        return SettledReceipt(receipt.topic, receipt.author, receipt.sequence, found.generation, position, found.disks)
+        return await self._positions.settled(receipt, timeout, all_seconds)
 
 
 def position_of(start: str | int) -> int:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
+import msgspec
+
 from antiphon.streams.requests import PositionFound, Redirect, Response, StreamFailure
 from antiphon.streams.service.live_replica import LiveReplica
 from antiphon.streams.service.service import StreamService
@@ -15,9 +17,9 @@ LOOK_US: Final = 5000
 
 
 class DiskWait(NamedTuple):
-    """A publisher that waits."""
+    """A publisher that waits; ``placed`` is its answer, but for the number of disks."""
 
-    position: int
+    placed: PositionFound
     entry: int
     until_us: int
     respond: Callable[[Response], None]
@@ -53,9 +55,11 @@ class DiskWaits:
             return True
         disks, wanted = leading.disks(wait.entry), max(info.policy.replicas, len(replica.replica.replicas.voters))
         if disks >= wanted:
-            wait.respond(PositionFound(replica.stream, wait.position, disks))
+            wait.respond(msgspec.structs.replace(wait.placed, disks=disks))
         elif self._service.now_us() >= wait.until_us:
-            why = f"the message is at position {wait.position} of {replica.topic!r}, on {disks} of {wanted} disks"
+            why = (
+                f"the message is at position {wait.placed.position} of {replica.topic!r}, on {disks} of {wanted} disks"
+            )
             wait.respond(StreamFailure(f"{why}; replicas that are away or slow get it later"))
         else:
             return False

@@ -146,6 +146,10 @@ class LiveReplica:
         if len(self._cache) > BATCHES_CACHED:
             del self._cache[next(iter(self._cache))]
 
+    def batch_in_memory(self, entry: IndexEntry) -> StreamBatch | None:
+        """The messages of an entry, if they are in memory."""
+        return self._cache.get((entry.source, entry.sequence))
+
     def batch_of(self, entry: IndexEntry) -> StreamBatch | None:
         """The messages of an entry, if they are here."""
         name = (entry.source, entry.sequence)

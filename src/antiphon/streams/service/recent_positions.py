@@ -6,8 +6,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from antiphon.streams.requests import Response
+
 RECENT: Final = 4096
 """The positions of so many publications can be asked for afterwards."""
+
+PATIENCE_US: Final = 120_000_000
+"""A publisher that has waited for so long is gone: no client waits for longer."""
 
 
 class PlacedBatch(NamedTuple):
@@ -18,13 +23,57 @@ class PlacedBatch(NamedTuple):
     position: int
     entry: int
 
-    def has(self, sequence: int) -> bool:
-        """Whether a message of the author is in it."""
-        return self.first <= sequence < self.first + self.messages
+
+Found = Callable[[int, list[int], int], None]
+"""Called with the position of the first message, jumps (:class:`antiphon.streams.requests.PositionFound`), and the
+number of the last entry."""
 
 
-Found = Callable[[int, int], None]
-"""Called with the position of a message and the number of its entry."""
+class AwaitedPositions:
+    """Messages of one author, from one number on, whose positions somebody waits for."""
+
+    def __init__(
+        self,
+        holder: object,
+        author: int,
+        first: int,
+        count: int,
+        since_us: int,
+        found: Found,
+        respond: Callable[[Response], None],
+    ) -> None:
+        self.holder = holder
+        self.respond = respond
+        self.author = author
+        self.since_us = since_us
+        self._first = first
+        self._end = first + count
+        self._missing = count
+        # By place: where a part begins, and its position.
+        self._parts: dict[int, int] = {}
+        self._entry = 0
+        self._found = found
+
+    def take(self, batch: PlacedBatch) -> bool:
+        """Messages of the author have their places; whether all have now."""
+        first, end = max(batch.first, self._first), min(batch.first + batch.messages, self._end)
+        place = first - self._first
+        if first < end and place not in self._parts:
+            self._parts[place] = batch.position + first - batch.first
+            self._missing -= end - first
+            self._entry = max(self._entry, batch.entry)
+        return self._missing <= 0
+
+    def answer(self) -> None:
+        """Tell the publisher."""
+        jumps: list[int] = []
+        last_place, last_position = 0, self._parts[0]
+        for place in sorted(self._parts):
+            position = self._parts[place]
+            if position - last_position != place - last_place:
+                jumps += (place, position)
+                last_place, last_position = place, position
+        self._found(self._parts[0], jumps, self._entry)
 
 
 class RecentPositions:
@@ -33,16 +82,19 @@ class RecentPositions:
     def __init__(self) -> None:
         self._by_author: dict[int, deque[PlacedBatch]] = {}
         self._authors: deque[int] = deque()
-        self._waiting: dict[int, list[tuple[int, Found]]] = {}
+        self._waiting: dict[int, list[AwaitedPositions]] = {}
 
-    def find(self, author: int, sequence: int, found: Found) -> None:
-        """Call ``found`` for a message of an author: now, or when it is settled."""
+    def find(self, awaited: AwaitedPositions) -> None:
+        """Answer a publisher: now, or when all its messages are settled."""
         # A publisher asks right after it has published: the newest come first.
-        for batch in reversed(self._by_author.get(author, ())):
-            if batch.has(sequence):
-                found(batch.position + sequence - batch.first, batch.entry)
+        for batch in reversed(self._by_author.get(awaited.author, ())):
+            if awaited.take(batch):
+                awaited.answer()
                 return
-        self._waiting.setdefault(author, []).append((sequence, found))
+        waiting = self._waiting.setdefault(awaited.author, [])
+        if waiting and waiting[0].since_us < awaited.since_us - PATIENCE_US:
+            del waiting[0]
+        waiting.append(awaited)
 
     def add(self, author: int, batch: PlacedBatch) -> None:
         """Messages of an author are settled."""
@@ -54,9 +106,22 @@ class RecentPositions:
             if not self._by_author[oldest]:
                 del self._by_author[oldest]
         waiting = self._waiting.pop(author, ())
-        left = [each for each in waiting if not batch.has(each[0])]
-        if left:
-            self._waiting[author] = left
-        for sequence, found in waiting:
-            if batch.has(sequence):
-                found(batch.position + sequence - batch.first, batch.entry)
+        answered = [each for each in waiting if each.take(batch)]
+        if len(answered) < len(waiting):
+            self._waiting[author] = [each for each in waiting if each not in answered]
+        for each in answered:
+            each.answer()
+
+    def leads_no_more(self) -> list[AwaitedPositions]:
+        """Nobody is answered here from now on; the answer are those who wait."""
+        waiting, self._waiting = self._waiting, {}
+        return [each for several in waiting.values() for each in several]
+
+    def holder_ended(self, holder: object) -> None:
+        """Somebody has gone, and waits for nothing any more."""
+        for author, waiting in list(self._waiting.items()):
+            left = [each for each in waiting if each.holder is not holder]
+            if not left:
+                del self._waiting[author]
+            elif len(left) < len(waiting):
+                self._waiting[author] = left

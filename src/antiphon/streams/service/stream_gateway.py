@@ -50,7 +50,7 @@ from antiphon.streams.requests import (
 from antiphon.streams.service.disk_waits import DiskWait, DiskWaits
 from antiphon.streams.service.host import StreamClient
 from antiphon.streams.service.live_replica import LiveReplica
-from antiphon.streams.service.recent_positions import PlacedBatch, RecentPositions
+from antiphon.streams.service.recent_positions import AwaitedPositions, PlacedBatch, RecentPositions
 from antiphon.streams.service.service import StreamService
 from antiphon.streams.service.topic_requests import TopicRequests, may_see
 
@@ -157,7 +157,7 @@ class StreamGateway:
         elif isinstance(request, ReadHistory):
             self._read(replica, request, respond)
         elif isinstance(request, AwaitPosition):
-            self._await_position(replica, request, respond)
+            self._await_position(client, replica, request, respond)
         else:
             self._consume(client, number, replica, request, respond)
         replica.turn_ends()
@@ -294,30 +294,34 @@ class StreamGateway:
     # Positions.
 
     def _await_position(
-        self, replica: LiveReplica, request: AwaitPosition, respond: Callable[[Response], None]
+        self, client: StreamClient, replica: LiveReplica, request: AwaitPosition, respond: Callable[[Response], None]
     ) -> None:
-        def found(position: int, entry: int) -> None:
-            leading = replica.replica.leading
-            if request.all_us == 0 or leading is None:
-                respond(PositionFound(replica.stream, position, 0 if leading is None else leading.disks(entry)))
-            else:
-                self._disk_waits.add(
-                    replica, DiskWait(position, entry, self._service.now_us() + request.all_us, respond)
-                )
+        now_us = self._service.now_us()
 
-        self._positions_of(replica.stream).find(request.author, request.sequence, found)
+        def found(position: int, jumps: list[int], entry: int) -> None:
+            leading = replica.replica.leading
+            placed = PositionFound(replica.stream, position, 0 if leading is None else leading.disks(entry), jumps)
+            if request.all_us == 0 or leading is None:
+                respond(placed)
+            else:
+                self._disk_waits.add(replica, DiskWait(placed, entry, self._service.now_us() + request.all_us, respond))
+
+        awaited = AwaitedPositions(client, request.author, request.sequence, request.count, now_us, found, respond)
+        self._positions_of(replica.stream).find(awaited)
 
     def _positions_of(self, stream: int) -> RecentPositions:
         return self._positions.setdefault(stream, RecentPositions())
 
     def settled(self, replica: LiveReplica, entry: IndexEntry) -> None:
         """An entry of a stream is settled here."""
-        if entry.kind != DATA or replica.replica.leading is None:
+        if entry.kind != DATA:
             return
-        readers = self._readers.pop(replica.stream, ())
-        for answer in readers:
-            answer()
-        batch = replica.batch_of(entry)
+        is_leading = replica.replica.leading is not None
+        if is_leading:
+            for answer in self._readers.pop(replica.stream, ()):
+                answer()
+        # The next leader is asked for positions that were settled before it led.
+        batch = replica.batch_of(entry) if is_leading else replica.batch_in_memory(entry)
         if batch is None:
             return
         first = self._host.first_number(batch)
@@ -410,7 +414,9 @@ class StreamGateway:
         replica.coordinator.detach(consumer, member)
 
     def client_ended(self, client: StreamClient) -> None:
-        """A client has gone: its messages go to others at once."""
+        """A client has gone: its messages go to others at once, and it waits for no position."""
+        for positions in self._positions.values():
+            positions.holder_ended(client)
         for place, attachment in tuple(self._attached.items()):
             if attachment.client is client:
                 self._end_member(place)
@@ -457,11 +463,13 @@ class StreamGateway:
         """Members of a replica that leads no more go to the next leader."""
         if replica.is_open or replica.stream == DIRECTORY:
             return
+        elsewhere = Redirect(self._service.whom_to_ask(replica.stream), "the history has another leader")
+        for awaited in self._positions_of(replica.stream).leads_no_more():
+            awaited.respond(elsewhere)
         for place, attachment in tuple(self._attached.items()):
             if place[0] == replica.stream:
                 del self._attached[place]
-                reason = Redirect(self._service.whom_to_ask(replica.stream), "the history has another leader")
-                attachment.client.answer(attachment.number, encode(reason))
+                attachment.client.answer(attachment.number, encode(elsewhere))
 
     def bury(
         self, replica: LiveReplica, consumer: str, position: int, deliveries: int, then: Callable[[], object]

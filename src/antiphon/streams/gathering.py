@@ -6,6 +6,7 @@ others have. So a new leader gives no places before the others have told what th
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Callable
 from itertools import islice
 from typing import Final
@@ -25,10 +26,11 @@ Place = Callable[[Name, Extent], None]
 
 
 class Gathering:
-    """The beginning of one leader: publications of others get their places first, then those of the leader.
+    """The beginning of one leader: what was delivered to any of the replicas gets its place.
 
-    A publication that was delivered to another replica does not follow one that was not. So places in the order of the
-    list of one replica, then of the next, then of the leader, extend the order of the topic.
+    Every list is in an order in which the fabric may deliver. A replica that came back may lack what the first
+    publications of its list follow, so the lists are merged: a publication waits for all that are before it in any
+    list.
     """
 
     def __init__(self, log: ReplicaLog, me: int, place: Place) -> None:
@@ -54,12 +56,45 @@ class Gathering:
         if self.is_over:
             return
         self.is_over = True
+        numbering = self._log.numbering
+        extents = dict(numbering.waiting())
+        lists = [list(extents)]
         for report in self._reports:
-            for source, sequence, count, size in report.publications:
-                if self._log.numbering.has_no_place((source, sequence)):
-                    self._place((source, sequence), (count, size))
-        for name, extent in self._log.numbering.waiting():
-            self._place(name, extent)
+            known = {(source, sequence): (count, size) for source, sequence, count, size in report.publications}
+            lists.append([name for name in known if numbering.has_no_place(name)])
+            extents.update(known)
+        for name in merged(lists):
+            self._place(name, extents[name])
+
+
+def merged(lists: list[list[Name]]) -> list[Name]:
+    """Everything in some lists, each after all that are before it in any of them.
+
+    Publications that do not follow each other may be in another order in each list. Where all wait for each other
+    because of that, the longest list decides: what it begins with follows nothing that it lacks, if it lacks nothing.
+    """
+    left = [deque(each) for each in sorted(lists, key=len, reverse=True)]
+    # In how many lists a name is, and in how many of them it is the first one that is left.
+    counts = Counter(name for each in lists for name in each)
+    heads = Counter(each[0] for each in left if each)
+    free = deque(dict.fromkeys(name for name in heads if heads[name] == counts[name]))
+    found: list[Name] = []
+    while len(found) < len(counts):
+        name = free.popleft() if free else next(each[0] for each in left if each)
+        found.append(name)
+        for each in left:
+            if each and each[0] == name:
+                each.popleft()
+            elif counts[name] > heads[name] and name in each:
+                each.remove(name)
+                continue
+            else:
+                continue
+            if each:
+                heads[each[0]] += 1
+                if heads[each[0]] == counts[each[0]]:
+                    free.append(each[0])
+    return found
 
 
 def report_to(leader: int, stream: int, log: ReplicaLog) -> None:

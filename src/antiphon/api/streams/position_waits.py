@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Final, NamedTuple
 
 from antiphon.api.columns import Receipt
+from antiphon.api.receipts import Publishing
 from antiphon.api.streams.leader_links import LeaderLinks
 from antiphon.streams.position import Position
 from antiphon.streams.requests import MESSAGES_AWAITED, AwaitPosition, PositionFound
@@ -22,6 +24,8 @@ class SettledReceipt(NamedTuple):
     disks: int
 
 
+SettledFuture = asyncio.Future[SettledReceipt]
+
 Lot = tuple[str, int, float, float]
 """What messages that are asked for together have in common: topic, author, and how long their publishers wait."""
 
@@ -31,19 +35,43 @@ class PositionWaits:
 
     def __init__(self, links: LeaderLinks) -> None:
         self._links = links
-        self._lots: dict[Lot, list[tuple[int, asyncio.Future[SettledReceipt]]]] = {}
+        self._lots: dict[Lot, list[tuple[int, SettledFuture]]] = {}
         self._asking: Final[set[asyncio.Task[None]]] = set()
 
-    def settled(self, receipt: Receipt, timeout: float, all_seconds: float) -> asyncio.Future[SettledReceipt]:
+    def settled(self, receipt: Receipt, timeout: float, all_seconds: float) -> SettledFuture:
         """The receipt of a message when a majority of the replicas has it on disk; or all, for so many seconds."""
-        loop = asyncio.get_running_loop()
-        found: asyncio.Future[SettledReceipt] = loop.create_future()
-        if not self._lots:
-            loop.call_soon(self._ask_for_all)
-        self._lots.setdefault((receipt.topic, receipt.author, timeout, all_seconds), []).append(
-            (receipt.sequence, found)
-        )
+        found: SettledFuture = asyncio.get_running_loop().create_future()
+        self._add(receipt, timeout, all_seconds, found)
         return found
+
+    def settle(self, publishing: Publishing, timeout: float, all_seconds: float) -> SettledFuture:
+        """The same for a message on its way; without a task for each, because there are many."""
+        found: SettledFuture = asyncio.get_running_loop().create_future()
+        publishing.add_done_callback(partial(self._accepted, found, timeout, all_seconds))
+        return found
+
+    def _accepted(
+        self, found: SettledFuture, timeout: float, all_seconds: float, publishing: asyncio.Future[Receipt]
+    ) -> None:
+        if found.done():
+            return
+        if publishing.cancelled():
+            found.cancel()
+            return
+        error = publishing.exception()
+        if error is None:
+            self._add(publishing.result(), timeout, all_seconds, found)
+        else:
+            found.set_exception(error)
+
+    def _add(self, receipt: Receipt, timeout: float, all_seconds: float, found: SettledFuture) -> None:
+        if not self._lots:
+            found.get_loop().call_soon(self._ask_for_all)
+        lot = (receipt.topic, receipt.author, timeout, all_seconds)
+        waiting = self._lots.get(lot)
+        if waiting is None:
+            waiting = self._lots[lot] = []
+        waiting.append((receipt.sequence, found))
 
     def _ask_for_all(self) -> None:
         lots, self._lots = self._lots, {}
@@ -59,7 +87,7 @@ class PositionWaits:
                     task.add_done_callback(self._asking.discard)
                     begin = end
 
-    async def _ask(self, lot: Lot, waiting: list[tuple[int, asyncio.Future[SettledReceipt]]]) -> None:
+    async def _ask(self, lot: Lot, waiting: list[tuple[int, SettledFuture]]) -> None:
         topic, author, timeout, all_seconds = lot
         first, last = waiting[0][0], waiting[-1][0]
         request = AwaitPosition(topic, author, first, round(all_seconds * 1e6), last - first + 1)

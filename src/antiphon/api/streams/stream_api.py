@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
@@ -117,9 +118,9 @@ class StreamCalls:
                 for message in batch.messages(max(position, batch.first_offset)):
                     yield message
 
-    async def settle(self, publishing: Publishing, acks: str) -> SettledReceipt:
+    def settle(self, publishing: Publishing, acks: str) -> asyncio.Future[SettledReceipt]:
         """The receipt of a message when it has its position, and is on the disks that were asked for."""
-        return await self.settled(await publishing, SETTLE_SECONDS, ALL_SECONDS if acks == "all" else 0.0)
+        return self._positions.settle(publishing, SETTLE_SECONDS, ALL_SECONDS if acks == "all" else 0.0)
 
     async def settled(self, receipt: Receipt, timeout: float, all_seconds: float = 0.0) -> SettledReceipt:
         """Wait until a message has its position, and a majority of the replicas has it on disk; then for the others."""

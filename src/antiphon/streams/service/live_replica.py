@@ -18,10 +18,14 @@ from antiphon.streams.reassignment import Reassignment
 from antiphon.streams.replica import Replica
 from antiphon.streams.requests import StreamInfo
 from antiphon.streams.retention import Bounds, KeptRange, Retention
+from antiphon.streams.service.entry_window import EntryWindow
 from antiphon.streams.service.host import Name, ServiceHost, StreamBatch, StreamContent, StreamFiles
 
 BATCHES_CACHED: Final = 256
 """The messages of so many publications are held in memory for consumers."""
+
+ENTRIES_READ: Final = 64
+"""So many entries are read at one time for a consumer that is behind."""
 
 NOTHING_KNOWN: Final = MessageLinks(-1, 0)
 """Of a message that is not here any more."""
@@ -88,8 +92,9 @@ class LiveReplica:
         self._cache: dict[Name, StreamBatch] = {}
         self.now_us, self.draw, self.clock_us = node.host.now_us, node.host.draw, node.host.clock_us
         self.is_connected = node.is_connected
-        # Entries with messages that are settled, by their last position: the tail that consumers look at.
-        self._tail: dict[int, IndexEntry] = {}
+        # Entries with messages that are settled: the last ones, and those that consumers behind them read.
+        self._tail = EntryWindow()
+        self._read = EntryWindow(ENTRIES_READ)
         self.coordinator = Coordinator(self)
         self._retention = Retention(self)
         self._reassignment = Reassignment(self)
@@ -164,9 +169,12 @@ class LiveReplica:
 
     def entry_at(self, position: int) -> IndexEntry:
         """The settled entry that holds a position."""
-        found = self._tail.get(position)
+        found = self._tail.find(position) or self._read.find(position)
         if found is None:
-            (found, *_) = self._store.entries_at(self.stream, position, 16)
+            # A consumer goes on from there: it needs the next ones soon.
+            (found, *others) = self._store.entries_at(self.stream, position, ENTRIES_READ)
+            for entry in (found, *others):
+                self._read.add(entry)
         return found
 
     # What the replica asks for.
@@ -252,10 +260,8 @@ class LiveReplica:
     def settled(self, number: int, entry: IndexEntry) -> None:
         if entry.kind == DATA:
             self._offsets.pop((entry.source, entry.sequence), None)
-            for position in range(entry.position, entry.end):
-                self._tail[position] = entry
-            while len(self._tail) > 8192:
-                del self._tail[next(iter(self._tail))]
+            if entry.count:
+                self._tail.add(entry)
         if self.topic:
             self.coordinator.settled(number, entry)
         self._node.settled(self, number, entry)

@@ -49,12 +49,12 @@ CLIENTS = (
     client(
         "a node replays the last batch first",
         "replay_buffer",
-        "        return found[::-1]\n",
-        "        return found\n",
+        "        return found[::-1], late\n",
+        "        return found, late\n",
     ),
     client(
         "a node vouches for what only nodes out of reach have shown",
-        "node_end",
+        "missed_batches",
         "            if resumption.is_behind(topic.name, topic.replay_buffer.before_all(members)):\n",
         "            if True:\n",
     ),
@@ -87,7 +87,7 @@ CLIENTS = (
     client(
         "a broker passes no barrier for a client from another broker",
         "node_end",
-        "            yield from self._barrier(topic)\n            yield from self._wait_for_authors(",
+        "            yield from self.barrier(topic)\n            yield from self._wait_for_authors(",
         "            yield from self._wait_for_authors(",
     ),
     client(
@@ -125,5 +125,29 @@ CLIENTS = (
         "client_end",
         "            self._host.after(SOON_US, lambda: self._follow_first(topic, number))\n",
         "            pass\n",
+    ),
+    client(
+        "a broker takes what only its own log holds for safe",
+        "node_end",
+        "        logged = DedupTable(topic.replay_buffer.shown.ranges() if has_all else None)\n",
+        "        logged = DedupTable(topic.replay_buffer.shown.ranges())\n",
+    ),
+    client(
+        "a broker vouches for one that went behind its barrier",
+        "missed_batches",
+        "            have_answered = passed <= answered\n",
+        "            have_answered = barrier == 0 or self._end.host.counted() <= answered\n",
+    ),
+    client(
+        "a newcomer does not publish again what counts as past",
+        "resume",
+        "        if has_come and self._end.traits.publishes_again and not self._was_shown(serial):\n",
+        "        if False:\n",
+    ),
+    client(
+        "no gap is told for a total message whose place is past",
+        "replay_buffer",
+        "                late.append(batch)\n",
+        "                pass\n",
     ),
 )

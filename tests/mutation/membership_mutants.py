@@ -76,4 +76,10 @@ MEMBERSHIP: tuple[Mutant, ...] = (
         "        self._retries += 1\n        self._set_retry()\n",
         "        self._retries += 1\n",
     ),
+    membership(
+        "a node that is not alone waits for others to introduce the next one at an address",
+        "cube_members",
+        "0 if is_alone else SUCCESSOR_US)\n",
+        "0 if is_alone else 1 << 60)\n",
+    ),
 )

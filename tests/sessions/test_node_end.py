@@ -6,16 +6,16 @@ import heapq
 from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
+from antiphon.sessions.client_messages import FollowRequest
 from antiphon.sessions.dedup import DedupTable, Ranges
 from antiphon.sessions.host import FabricTraits
-from antiphon.sessions.lost_peers import LostPeers
-from antiphon.sessions.node_end import NodeEnd
+from antiphon.sessions.node_end import LostPeers, NodeEnd
 from antiphon.sessions.peer_messages import FrontierRequest, FrontierResponse, ReplayRequest
-from antiphon.sessions.replay_buffer import Budget, ReplayBuffer, Resumption
+from antiphon.sessions.replay_buffer import Budget, ReplayBuffer, Resumption, TotalOrderScope
 from antiphon.sessions.steps import Promise, start
 
 
@@ -80,8 +80,12 @@ class TwoBrokers:
     A barrier that is published before broker 2 is a member never comes to it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, returned: frozenset[int] = frozenset()) -> None:
         self.now = 1_000_000
+        # Brokers that have returned with their logs, and those that have a say and are away.
+        self.returned = returned
+        self.absent: set[int] = set()
+        self.is_gone = False
         self.due: list[tuple[int, int, Callable[[], object]]] = []
         self.topics: dict[int, Any] = {}
         self.ends: dict[int, NodeEnd[Any]] = {}
@@ -97,8 +101,12 @@ class TwoBrokers:
                 now_us=lambda: self.now,
                 after=self.after,
                 identifier=broker,
-                identifiers=lambda broker=broker: {3 - broker} - self.unfound,
-                counted=lambda broker=broker: {3 - broker},
+                identifiers=lambda broker=broker: set() if self.is_gone else {3 - broker} - self.unfound,
+                counted=lambda broker=broker: set() if self.is_gone else {3 - broker},
+                absent=lambda: self.absent,
+                has_returned=broker in self.returned,
+                topic=lambda _, broker=broker: self.topics[broker],
+                publish_on=lambda _: kept(),
                 find_topic=lambda _, broker=broker: self.topics[broker],
                 send_control=partial(self.send, broker),
                 until_shown=kept,
@@ -201,3 +209,83 @@ def test_a_node_tells_newcomers_whose_batches_its_log_held_when_it_returned() ->
     end: NodeEnd[Any] = NodeEnd(FabricTraits(False, True, False), host)
     end.on_message(2, FrontierRequest(8, "room", []))
     assert sent == [FrontierResponse(8, True, [], {50: [1], 60: [1]})]
+
+
+AUTHOR = 1 << 62
+"""A client, whose message another one has seen at a broker before all brokers crashed."""
+
+
+@pytest.mark.parametrize(
+    ("has_other_returned", "has_other_logged", "is_one_away", "waits"),
+    [
+        (True, True, False, False),
+        (True, False, False, True),
+        (True, True, True, True),
+        (False, False, False, False),
+    ],
+)
+def test_a_broker_waits_for_an_author_unless_the_logs_of_all_that_returned_hold_the_message(
+    has_other_returned: bool, has_other_logged: bool, is_one_away: bool, waits: bool
+) -> None:
+    """A broker whose log does not hold it, or one that is away, may never have had it: then its author has it."""
+    brokers = TwoBrokers(frozenset({1, 2} if has_other_returned else {1}))
+    brokers.absent = {3} if is_one_away else set()
+    logged = SimpleNamespace(author=AUTHOR, number=1, is_written=False, publisher=3, sequence=4, payload=b"")
+    brokers.topics[2].replay_buffer.begin(0)
+    for broker in (1, 2) if has_other_logged else (1,):
+        brokers.topics[broker].replay_buffer.add(0, logged)
+    followed = start(brokers.ends[1].follow(9, FollowRequest(1, "room", {AUTHOR: 1})))
+    brokers.run(seconds=4)
+    assert followed.is_done == (not waits)
+    # It is handed in again.
+    for topic in brokers.topics.values():
+        topic.seen.add(AUTHOR, 1)
+    brokers.ends[1].topics_changed()
+    brokers.run(seconds=1)
+    assert followed.is_done
+
+
+def test_a_broker_that_has_gone_behind_a_barrier_vouches_for_nothing() -> None:
+    """The barrier passed broker 2, which is gone before it answers. It may have shown what no other broker has."""
+    brokers = TwoBrokers()
+    brokers.topics[2].replay_buffer.begin(0)
+    resumption: Resumption[Any] = Resumption(9, brokers.now - 1000, {"room": {}}, {"room": {}})
+    fetched = start(brokers.ends[1].fetch(brokers.topics[1], resumption))
+    brokers.is_gone = True
+    brokers.ends[1].on_peer_lost(2)
+    brokers.run(seconds=1)
+    assert fetched.is_done and brokers.barriers == 1
+    assert resumption.replay("room", brokers.topics[1].replay_buffer) == (True, [])
+
+
+@pytest.mark.parametrize("is_over_all_keys", [True, False])
+@pytest.mark.parametrize("was_past", [True, False])
+def test_a_total_message_before_a_seen_one_is_a_gap_where_nodes_pass_over_what_is_late(
+    is_over_all_keys: bool, was_past: bool
+) -> None:
+    """The client has seen the second one at a node to which the first one had not come."""
+    replay_buffer: ReplayBuffer[Any] = ReplayBuffer(Budget(), TotalOrderScope(is_over_all_keys, True))
+    replay_buffer.begin(0)
+    for author in (50, 60):
+        replay_buffer.add(
+            1000, Batch(publisher=author, sequence=1, order="total", payload=b"", author=author, number=1)
+        )
+    past: dict[int, Ranges] = {50: [1], 60: [1]} if was_past else {60: [1]}
+    resumption: Resumption[Any] = Resumption(9, 500, {"room": {60: [1]}}, {"room": past})
+    assert resumption.replay("room", replay_buffer) == (is_over_all_keys and not was_past, [])
+
+
+class Batch(NamedTuple):
+    """A batch about one key."""
+
+    publisher: int
+    sequence: int
+    order: str
+    payload: bytes
+    author: int
+    number: int
+    is_written: bool = False
+
+    @property
+    def total_keys(self) -> set[bytes | None]:
+        return {None}

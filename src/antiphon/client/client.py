@@ -343,7 +343,6 @@ class LiveClient(PubSubHost):
         if self._failure is None:
             await self.until_accepted()
             give_up_at = self._loop.time() + SAFE_SECONDS
-            # A client closes once; a promise for each batch would cost something with every message.
             while len(self._end.unacked) and self._loop.time() < give_up_at:
                 await asyncio.sleep(LOOK_SECONDS)
         await self.streams.close()

@@ -12,6 +12,8 @@ FAREWELL_SECONDS: Final = 1.0
 """How long a connection that was closed may take to end."""
 
 LOOK_SECONDS: Final = 0.005
+"""How often a client that closes, or waits for room, looks whether all has gone. It does so seldom, and a promise for
+each batch would cost something with every message."""
 
 
 class ReceivingClient(Protocol):

@@ -29,8 +29,12 @@ from antiphon.membership.messages import Control, LeaveNotice, Peer, PeerAddress
 MEET_US: Final = SECOND_US
 """How long a newcomer waits for nodes that are known and do not answer: they may have failed."""
 
+SUCCESSOR_US: Final = 3 * SECOND_US
+"""How long a node waits to be introduced to the one at the address of an ended one, before it says who it is."""
+
 FOUNDING: Final = "founding"
 MEET: Final = Timer("meet")
+SUCCESSOR: Final = "successor"
 
 
 class CubeMembers(FullMesh):
@@ -96,6 +100,8 @@ class CubeMembers(FullMesh):
     def expired(self, timer: Timer) -> None:
         if timer == MEET:
             self._enter()
+        elif timer.kind == SUCCESSOR:
+            self._greet_successor(timer.peer)
         elif not self._founding.expired(timer):
             super().expired(timer)
 
@@ -142,6 +148,7 @@ class CubeMembers(FullMesh):
                 self.departing.add(sender)
             return
         if isinstance(message, PeerAddresses):
+            self._check_founding(message.founding)
             self._check_names(connection, message.peers)
         elif isinstance(message, PlaceRequest):
             self._check_room()
@@ -151,6 +158,15 @@ class CubeMembers(FullMesh):
         count = len(self.peers()) + 1
         if count >= self._settings.maximum_nodes:
             raise ProtocolError(f"the cluster has {count} nodes, its maximum; raise maximum_nodes to have more")
+
+    def _check_founding(self, founding: str) -> None:
+        """Refuse a node of another cluster that looks for an ended node at this address."""
+        own = self.address_book.founding
+        if founding and own and founding != own:
+            raise ProtocolError(
+                f"this node is in the cluster founded as {own!r}, and you are in that founded as {founding!r}; to have "
+                "one cluster, start the nodes of the smaller one again, with an address of the other one in join"
+            )
 
     def _check_names(self, connection: Connection, peers: Sequence[Peer]) -> None:
         """Refuse a speaker that takes the identifier of another."""
@@ -188,21 +204,22 @@ class CubeMembers(FullMesh):
         super().link_refused(link, reason, is_final)
         former = self.address_book.identifier_of(link.instance)
         if reason == NOT_HERE and former is not None:
-            self._greet_successor(former, link)
+            if self.links.get(former) is link:
+                del self.links[former]
+                link.close()
+            is_alone = self._lost.issuperset(self.links)
+            self._host.set_timer(Timer(SUCCESSOR, former), 0 if is_alone else SUCCESSOR_US)
 
-    def _greet_successor(self, former: int, refused: Link) -> None:
-        """Tell the node that lives at the address of an ended one who this is.
+    def _greet_successor(self, former: int) -> None:
+        """Tell the node that lives at the address of an ended one who this is, unless others have introduced it.
 
-        The ended node may have been the only one that knew both, so this is for a node that has lost all others. The
-        link gets the successor's name when that one is met.
+        The ended node may have been the only one that knew both. The link gets the successor's name when that one is
+        met.
         """
-        if self.links.get(former) is refused:
-            del self.links[former]
-            refused.close()
+        peer = self.address_book.peer(former)
         inhabited = {link.address for link in self.links.values()} | {self._address}
-        is_alone = self._lost.issuperset(self.links)
-        if self._has_place_for_good() and is_alone and refused.address not in inhabited:
-            self._connect(former, refused.address, "")
+        if self._has_place_for_good() and peer is not None and peer.address not in inhabited:
+            self._connect(former, peer.address, "")
 
     def _keep_link(self, identifier: int, link: Link) -> None:
         if identifier not in self._known:

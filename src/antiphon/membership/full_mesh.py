@@ -299,7 +299,7 @@ class FullMesh(Membership):
         link = self._host.open(address, self.hello(instance), identifier, patience_us, self._name_of(identifier))
         self._keep_link(identifier, link)
         if self._has_place_for_good():
-            self._host.send(link, PeerAddresses([self.address_book.me]))
+            self._host.send(link, PeerAddresses([self.address_book.me], "" if instance else self.address_book.founding))
 
     def _has_place_for_good(self) -> bool:
         """Whether this node may say who it is.

@@ -270,6 +270,10 @@ class Membership:
         """The identifiers of the others that are in the cluster as its process sees it."""
         return self.identifiers()
 
+    def absent(self) -> set[int]:
+        """The identifiers of the others that have a say in the cluster and are not in it now."""
+        return set()
+
     def send_control(self, identifier: int, control: Control) -> None:
         """Send a message of hosts to a peer."""
         link = self.links.get(identifier)

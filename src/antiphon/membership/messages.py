@@ -129,9 +129,14 @@ class PlaceResponse(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 1
 
 
 class PeerAddresses(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 12):
-    """Names and addresses of nodes: of the sender first, and of each other node before a message first mentions it."""
+    """Names and addresses of nodes: of the sender first, and of each other node before a message first mentions it.
+
+    ``founding`` names the sender's cluster among all that were ever founded, if the sender knows an address and not who
+    lives there.
+    """
 
     peers: list[Peer]
+    founding: Name = ""
 
 
 class KeepAlive(Control, frozen=True, array_like=True, tag=KEEP_ALIVE_TAG):

@@ -444,14 +444,20 @@ class TreeMembers(FullMesh):
             return super().counted()
         return {broker for broker in process.view.current.parents if broker != process.me}
 
+    def absent(self) -> set[int]:
+        process = self._events.process
+        if not self._has_quorum or not isinstance(process, TreeBroker):
+            return super().absent()
+        council = {broker for body in process.view.council.bodies for broker in body}
+        return {broker for broker in council if broker not in process.view.current.parents}
+
     def figures(self) -> dict[str, Any]:
         process = self._events.process
         if not self._has_quorum or not isinstance(process, TreeBroker):
             return {}
-        council = sorted({broker for body in process.view.council.bodies for broker in body})
         return {
-            "council": council,
-            "missing": [broker for broker in council if broker not in process.view.current.parents],
+            "council": sorted({broker for body in process.view.council.bodies for broker in body}),
+            "missing": sorted(self.absent()),
             "orders_totally": process.refusal(TOTAL) is None,
         }
 

@@ -304,6 +304,7 @@ class LiveNode(PubSubHost):
         await self._finished(process)
 
     async def _finished(self, process: Process) -> None:
+        # A node leaves once, and processes do not tell when the last of what they had to do is done.
         while process.unfinished() > 0:
             await asyncio.sleep(0.005)
 

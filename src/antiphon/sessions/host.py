@@ -63,8 +63,15 @@ class NodeHost(Timers, OtherNodes, Protocol[B]):
     def identifier(self) -> int:
         """The identifier of the node."""
 
+    @property
+    def has_returned(self) -> bool:
+        """Whether the node has returned with the log of an earlier life."""
+
     def counted(self) -> set[int]:
         """The other nodes that barriers pass, whether this one has found them or not."""
+
+    def absent(self) -> set[int]:
+        """The other nodes that have a say in the cluster and are not in it now."""
 
     def addresses(self) -> list[str]:
         """Where clients find the other nodes."""

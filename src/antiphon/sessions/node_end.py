@@ -10,14 +10,14 @@ A client may come from another node and continue as if it had always been here. 
   tree passes a **barrier**: an empty total publication about a key of its own. All brokers close for it, and whatever
   they had is in front of it. So when this node delivers it, this node has everything that any living broker had. The
   rest is gone with the broker that showed it. Elsewhere the node waits until it has delivered what the client has seen.
-* *Nothing is missed silently* between two nodes (:meth:`NodeEnd.fetch` argues it).
+* *Nothing is missed silently* between two nodes (:meth:`MissedBatches.fetch` argues it).
 
 It is a pure state machine. Its host calls it when something has happened and offers :class:`NodeHost`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, Generic, TypeVar
 
@@ -31,7 +31,7 @@ from antiphon.membership.messages import Control
 from antiphon.sessions.client_messages import FollowRequest, NodeAddresses
 from antiphon.sessions.dedup import DedupTable, numbers_from, publications_in
 from antiphon.sessions.host import ConnectedClient, FabricTraits, NodeHost, SessionTopic
-from antiphon.sessions.lost_peers import LostPeers
+from antiphon.sessions.missed_batches import PAST_US, MissedBatches
 from antiphon.sessions.peer_messages import (
     DedupRequest,
     DedupResponse,
@@ -46,9 +46,6 @@ from antiphon.sessions.safety import SafetyReports
 from antiphon.sessions.scatter_gather import ScatterGather
 from antiphon.sessions.steps import Promise, Steps, start, wait
 
-PAST_US: Final = 5_000_000
-"""How long a node waits for what is past elsewhere before it answers another node, or goes on without."""
-
 AUTHORS_US: Final = 10_000_000
 """How long a broker waits for a batch that only a lost broker had, and that its author may hand in at another one."""
 
@@ -58,17 +55,34 @@ AWAY_US: Final = 2_000_000
 KEY_PART: Final = 1 << 30
 """A barrier has a key of its own, which is drawn in two parts."""
 
-BARRIERS_AT_MOST: Final = 3
-"""How many barriers a node publishes for one question, if nodes become members while it asks."""
-
-SLACK_US: Final = 100_000
-"""How long a request that says how long ago something was may have been on its way."""
-
 B = TypeVar("B", bound=ShownBatch)
 
 NOTHING_TO_LEARN: Final[Promise[None]] = Promise()
 """Shared by all topics on which nothing was published before their node was a member."""
 NOTHING_TO_LEARN.resolve(None)
+
+
+class LostPeers:
+    """The nodes that were lost within the last ``memory_us``; others were lost before, or before this node began.
+
+    A node does not wait for what a client has seen if those who had it are gone for long.
+    """
+
+    def __init__(self, began_us: int, memory_us: int) -> None:
+        self._began_us = began_us
+        self._memory_us = memory_us
+        self._at_us: dict[int, int] = {}
+
+    def add(self, identifier: int, now_us: int) -> None:
+        """A node is lost."""
+        self._at_us.pop(identifier, None)
+        self._at_us[identifier] = now_us
+        while (oldest := next(iter(self._at_us))) != identifier and self._at_us[oldest] + self._memory_us < now_us:
+            del self._at_us[oldest]
+
+    def since_us(self, identifiers: Iterable[int]) -> int:
+        """When the last of some nodes was lost that are not there; not before this node began, as it cannot know."""
+        return max(self._began_us, *(self._at_us.get(identifier, 0) for identifier in identifiers))
 
 
 class NodeEnd(Generic[B]):
@@ -82,7 +96,8 @@ class NodeEnd(Generic[B]):
         self._lost = LostPeers(host.now_us(), KNOWN_US)
         self._last_left: Promise[None] = Promise()
         self.safety = SafetyReports(host, self._clients)
-        self._scatter_gather: ScatterGather[Control] = ScatterGather(host, host)
+        self.scatter_gather: ScatterGather[Control] = ScatterGather(host, host)
+        self._missed: MissedBatches[B] = MissedBatches(self)
         # By topic: kept when something was delivered there.
         self._changes: dict[SessionTopic[B], Promise[None]] = {}
         # The publications that count as past on a topic that has changed, while sessions hear of it.
@@ -127,7 +142,7 @@ class NodeEnd(Generic[B]):
     def on_peer_lost(self, identifier: int) -> None:
         """Another node is not there any more."""
         self._lost.add(identifier, self.host.now_us())
-        self._scatter_gather.on_peer_lost(identifier)
+        self.scatter_gather.on_peer_lost(identifier)
         self.tell_nodes()
 
     # Waiting.
@@ -182,14 +197,14 @@ class NodeEnd(Generic[B]):
             yield from self._catch_up(topic, client, message, was_member)
         except PeerError as error:
             failure = error
-        answers = yield from self._scatter_gather.ask(lambda number: DedupRequest(number, topic.name, client))
+        answers = yield from self.scatter_gather.ask(lambda number: DedupRequest(number, topic.name, client))
         known = [numbers_from(answer.ranges) for answer in answers.values() if isinstance(answer, DedupResponse)]
         return ResumedTopic(self, topic, client, known, failure)
 
     def _catch_up(self, topic: SessionTopic[B], client: int, message: FollowRequest, was_member: bool) -> Steps[None]:
         """Wait until this node has delivered what a client has seen elsewhere."""
         if self.traits.has_barriers:
-            yield from self._barrier(topic)
+            yield from self.barrier(topic)
             yield from self._wait_for_authors(topic, client, message)
             return
         if self.traits.counts_past:
@@ -229,7 +244,7 @@ class NodeEnd(Generic[B]):
                 since_us = self._lost.since_us(publishers)
         return since_us + KNOWN_US
 
-    def _barrier(self, topic: SessionTopic[B]) -> Steps[int]:
+    def barrier(self, topic: SessionTopic[B]) -> Steps[int]:
         """Publish an empty batch about a key of its own, and wait until it has its place; gives its number.
 
         Without a majority it has none. The node waits for a lost majority, but not for ever.
@@ -260,10 +275,10 @@ class NodeEnd(Generic[B]):
         """Wait for what no living broker had at the barrier, and the client has seen: its author may hand it in again.
 
         A broker does not know what came before it was a member. The others do, and what they name has come here by the
-        next barrier, or came before.
+        next barrier, or came before. After all brokers have crashed, what only logs hold comes to nobody by itself: if
+        a broker that has returned lacks it, or one has not returned, it was perhaps not safe, and its author has it.
         """
-        # What the log of an earlier life holds was shown too.
-        known = DedupTable(topic.replay_buffer.shown.ranges())
+        known = DedupTable()
 
         def lacks() -> list[int]:
             return [
@@ -276,12 +291,17 @@ class NodeEnd(Generic[B]):
 
         if not (awaited := lacks()):
             return
-        answers = yield from self._scatter_gather.ask(lambda number: FrontierRequest(number, topic.name, []))
+        has_all = self.host.has_returned and (yield from self.all_found()) and not self.host.absent()
+        logged = DedupTable(topic.replay_buffer.shown.ranges() if has_all else None)
+        answers = yield from self.scatter_gather.ask(lambda number: FrontierRequest(number, topic.name, []))
         for answer in answers.values():
             if isinstance(answer, FrontierResponse):
                 known.merge(answer.seen)
+                if answer.logged is not None:
+                    logged = logged.in_common(answer.logged)
+        known.merge(logged.ranges())
         if len(lacks()) < len(awaited):
-            yield from self._barrier(topic)
+            yield from self.barrier(topic)
         yield from self.until(topic, lambda: not lacks(), self.host.now_us() + AUTHORS_US)
 
     # What others know.
@@ -306,14 +326,14 @@ class NodeEnd(Generic[B]):
         may hold more, and counts only when that is past here too.
         """
         past = self.host.frontier_keys(topic.number)
-        answers = yield from self._scatter_gather.ask(
+        answers = yield from self.scatter_gather.ask(
             lambda number: FrontierRequest(number, topic.name, past),
             lambda answer: isinstance(answer, FrontierResponse) and answer.is_whole,
         )
         for answer in answers.values():
             if isinstance(answer, FrontierResponse) and answer.is_whole:
                 until_us = self.host.now_us() + PAST_US
-                if (yield from self.until(topic, partial(self._is_past, topic, answer.past), until_us)):
+                if (yield from self.until(topic, partial(self.is_past, topic, answer.past), until_us)):
                     topic.seen.merge(answer.seen)
                     self.topics_changed()
                     return
@@ -326,10 +346,12 @@ class NodeEnd(Generic[B]):
         topic = self.host.find_topic(message.topic)
         learned = None if topic is None else topic.learned
         if topic is not None and not self.traits.counts_past:
-            answer = FrontierResponse(message.number, True, [], topic.seen.ranges())
+            is_old = self.host.has_returned and topic.is_member()
+            logged = topic.replay_buffer.shown.ranges() if is_old else None
+            answer = FrontierResponse(message.number, True, [], topic.seen.ranges(), logged)
         elif topic is not None and learned is not None and learned.is_done:
             until_us = self.host.now_us() + PAST_US
-            if (yield from self.until(topic, partial(self._is_past, topic, message.past), until_us)):
+            if (yield from self.until(topic, partial(self.is_past, topic, message.past), until_us)):
                 past = self.host.frontier_keys(topic.number)
                 # What its log held when it returned is past, too; an author may hand it in again.
                 seen = DedupTable(topic.replay_buffer.shown.ranges())
@@ -337,154 +359,22 @@ class NodeEnd(Generic[B]):
                 answer = FrontierResponse(message.number, True, past, seen.ranges())
         self.host.send_control(sender, answer)
 
-    def _is_past(self, topic: SessionTopic[B], past: list[int]) -> bool:
+    def is_past(self, topic: SessionTopic[B], past: list[int]) -> bool:
         """Whether all that counts as past somewhere else does here, where processes can say it."""
         if not past or not self.traits.counts_past:
             return True
         return Holdings(vec[i64](self.host.frontier_keys(topic.number))).covers(Holdings(vec[i64](past)))
 
     def fetch(self, topic: SessionTopic[B], resumption: Resumption[B]) -> Steps[None]:
-        """Find what a client may lack that was subscribed elsewhere before this node was a member.
+        """Find what a client may lack that was subscribed elsewhere before this node was a member."""
+        return self._missed.fetch(topic, resumption)
 
-        Any other member that was one long enough has it, as soon as it has delivered a barrier of this node, or,
-        without barriers, all that counts as past here. For let a client lack a publication. Either this node delivers
-        it after it became a member: then it is shown here, before or after this question. Or it counted as past when
-        this node became one: then it is in the set that goes with the question, and a node that has delivered that set
-        has shown it, or had delivered it before the client was subscribed. The set may be larger by what was delivered
-        here since; that comes to all, and the client drops what comes twice. Order holds, because the answer is whole,
-        each publication behind all that it follows and the client has not seen; and what is shown here comes after
-        that, and follows nothing but what was shown here before or is in the set.
-        """
-        seen = resumption.seen_on(topic.name)
-        can_ask = self.traits.has_barriers or self.traits.counts_past
-        if not can_ask or not topic.replay_buffer.may_lack(seen, resumption.since_us):
-            return
-        past = [] if self.traits.has_barriers else self.host.frontier_keys(topic.number)
-        barrier, asked_at_us = 0, 0
-
-        def ask(number: int, wants_batches: bool = False) -> ReplayRequest:
-            now_us, client, ranges = self.host.now_us(), resumption.client, seen.ranges()
-            # Both ages as of now: a barrier may have waited for a majority for long.
-            age_us, waited_us = now_us - resumption.since_us, now_us - asked_at_us
-            return ReplayRequest(number, topic.name, barrier, past, client, age_us, ranges, wants_batches, waited_us)
-
-        for _ in range(BARRIERS_AT_MOST):
-            asked_at_us = self.host.now_us()
-            if self.traits.has_barriers:
-                try:
-                    barrier = yield from self._barrier(topic)
-                except NoMajorityError:
-                    # No node can say what the client lacks; the client is told that something may be missing.
-                    return
-            are_found = not self.traits.has_barriers or (yield from self._all_found())
-            answers = yield from self._scatter_gather.ask(
-                ask, lambda answer: isinstance(answer, ReplayResponse) and answer.is_complete
-            )
-            replies = {sender: answer for sender, answer in answers.items() if isinstance(answer, ReplayResponse)}
-            batches = next((self._batches(topic, answer) for answer in replies.values() if answer.is_complete), None)
-            # One that crashed behind the barrier does not answer; the next barrier does not pass it.
-            have_answered = barrier == 0 or self.host.counted() <= replies.keys()
-            has_come = have_answered and all(answer.has_come for answer in replies.values())
-            if barrier == 0 or batches is not None or has_come or not are_found:
-                break
-        if batches is None and have_answered and topic.replay_buffer.is_whole(seen, resumption.since_us):
-            own = {(batch.author, batch.number) for batch in topic.replay_buffer.unseen(seen, resumption.since_us)}
-            members = [answer.before for answer in replies.values() if answer.member_us > 0]
-            if resumption.is_behind(topic.name, topic.replay_buffer.before_all(members)):
-                batches = yield from self._from_oldest(topic, own, replies, partial(ask, wants_batches=True))
-        if batches is not None:
-            resumption.fetched[topic.name] = batches
-
-    def _all_found(self) -> Steps[bool]:
+    def all_found(self) -> Steps[bool]:
         """Wait until this node has found all that a barrier passes: after a cut the tree may be whole before."""
         until_us = self.host.now_us() + PAST_US
         while not (are_found := self.host.counted() <= self.host.identifiers()) and self.host.now_us() < until_us:
             yield self._within(LOOK_US)
         return are_found
-
-    def _from_oldest(
-        self,
-        topic: SessionTopic[B],
-        own: set[tuple[int, int]],
-        answers: dict[int, ReplayResponse],
-        ask: Callable[[int], ReplayRequest],
-    ) -> Steps[list[B] | None]:
-        """Find what a client lacks that was subscribed before any living node was a member; None if it is gone.
-
-        Let the client lack a publication that does not come to this node any more. It counted as past when this node
-        became a member. If it did so too when each of the others became one, no node that was asked has shown it. A
-        node that has may be out of reach, or gone. So this is called only if the client has all that
-        (:meth:`ReplayBuffer.before_all`), and no node that the barrier passed has kept silent. Otherwise a node has
-        shown it that was asked: the one that is a member for longest, or one whose log holds it. So nothing is missing
-        if all have kept what they have shown and the client has not seen, and this node gets it from the oldest member,
-        or shows it, sooner or later. The answer of that node is whole, as in :meth:`fetch`. ``own`` is what this node
-        shows the client anyway.
-        """
-        if not all(answer.is_whole for answer in answers.values()):
-            return None
-        # This node may have learned that others have seen these batches (`_learn`). It does not show them for that, so
-        # they come from the node that is a member for longest, also if they count as seen here.
-        elsewhere = {named for answer in answers.values() for named in answer.unseen} - own
-        if not elsewhere:
-            return []
-        oldest = max(answers, key=lambda sender: (answers[sender].member_us, sender))
-        if topic.replay_buffer.member_us(self.host.now_us()) >= answers[oldest].member_us:
-            # This node is. The answer of a later member would lack batches that are before those here.
-            return [] if (yield from self._are_shown(topic, elsewhere)) else None
-        again = (yield from self._scatter_gather.ask(ask, only=oldest)).get(oldest)
-        if not isinstance(again, ReplayResponse) or not again.is_whole:
-            return None
-        batches = self._batches(topic, again)
-        left = elsewhere - {(batch.author, batch.number) for batch in batches}
-        return batches if (yield from self._are_shown(topic, left)) else None
-
-    def _are_shown(self, topic: SessionTopic[B], named: set[tuple[int, int]]) -> Steps[bool]:
-        """Whether this node has shown these batches, or soon does; not if it has only learned that others have."""
-        until_us = self.host.now_us() + PAST_US
-        yield from self.until(topic, lambda: all(topic.seen.has(*each) for each in named), until_us)
-        yield from wait(self.host.until_shown())
-        return all(topic.replay_buffer.shown.has(*each) for each in named)
-
-    def _batches(self, topic: SessionTopic[B], answer: ReplayResponse) -> list[B]:
-        return [self.host.batch(topic, *each) for each in answer.batches]
-
-    def _replay(self, sender: int, message: ReplayRequest) -> Steps[None]:
-        """Answer another node when what it waits for has come."""
-        since_us = self.host.now_us() - message.age_us - SLACK_US
-        # It was sent away from here and waits until it has all.
-        was_here = message.client in self._clients
-        seen = DedupTable(message.seen)
-        topic = self.host.find_topic(message.topic)
-        if topic is None or not topic.is_member():
-            # It has shown nothing.
-            self.host.send_control(sender, ReplayResponse(message.number, False, [], is_whole=True))
-            return
-        # If this node became a member after the barrier, the barrier never comes; the sender publishes another one.
-        member_us = topic.replay_buffer.member_us(self.host.now_us())
-        is_later = message.barrier and member_us < message.barrier_age_us + SLACK_US
-        until_us = self.host.now_us() + (SLACK_US if is_later else PAST_US)
-        has_come = yield from self.until(topic, partial(self._has_come, sender, message, topic), until_us)
-        yield from wait(self.host.until_shown())
-        is_whole = has_come and topic.is_member() and topic.replay_buffer.is_whole(seen, since_us, was_here)
-        is_complete = is_whole and not topic.replay_buffer.may_lack(seen, since_us, was_here)
-        unseen = topic.replay_buffer.unseen(seen, since_us) if is_whole else []
-        sent = unseen if is_complete or message.wants_batches else []
-        answer = ReplayResponse(
-            message.number,
-            is_complete,
-            [(int(each.publisher), int(each.sequence), each.order, each.payload) for each in sent],
-            is_whole,
-            topic.replay_buffer.member_us(self.host.now_us()),
-            [(each.author, each.number) for each in unseen] if not sent else [],
-            topic.replay_buffer.before,
-            has_come,
-        )
-        self.host.send_control(sender, answer)
-
-    def _has_come(self, sender: int, message: ReplayRequest, topic: SessionTopic[B]) -> bool:
-        """Whether this node has delivered what another one waits for."""
-        has_barrier = message.barrier == 0 or topic.seen.has(sender, message.barrier)
-        return has_barrier and self._is_past(topic, message.past)
 
     def on_message(
         self,
@@ -493,9 +383,9 @@ class NodeEnd(Generic[B]):
     ) -> None:
         """Another node asks or answers."""
         if isinstance(message, (DedupResponse, ReplayResponse, FrontierResponse)):
-            self._scatter_gather.on_response(sender, message.number, message)
+            self.scatter_gather.on_response(sender, message.number, message)
         elif isinstance(message, ReplayRequest):
-            start(self._replay(sender, message))
+            start(self._missed.replay(sender, message))
         elif isinstance(message, FrontierRequest):
             start(self._tell_past(sender, message))
         else:

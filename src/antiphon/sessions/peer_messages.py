@@ -78,12 +78,17 @@ class FrontierRequest(Control, frozen=True, array_like=True, tag=FIRST_CONTROL +
 
 
 class FrontierResponse(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 25):
-    """The answer, if it ``is_whole``: what has come, by author, all of which counts as past where ``past`` does."""
+    """The answer, if it ``is_whole``: what has come, by author, all of which counts as past where ``past`` does.
+
+    ``logged`` is what the log of an earlier life holds; None if the receiver has not returned with a log, or is no
+    member.
+    """
 
     number: Count
     is_whole: bool
     past: list[Entry]
     seen: dict[Count, Ranges]
+    logged: dict[Count, Ranges] | None = None
 
 
 class PeerProducerRequest(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 20):

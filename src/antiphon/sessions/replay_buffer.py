@@ -220,7 +220,21 @@ class ReplayBuffer(Generic[B]):
         all that is in order waits for what its author published before, or that is after it in total order, the batch
         is too late: a gap was told in its place.
         """
+        return self._unseen(seen, since_us)[0]
+
+    def has_passed(self, seen: DedupTable, since_us: int, past: DedupTable | None = None) -> bool:
+        """Whether a total batch was shown here before one that was seen, and perhaps nobody was told of a gap for it.
+
+        Where nodes pass over what comes too late, the former node may never have heard of it. ``past`` are the
+        publications that came before the subscription, or were shown to it.
+        """
+        passed = self._unseen(seen, since_us)[1] if self._total_order.is_over_all_keys else []
+        return any(past is None or not past.has(batch.publisher, batch.sequence) for batch in passed)
+
+    def _unseen(self, seen: DedupTable, since_us: int) -> tuple[list[B], list[B]]:
+        """The unseen batches for which it is not too late, and the total ones that are behind others' in place."""
         found: list[B] = []
+        late: list[B] = []
         # From the last to the first.
         passed = SeenSince(self._total_order)
         for each in reversed(self._kept):
@@ -231,7 +245,9 @@ class ReplayBuffer(Generic[B]):
                 passed.add(batch)
             elif not passed.waited_for(batch):
                 found.append(batch)
-        return found[::-1]
+            elif batch.order == "total" and not passed.has_later_of_author(batch):
+                late.append(batch)
+        return found[::-1], late
 
     def may_lack(self, seen: DedupTable, since_us: int, was_here: bool = False) -> bool:
         """Whether somebody who was subscribed since then may be owed more than is kept here.
@@ -272,14 +288,21 @@ class SeenSince:
         self._ordered[batch.author] = max(batch.number, self._ordered.get(batch.author, 0))
         if batch.order == "total":
             self._total[batch.author] = max(batch.number, self._total.get(batch.author, 0))
-            self._keys |= self._keys_of(batch)
+            if self._total_order.is_over_all_keys or not batch.is_written:
+                # A writer may have written it again, and then it has no order with what others published. Where nodes
+                # pass over what is late, a gap is told for what is behind it.
+                self._keys |= self._keys_of(batch)
 
     def waited_for(self, batch: ShownBatch) -> bool:
         """Whether something of it was not shown anywhere before this one, unless this one was missed there."""
         if batch.order != "total":
             return self._ordered.get(batch.author, 0) > batch.number
+        return self.has_later_of_author(batch) or not self._keys.isdisjoint(self._keys_of(batch))
+
+    def has_later_of_author(self, batch: ShownBatch) -> bool:
+        """Whether a batch of its author that waits for this total one was shown."""
         later = self._ordered if self._total_order.is_strict else self._total
-        return later.get(batch.author, 0) > batch.number or not self._keys.isdisjoint(self._keys_of(batch))
+        return later.get(batch.author, 0) > batch.number
 
     def _keys_of(self, batch: ShownBatch) -> set[bytes | None]:
         """The keys in whose order it has a place; those that name none share one."""
@@ -321,4 +344,5 @@ class Resumption(Generic[B]):
         seen = self.seen_on(topic)
         fetched = self.fetched.pop(topic, None)
         is_gap = fetched is None and replay_buffer.may_lack(seen, self.since_us)
+        is_gap = is_gap or replay_buffer.has_passed(seen, self.since_us, DedupTable(self._past.on(topic)))
         return is_gap, [*(fetched or ()), *replay_buffer.unseen(seen, self.since_us)]

@@ -98,6 +98,10 @@ class ResumedTopic(Generic[B]):
                 )
         else:
             has_come = True
+        if has_come and self._end.traits.publishes_again and not self._was_shown(serial):
+            # It counted as past when this node became a member, so what this node publishes does not follow it. Where
+            # it has not come yet, it would be too late behind the next batch of its author.
+            return False
         if has_come:
             self._is_bound = False
         return has_come
@@ -108,6 +112,9 @@ class ResumedTopic(Generic[B]):
 
     def _is_here(self, serial: int) -> bool:
         return self._topic.seen.has(self._client, serial)
+
+    def _was_shown(self, serial: int) -> bool:
+        return self._topic.replay_buffer.shown.has(self._client, serial)
 
     def order_of(self, order: str) -> str:
         """In which order a batch is published that the client wants in this one; to be asked in turn.

@@ -44,12 +44,12 @@ class ProcessLog:
         self._recalls = recalls
         self._store: DurableLog | None = None
         self._commit: GroupCommit | None = None
-        self._is_continued = False
+        self.is_continued = False
 
     def open(self, store: DurableLog, commit: GroupCommit, is_continued: bool) -> None:
         """The node has a log; ``is_continued`` says whether a returning node continues its earlier log."""
         self._store = store
-        self._is_continued = is_continued
+        self.is_continued = is_continued
         self._commit = commit
         if self._checkpoints is not None:
             self._checkpoints.open(store, commit)
@@ -94,7 +94,7 @@ class ProcessLog:
         """
         store = self._store
         is_void = self._checkpoints is not None and self._checkpoints.is_void
-        if store is None or not self._is_continued or is_void or topic.delivered_messages > 0:
+        if store is None or not self.is_continued or is_void or topic.delivered_messages > 0:
             return
         now_us = wall_clock_us()
         age_us = now_us - monotonic_us()

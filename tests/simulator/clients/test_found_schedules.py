@@ -89,6 +89,145 @@ def test_a_node_that_becomes_a_member_passes_over_what_is_too_late_at_its_neighb
     assert run_one(schedule) == {}
 
 
+@pytest.mark.parametrize("is_author_far", [False, True])
+def test_a_broker_waits_for_the_author_of_what_perhaps_only_its_earlier_life_had(is_author_far: bool) -> None:
+    """All brokers crash while some are cut off, which therefore never had a message that a client has seen.
+
+    The client's next broker has it in its log. It cannot know that it is safe while a broker has not returned.
+    """
+    if is_author_far:
+        steps = [
+            ClientStep(at_us=1_030_774, kind="connect", client=3),
+            ClientStep(at_us=1_032_529, kind="publish"),
+            ClientStep(at_us=1_037_534, kind="cut", nodes=[2], clients=[0], lasts_us=4_000_000),
+            ClientStep(at_us=1_080_756, kind="blackout", lasts_us=1000),
+            ClientStep(at_us=1_127_313, kind="publish", client=2),
+        ]
+        schedule = ClientSchedule(
+            seed=881_004_708,
+            fabric="tree",
+            nodes=3,
+            homes=[0, 0, 0, 1],
+            keeps=[0, 1, 2],
+            with_disk=[0, 1, 2],
+            delay_us=(1000, 20_000),
+            lost_seconds=1.0,
+            writes=[1, 4, 4],
+            writes_from_us=1_027_313,
+            steps=steps,
+        )
+    else:
+        steps = [
+            ClientStep(at_us=381_340, kind="cut", nodes=[1, 2], clients=[1], lasts_us=6_000_000),
+            ClientStep(at_us=381_340, kind="publish", client=2),
+            ClientStep(at_us=386_340, kind="publish"),
+            ClientStep(at_us=394_568, kind="blackout", lasts_us=1000),
+        ]
+        schedule = ClientSchedule(
+            seed=90_001_247,
+            fabric="tree",
+            nodes=4,
+            homes=[3, 1, 3, 0],
+            keeps=[0, 1, 2, 3],
+            with_disk=[0, 1, 2, 3],
+            lost_seconds=2.0,
+            steps=steps,
+        )
+    assert run_one(schedule) == {}
+
+
+def test_a_broker_that_goes_behind_a_barrier_without_an_answer_is_not_taken_for_one_that_has_shown_nothing() -> None:
+    """It and a paused one are all that were members; their clients move to brokers that became members just now."""
+    moments = (1_345_881, 1_350_881), (1_355_881, 1_355_978, 1_355_978, 1_355_981, 1_355_981, 1_355_981)
+    steps = [
+        *(ClientStep(at_us=at_us, kind="publish", client=2 * n) for n, each in enumerate(moments) for at_us in each),
+        ClientStep(at_us=1_346_837, kind="pause", lasts_us=3_000_000),
+        ClientStep(at_us=1_427_304, kind="leave", node=1, lasts_us=50_000),
+    ]
+    schedule = ClientSchedule(
+        seed=892_000_312,
+        fabric="tree",
+        nodes=4,
+        homes=[0, 2, 0, 3],
+        with_disk=[0, 2, 3],
+        delay_us=(1000, 20_000),
+        lost_seconds=1.0,
+        steps=sorted(steps, key=lambda step: step.at_us),
+    )
+    assert run_one(schedule) == {}
+
+
+def test_a_newcomer_publishes_again_what_counts_as_past_and_may_not_have_come_everywhere() -> None:
+    """A node that was cut off would else drop the message, as it comes behind the next one of its author."""
+    steps = [
+        ClientStep(at_us=52_598, kind="publish", client=1, order="total"),
+        ClientStep(at_us=2_896_840, kind="leave", node=1, lasts_us=1000),
+        ClientStep(at_us=2_896_962, kind="publish", client=3, order="fifo"),
+        ClientStep(at_us=2_896_962, kind="publish", client=3),
+        ClientStep(at_us=2_897_267, kind="cut", nodes=[3], clients=[0, 1, 3], lasts_us=4_000_000),
+    ]
+    schedule = ClientSchedule(
+        seed=881_005_050,
+        fabric="gossip",
+        nodes=4,
+        homes=[0, 3, 0, 2],
+        keeps=[0, 1, 2, 3],
+        lost_seconds=2.0,
+        steps=steps,
+    )
+    assert run_one(schedule) == {}
+
+
+def test_a_gap_is_told_for_a_total_message_that_has_its_place_before_one_that_the_client_has_seen() -> None:
+    """The client saw the later one on the other side of a cut, where the earlier one had never come."""
+    steps = [
+        ClientStep(at_us=1_552_089, kind="pause", lasts_us=4_000_000),
+        ClientStep(at_us=1_778_294, kind="publish", client=3),
+        ClientStep(at_us=1_778_294, kind="publish", client=3, order="total"),
+        ClientStep(at_us=1_778_394, kind="publish", client=3),
+        ClientStep(at_us=1_778_713, kind="publish", client=1, order="total"),
+        ClientStep(at_us=1_778_728, kind="cut", nodes=[1, 2, 3, 4], clients=[0, 1], lasts_us=4_000_000),
+        ClientStep(at_us=7_133_886, kind="cut", nodes=[0, 2, 4], clients=[0, 1], lasts_us=3_000_000),
+    ]
+    schedule = ClientSchedule(
+        seed=881_004_087,
+        fabric="gossip",
+        nodes=5,
+        homes=[2, 0, 1, 2],
+        keeps=[0, 1, 2, 3, 4],
+        delay_us=(1000, 20_000),
+        lost_seconds=1.0,
+        writes_order="fifo",
+        steps=steps,
+    )
+    assert run_one(schedule) == {}
+
+
+def test_what_a_writer_writes_again_has_no_order_with_messages_of_others() -> None:
+    """A broker that had missed the series shows all of it, behind a message that the clients have not seen yet."""
+    steps = [
+        ClientStep(at_us=1_629_442, kind="crash", node=4, lasts_us=6_000_000),
+        ClientStep(at_us=3_616_186, kind="publish"),
+        ClientStep(at_us=3_699_646, kind="blackout", lasts_us=4_000_000),
+        ClientStep(at_us=4_502_200, kind="publish", client=1),
+        ClientStep(at_us=7_465_201, kind="publish", order="total"),
+    ]
+    schedule = ClientSchedule(
+        seed=10_923_199_295_299,
+        fabric="tree",
+        nodes=5,
+        homes=[4, 2],
+        keeps=[0, 1, 2, 3, 4],
+        with_disk=[0, 1, 2, 3, 4],
+        lost_seconds=2.0,
+        writes=[4, 4, 1],
+        writes_from_us=3_610_201,
+        writes_order="total",
+        steps=steps,
+    )
+    assert run_one(schedule) == {}
+
+
 @pytest.mark.parametrize("may_pass_over", [True, False])
 def test_a_total_message_that_two_sides_of_a_cut_published_has_two_places(may_pass_over: bool) -> None:
     """The client hands the message in on both sides of a cut; each side passes over something of the other."""

@@ -47,6 +47,20 @@ def test_a_schedule_that_broke_a_promise_once_does_not_any_more(path: Path) -> N
     ran(load_schedule(path))
 
 
+def test_a_founder_without_its_disk_hears_from_its_former_cluster_that_there_are_two_now() -> None:
+    """It founds a second one at the same address. The nodes of the first one look for it there and say who they are."""
+    crash = Step(at_us=5 * SECOND_US, kind="crash", node=0, lasts_us=SECOND_US)
+    steps = [start(0), start(1, 1), start(2, 2), crash]
+    world = ClusterWorld(ClusterSchedule(seed=1, fabric="cube", nodes=3, founds_again=True, steps=steps))
+    world.run()
+    founder, *others = world.nodes
+    assert founder is not None
+    refusals = [reason for reason in founder.refusals if "founded as" in reason]
+    assert len(refusals) == 2 and all("with an address of the other one in join" in reason for reason in refusals)
+    assert founder.membership.identifiers() == set(), "it takes no node of the other cluster in"
+    assert [len(node.membership.identifiers()) for node in others if node is not None] == [1, 1]
+
+
 @pytest.mark.parametrize("fabric", ["cube", "tree"])
 def test_sides_without_a_majority_take_different_blocks_of_identifiers(fabric: Fabric) -> None:
     """Nodes 1 and 2 are each alone, with no identifier left, when newcomers ask them for places."""

@@ -67,7 +67,7 @@ class SessionHost:
         self._publish_on = publish_on
         self._event_loop = asyncio.get_running_loop()
         self.identifiers = peers.identifiers
-        self.counted = peers.counted
+        self.counted, self.absent = peers.counted, peers.absent
         self.addresses = peers.addresses
         self.send_control = peers.send_control
         self.topic = loop.topics.topic
@@ -107,6 +107,11 @@ class SessionHost:
             self._call(lambda: promise.fail(error))
         else:
             self._call(lambda: promise.resolve(None))
+
+    @property
+    def has_returned(self) -> bool:
+        """Whether the node has returned with the log of an earlier life."""
+        return self._loop.log.is_continued and self._loop.cluster.is_returning
 
     def draw(self, below: int) -> int:
         """A random number below another one."""

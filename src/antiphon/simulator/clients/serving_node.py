@@ -118,7 +118,7 @@ class ServingLife(NodeLife):
         """The node is a member of the topic."""
         topic = self.topic_state
         topic.replay_buffer.begin(self.clock.now_us)
-        if self.membership.is_returning and self.machine.disk.has_journal and not topic.has_delivered:
+        if self.has_returned and not topic.has_delivered:
             for logged_at_us, batch in self.machine.logged:
                 topic.replay_buffer.add(logged_at_us, batch)
                 topic.logged_before.add(batch.author, batch.number, batch.is_written)
@@ -186,9 +186,18 @@ class ServingLife(NodeLife):
         """The nodes that are there."""
         return self.membership.identifiers()
 
+    @property
+    def has_returned(self) -> bool:
+        """Whether an earlier life has left its log."""
+        return self.membership.is_returning and self.machine.disk.has_journal
+
     def counted(self) -> set[int]:
         """The other nodes that barriers pass."""
         return self.membership.counted()
+
+    def absent(self) -> set[int]:
+        """The other nodes that have a say and are not there."""
+        return self.membership.absent()
 
     def addresses(self) -> list[str]:
         """Where clients find the other nodes."""

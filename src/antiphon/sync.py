@@ -80,7 +80,10 @@ class SyncMessage:
 
     def ack(self) -> None:
         """The work is done: the message never comes again."""
-        self._thread.run(self._message.ack())
+        self._thread.run(self._acked())
+
+    async def _acked(self) -> None:
+        await self._message.ack()
 
     def nack(self, delay_seconds: float = 0.0) -> None:
         """Give the message back: it is handed out again, after a while."""

@@ -1,1 +1,1 @@
-"""``antiphon bench peers --durable``: histories on disk, with receipts for publishers and acknowledgements of consumers."""
+"""``antiphon bench peers --durable``: histories on disk, with receipts and acknowledgements."""

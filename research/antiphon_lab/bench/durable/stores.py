@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from antiphon_lab.bench.own_process import python_module
 from antiphon_lab.bench.peers.contender import HOST, Contender
@@ -44,7 +44,7 @@ class DurableClient(ABC):
 
     @abstractmethod
     async def take(self, most: int, seconds: float) -> int:
-        """Take messages, at most so many, and acknowledge them; how many they were. The server knows when it returns."""
+        """Take messages, at most so many, and acknowledge them, so that the server knows; how many they were."""
 
     @abstractmethod
     async def read(self) -> int:
@@ -95,18 +95,17 @@ class AntiphonClient(DurableClient):
             await asyncio.sleep(0.1)
 
     async def publish(self, payloads: list[bytes]) -> None:
-        import asyncio
-
-        await asyncio.gather(*[self._client.publish(TOPIC, each, acks="quorum") for each in payloads])
+        publish = self._client.publish
+        for receipt in [publish(TOPIC, each, acks="quorum") for each in payloads]:
+            await receipt
 
     async def consume(self, group: str) -> None:
         self._work = await self._client.consume(TOPIC, group, window=2 * WINDOW).ready()
 
     async def take(self, most: int, seconds: float) -> int:
-        import asyncio
-
         found = await self._work.fetch(most, timeout=seconds)
-        await asyncio.gather(*[message.ack() for message in found])
+        for done in [message.ack() for message in found]:
+            await done
         return len(found)
 
     async def read(self) -> int:
@@ -256,7 +255,7 @@ class JetStreamClient(DurableClient):
             count += len(found)
         return count
 
-    async def _fetched(self) -> list[object]:
+    async def _fetched(self) -> list[Any]:
         import nats
 
         try:

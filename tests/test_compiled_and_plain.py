@@ -143,7 +143,7 @@ def test_the_tests_of_the_core_pass_with_the_plain_sources_too(paths: tuple[str,
     if not is_compiled():
         record_property("note", "these tests ran with the plain sources: there was no second pass with them")
         return
-    options = ["-p", "no:cacheprovider", "-m", "not slow", "--hypothesis-profile=short", "--color=no"]
+    options = ["-p", "no:cacheprovider", "-m", "not slow and not campaign", "--hypothesis-profile=short", "--color=no"]
     printed = run_python(["-m", "pytest", *options, *(f"tests/{path}" for path in paths)], plain=True)
     assert "antiphon: plain Python, not compiled" in printed
     assert " passed" in printed.splitlines()[-1]

@@ -99,12 +99,15 @@ RULES = {
     # For tests of users; nothing in the product imports it.
     "testing": Rule(inside(*LIVE, "testing"), never=NO_SPARK),
     "maelstrom": Rule(inside(*HOST, "maelstrom"), never=NO_SPARK),
+    "mqtt": Rule(inside(*LIVE, "mqtt", ROOT), never=NO_SPARK),
+    # State machines and codecs.
+    "mqtt.protocol": Rule(inside("kernel", "mqtt"), only=PURE),
     "spark": Rule(inside(*LIVE, "spark", ROOT)),
     "torture": Rule(inside(*LIVE, *JUDGES, ROOT), never=NO_SPARK),
     "torture.schedules": Rule(inside(*PROTOCOLS, *JUDGES), never=WORLDLY),
     "torture.clients": Rule(inside(*PROTOCOLS, *JUDGES), never=WORLDLY),
     "pipeline": Rule(inside(*LIVE, *JUDGES, "pipeline", "spark", ROOT)),
-    "cli": Rule(inside(*LIVE, *JUDGES, "maelstrom", "pipeline", "spark", "plugins", "cli", ROOT)),
+    "cli": Rule(inside(*LIVE, *JUDGES, "maelstrom", "mqtt", "pipeline", "spark", "plugins", "cli", ROOT)),
     ROOT: Rule(inside(*LIVE), never=NO_SPARK),
     "__main__": Rule(inside("cli"), only=frozenset({"__future__"})),
 }

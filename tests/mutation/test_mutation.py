@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.mutation.hunt import SOURCES, hunt, plant
+from tests.mutation.hunt import ROOT, SOURCES, hunt, plant, put_in
 from tests.mutation.live_mutants import LIVE
 from tests.mutation.mutant import Mutant
 from tests.mutation.mutants import HARMLESS, MUTANTS
@@ -38,6 +42,14 @@ BY_THE_EXPLORER = {
     "a resumed subscription begins now": ("cube", 0, "lost"),
 }
 """Bugs that the explorer finds too: the fabric, the node that crashes, and how each shows."""
+
+
+BY_UNIT_TESTS = {
+    "a node vouches for what only nodes out of reach have shown": "test_node_end.py",
+    "an ordered batch is shown behind a later one of its author": "test_dedup.py",
+    "a client takes what was past when its subscription began": "test_client_end.py",
+}
+"""Bugs so rare that no campaign of hundreds of seeds finds them, with the file in ``tests/sessions`` that does."""
 
 
 @pytest.mark.parametrize("mutant", [*MUTANTS, *HARMLESS, *LIVE], ids=lambda mutant: f"{mutant.fabric}: {mutant.name}")
@@ -72,6 +84,24 @@ def test_the_explorer_finds_a_mutant(name: str) -> None:
     catch = hunt(replace(mutant, fabric=f"explored {fabric}"), node, 1)
     assert catch.failing == (node,)
     assert kind in catch.kinds, catch.example
+
+
+@pytest.mark.parametrize("name", BY_UNIT_TESTS)
+def test_a_unit_test_finds_a_mutant(name: str, tmp_path: Path) -> None:
+    package = tmp_path / "antiphon"
+    shutil.copytree(SOURCES, package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    put_in(next(mutant for mutant in MUTANTS if mutant.name == name), package)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"tests/sessions/{BY_UNIT_TESTS[name]}"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT / "research")))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, f"{done.stdout}{done.stderr}"
+    assert "not compiled" in done.stdout
+    assert " failed" in done.stdout.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,8 @@ HOSTS: tuple[membership.Control, ...] = (
     membership.PlaceResponse(50, 51, 52, [appointment], "founding", 53),
     membership.PeerAddresses([a_peer, newcomer], "founding"),
     membership.KeepAlive(),
+    membership.SilenceNotice([9, 10]),
+    membership.PeersDigest(11, True),
     membership.LeaveNotice(),
     membership.BlockRequest(54, 55),
     membership.BlockResponse(56, True),

@@ -13,6 +13,7 @@ import antiphon
 from antiphon.cli import output
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon_lab.bench.live_growth import FEW_TOPICS, LoneMessage, TopicCosts, measure_lone, measure_topics
+from antiphon_lab.bench.live_nodes import NodeCosts, measure_all_nodes
 from antiphon_lab.bench.live_packets import VARIANTS, WITH_AND_WITHOUT, Packets, Variant, measure_packets, median_of
 from antiphon_lab.bench.live_stages import Stage, measure_stages
 from antiphon_lab.bench.peers.registry import OURS
@@ -36,6 +37,8 @@ from antiphon_lab.cli.bench_peers import (
 from antiphon_lab.reproduction.machine import Machine
 
 DEFAULT_WORKLOADS = "1-to-1,1-to-3,1-to-7,7-to-7"
+NODE_PROCESSES = 4
+NODE_LOST_SECONDS = 5.0
 PACKET_PROCESSES = 8
 PACKET_SECONDS = 2.0
 PACKET_ROUNDS = 3
@@ -53,11 +56,12 @@ class LiveReport(msgspec.Struct, frozen=True):
 
 
 class GrowthReport(msgspec.Struct, frozen=True):
-    """The result as JSON with ``--lone`` and ``--topics``."""
+    """The result as JSON with ``--lone``, ``--topics`` and ``--nodes``."""
 
     machine: Machine
     lone: list[LoneMessage]
     topics: list[TopicCosts]
+    nodes: list[NodeCosts]
 
 
 class PacketReport(msgspec.Struct, frozen=True):
@@ -99,6 +103,15 @@ def live(
         str,
         typer.Option("--topics", metavar="N,...", help="Instead: time and memory for so many topics, at two nodes."),
     ] = "",
+    nodes: Annotated[
+        str,
+        typer.Option(
+            "--nodes", metavar="N,...", help="Instead: the cost of each of so many idle nodes in one cluster."
+        ),
+    ] = "",
+    processes: Annotated[
+        int, typer.Option("--processes", metavar="P", min=1, help="With --nodes: in how many processes they are.")
+    ] = NODE_PROCESSES,
     rates: Annotated[
         str | None,
         typer.Option(
@@ -115,10 +128,12 @@ def live(
     Every publisher and subscriber is a process of its own, with a node in it, on loopback.
     """
     output.warn_if_not_compiled()
-    if sum((packets, faults, lone, bool(topics))) > 1:
-        raise UsageError("--packets, --faults, --lone and --topics are comparisons of their own; choose one of them")
-    if lone or topics:
-        grown = measure_growth(lone, topics)
+    if sum((packets, faults, lone, bool(topics), bool(nodes))) > 1:
+        raise UsageError(
+            "--packets, --faults, --lone, --topics and --nodes are comparisons of their own; choose one of them"
+        )
+    if lone or topics or nodes:
+        grown = measure_growth(lone, numbers(topics, "topic"), numbers(nodes, "node"), processes)
         if json:
             output.print_json(grown)
         else:
@@ -150,24 +165,33 @@ def live(
         raise PeerError(f"{len(failures)} of {len(figures)} runs failed, the first with: {failures[0].error}")
 
 
-def measure_growth(lone: bool, topics: str) -> GrowthReport:
-    """Messages that travel alone, or each number of topics."""
+def numbers(text: str, name: str) -> list[int]:
+    """Several sizes of one kind."""
     try:
-        counts = [int(count) for count in topics.split(",") if count.strip()]
+        counts = [int(count) for count in text.split(",") if count.strip()]
     except ValueError:
-        raise UsageError(f"{topics!r} are no numbers of topics; write for example 1000,10000") from None
+        raise UsageError(f"{text!r} are no numbers of {name}s; write for example 1000,10000") from None
     if any(count < 1 for count in counts):
-        raise UsageError(f"there is at least 1 topic, not {min(counts)}")
+        raise UsageError(f"there is at least 1 {name}, not {min(counts)}")
+    return counts
+
+
+def measure_growth(lone: bool, topics: list[int], nodes: list[int], processes: int) -> GrowthReport:
+    """Messages that travel alone, or each number of topics or nodes."""
     return GrowthReport(
         Machine.here(),
         [antiphon.run(measure_lone(ends)) for ends in ("nodes", "clients")] if lone else [],
-        [antiphon.run(measure_topics(count)) for count in counts],
+        [antiphon.run(measure_topics(count)) for count in topics],
+        measure_all_nodes(nodes, processes, NODE_LOST_SECONDS),
     )
 
 
 def show_growth(report: GrowthReport) -> None:
     """Print the tables for people."""
     table = Table(box=None, pad_edge=False)
+    if report.nodes:
+        show_nodes(report.nodes)
+        return
     if report.lone:
         for heading in ("µs of the processor per lone message", "user", "system"):
             table.add_column(heading, justify="left" if heading.startswith("µs") else "right")
@@ -184,6 +208,26 @@ def show_growth(report: GrowthReport) -> None:
             )
     output.console.print(table)
     output.console.print("Processor time of all ends together, in one process; memory per topic and node.")
+
+
+def show_nodes(found: list[NodeCosts]) -> None:
+    """Print the curve for people."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("nodes", "processes", "joins/s", "CPU ms a join", "KiB each", "descriptors each"):
+        table.add_column(heading, justify="right")
+    for heading in ("idle CPU ms/s each", "killed: all know, s", "stopped: all know, s"):
+        table.add_column(heading, justify="right")
+    for one in found:
+        table.add_row(
+            str(one.nodes),
+            str(one.processes),
+            *(f"{value:.1f}" for value in (one.joins_per_second, one.join_cpu_ms)),
+            *(f"{value:,.0f}" for value in (one.memory_kib, one.descriptors)),
+            *(f"{value:.2f}" for value in (one.idle_cpu_ms_per_second,)),
+            *(f"{value:.3f}" for value in (one.killed_known_seconds, one.stopped_known_seconds)),
+        )
+    output.console.print(table)
+    output.console.print(f"One cluster; a node that was stopped counts as lost after {NODE_LOST_SECONDS:g} seconds.")
 
 
 def measure_all(variants: dict[str, Variant], rates: str) -> list[Packets]:

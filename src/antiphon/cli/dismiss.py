@@ -25,17 +25,14 @@ This gives up:
 A node that can be started again with its data directory needs none of this: it returns with its vote."""
 
 
+@running.with_access()
 def dismiss(
     brokers: Annotated[
         list[int] | None,
         typer.Argument(metavar="NODE...", help="Identifiers of nodes that are gone for good.", show_default=False),
     ] = None,
-    servers: running.Servers = running.DEFAULT_SERVERS,
-    cluster: running.ClusterName = "antiphon",
-    tls_authority: running.TlsAuthority = None,
-    tls_certificate: running.TlsCertificate = None,
-    tls_key: running.TlsKey = None,
-    token_file: running.TokenFile = None,
+    *,
+    access: running.ServerAccess,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     json: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON and nothing else; needs --yes.")
@@ -49,7 +46,6 @@ def dismiss(
 
     Example: antiphon dismiss --servers 10.0.0.1:7400    antiphon dismiss 4 5 6 7 --servers 10.0.0.1:7400
     """
-    access = running.access_to(servers, cluster, 0.0, tls_authority, tls_certificate, tls_key, token_file)
     council = antiphon.run(council_at(access))
     gone = sorted(set(brokers or ()))
     if not gone:

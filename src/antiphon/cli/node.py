@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -114,6 +116,14 @@ def node(
         setting("", "Listen without TLS where other machines can connect: each of them may do everything."),
     ] = None,
     trace: Annotated[Word, setting("FILE", "A .parquet or .arrow file for the trace of this node.")] = None,
+    mqtt: Annotated[
+        Word,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Serve MQTT 5 and 3.1.1 here, with TLS if the node has certificates; 1883 is the usual port.",
+            show_default=False,
+        ),
+    ] = None,
     log_level: Annotated[LogLevel, typer.Option(help="The lowest level to log, on standard error.")] = "info",
     log_json: Annotated[bool, typer.Option("--log-json", help="Log one JSON object per line.")] = False,
     until_input_ends: Annotated[
@@ -141,7 +151,7 @@ def node(
     flags = {name: given[name] for name in Settings.__struct_fields__ if given[name] is not None}
     settings = settings_from(flags, "antiphon node") if config is None else read_settings(config, **flags)
     write_logs(log_level, log_json)
-    antiphon.run(serve(settings, json, until_input_ends, join_when_told))
+    antiphon.run(serve(settings, json, until_input_ends, join_when_told, mqtt))
 
 
 async def begin(settings: Settings) -> Node:
@@ -151,7 +161,9 @@ async def begin(settings: Settings) -> Node:
     return await antiphon.start(settings)
 
 
-async def serve(settings: Settings, as_json: bool, until_input_ends: bool, join_when_told: bool = False) -> None:
+async def serve(
+    settings: Settings, as_json: bool, until_input_ends: bool, join_when_told: bool, mqtt: str | None
+) -> None:
     """Serve from start to leave."""
     stop = running.until_signal()
     standard_input = running.StandardInput() if until_input_ends or join_when_told else None
@@ -165,19 +177,33 @@ async def serve(settings: Settings, as_json: bool, until_input_ends: bool, join_
         return
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, started._live.read_again)
     try:
-        announce(started, as_json)
-        await running.first_of(started.until_stopped(), stop)
+        async with AsyncExitStack() as doors:
+            served = "" if mqtt is None else await doors.enter_async_context(open_mqtt(started, mqtt))
+            announce(started, as_json, served)
+            await running.first_of(started.until_stopped(), stop)
     finally:
         await started.close()
 
 
-def announce(started: Node, as_json: bool) -> None:
+@asynccontextmanager
+async def open_mqtt(node: Node, address: str) -> AsyncIterator[str]:
+    """Serve MQTT clients at a node; the address at which it listens."""
+    from antiphon.mqtt import serve
+
+    async with serve(node, address) as door:
+        yield door.address
+
+
+def announce(started: Node, as_json: bool, mqtt_address: str) -> None:
     """Announce the address of the node, for people or for programs."""
     about: dict[str, object] = {"node": started.identifier, "address": started.address}
     if started.metrics_address:
         about["metrics"] = started.metrics_address
+    if mqtt_address:
+        about["mqtt"] = mqtt_address
     if as_json:
         output.print_line(about)
     else:
         served = f", metrics at http://{started.metrics_address}/metrics" if started.metrics_address else ""
+        served += f", MQTT at {mqtt_address}" if mqtt_address else ""
         print(f"node {started.identifier} is ready at {started.address}{served}", flush=True)

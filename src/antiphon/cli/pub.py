@@ -30,6 +30,7 @@ PACE_SECONDS = 0.005
 DEFAULT_SIZE = 100
 
 
+@running.with_access(moves=True)
 def pub(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
     values: Annotated[
@@ -40,13 +41,8 @@ def pub(
             show_default=False,
         ),
     ] = None,
-    servers: running.Servers = running.DEFAULT_SERVERS,
-    cluster: running.ClusterName = "antiphon",
-    reconnect: running.Reconnect = running.DEFAULT_RECONNECT_SECONDS,
-    tls_authority: running.TlsAuthority = None,
-    tls_certificate: running.TlsCertificate = None,
-    tls_key: running.TlsKey = None,
-    token_file: running.TokenFile = None,
+    *,
+    access: running.ServerAccess,
     order: Annotated[
         OrderName | None,
         typer.Option(help="The order of the messages; causal by default.", show_default=False),
@@ -103,7 +99,6 @@ def pub(
         source = load(count, size or DEFAULT_SIZE, rate)
     else:
         source = given(values) if values else typed_lines()
-    access = running.access_to(servers, cluster, reconnect, tls_authority, tls_certificate, tls_key, token_file)
     sent = antiphon.run(publish_all(access, topic, options, source))
     report(sent, json)
 

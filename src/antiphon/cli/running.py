@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -127,25 +129,55 @@ class ServerAccess:
 
 
 def access_to(
-    servers: str,
-    cluster: str,
-    reconnect_seconds: float,
-    authority: Path | None,
-    certificate: Path | None,
-    key: Path | None,
-    token_file: Path | None,
+    servers: Servers = DEFAULT_SERVERS,
+    cluster: ClusterName = "antiphon",
+    reconnect: Reconnect = DEFAULT_RECONNECT_SECONDS,
+    tls_authority: TlsAuthority = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+    token_file: TokenFile = None,
 ) -> ServerAccess:
-    """The access that the options of a command describe."""
-    if authority is None and (certificate is not None or key is not None):
+    """The access that the options of a command describe; its parameters are these options."""
+    if tls_authority is None and (tls_certificate is not None or tls_key is not None):
         raise UsageError("a certificate needs an authority to trust: give --tls-authority, too")
-    files = {"authority": authority, "certificate": certificate, "key": key}
-    tls = None if authority is None else {name: str(path) for name, path in files.items() if path is not None}
+    files = {"authority": tls_authority, "certificate": tls_certificate, "key": tls_key}
+    tls = None if tls_authority is None else {name: str(path) for name, path in files.items() if path is not None}
     token = os.environ.get(TOKEN_VARIABLE, "")
     if token_file is not None:
         from antiphon.node.acl import read_token
 
         token = read_token(token_file)
-    return ServerAccess(servers, cluster, reconnect_seconds, tls, token)
+    return ServerAccess(servers, cluster, reconnect, tls, token)
+
+
+def with_access(*, moves: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command all options of ``access_to``, in the place of its parameter ``access``.
+
+    A command that ``moves`` looks for another node when its node is gone, and has an option that says for how long.
+    """
+    offered = dict(inspect.signature(access_to, eval_str=True).parameters)
+    always: dict[str, Any] = {}
+    if not moves:
+        del offered["reconnect"]
+        always["reconnect"] = 0.0
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        parameters: list[inspect.Parameter] = []
+        for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+            found = offered.values() if name == "access" else [parameter]
+            # Options have defaults, and arguments behind them may have none.
+            parameters += [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in found]
+
+        @functools.wraps(command)
+        def called(**given: Any) -> None:
+            access = access_to(**always, **{name: given.pop(name) for name in offered})
+            command(access=access, **given)
+
+        called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        called.__annotations__ = {each.name: each.annotation for each in parameters}
+        return called
+
+    return decorate
 
 
 async def connect_to_any(access: ServerAccess) -> Client:

@@ -26,18 +26,13 @@ DEFAULT_LIMIT = 65_536
 SECONDS_BETWEEN_LINES = 1.0
 
 
+@running.with_access(moves=True)
 def sub(
     pattern: Annotated[
         str,
         typer.Argument(metavar="PATTERN", help="A topic, or a pattern: orders.*, orders.>", show_default=False),
     ],
-    servers: running.Servers = running.DEFAULT_SERVERS,
-    cluster: running.ClusterName = "antiphon",
-    reconnect: running.Reconnect = running.DEFAULT_RECONNECT_SECONDS,
-    tls_authority: running.TlsAuthority = None,
-    tls_certificate: running.TlsCertificate = None,
-    tls_key: running.TlsKey = None,
-    token_file: running.TokenFile = None,
+    access: running.ServerAccess,
     start: Annotated[
         str,
         typer.Option(
@@ -70,7 +65,6 @@ def sub(
 
     printer = Printer(count, quiet, json, with_topic=is_pattern(pattern))
     begin = start_from(start)
-    access = running.access_to(servers, cluster, reconnect, tls_authority, tls_certificate, tls_key, token_file)
     try:
         antiphon.run(follow(access, pattern, begin, policy, limit, printer))
     except BrokenPipeError:

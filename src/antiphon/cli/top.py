@@ -85,13 +85,9 @@ class Picture(msgspec.Struct):
     unreachable: list[str]
 
 
+@running.with_access()
 def top(
-    servers: running.Servers = running.DEFAULT_SERVERS,
-    cluster: running.ClusterName = "antiphon",
-    tls_authority: running.TlsAuthority = None,
-    tls_certificate: running.TlsCertificate = None,
-    tls_key: running.TlsKey = None,
-    token_file: running.TokenFile = None,
+    access: running.ServerAccess,
     interval: Annotated[
         float, typer.Option(metavar="SECONDS", help="The time between two pictures of the cluster.")
     ] = 1.0,
@@ -109,7 +105,6 @@ def top(
 
     if not interval > 0:
         raise UsageError(f"an interval is positive, not {interval:g} seconds")
-    access = running.access_to(servers, cluster, 0.0, tls_authority, tls_certificate, tls_key, token_file)
     antiphon.run(watch(access, interval, once, json))
 
 

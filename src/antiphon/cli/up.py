@@ -51,6 +51,16 @@ def up(
         ),
     ] = None,
     metrics: Annotated[bool, typer.Option("--metrics", help="Serve metrics, each node at a port of its own.")] = False,
+    mqtt: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65_535,
+            metavar="PORT",
+            help="Serve MQTT: the port of the first node, and the others follow. 0 takes any.",
+            show_default=False,
+        ),
+    ] = None,
     tls_certificate: running.TlsCertificate = None,
     tls_key: running.TlsKey = None,
     tls_authority: running.TlsAuthority = None,
@@ -95,7 +105,7 @@ def up(
         settings += [] if path is None else [flag, str(path)]
     with TemporaryDirectory(prefix="antiphon-") as directory:
         table = founders_file(Path(directory), fabric, nodes, base)
-        plan = Plan(nodes, base, data, trace, metrics, settings, table, fabric)
+        plan = Plan(nodes, base, data, trace, metrics, mqtt, settings, table, fabric)
         antiphon.run(keep_up(plan, json, log_json))
 
 
@@ -144,8 +154,12 @@ def announce(cluster: ProcessCluster, as_json: bool) -> None:
     has_metrics = any("metrics" in member.about for member in members)
     if has_metrics:
         table.add_column("metrics")
+    has_mqtt = any("mqtt" in member.about for member in members)
+    if has_mqtt:
+        table.add_column("mqtt")
     for member in members:
         served = [f"http://{member.about['metrics']}/metrics"] if has_metrics else []
+        served += [str(member.about["mqtt"])] if has_mqtt else []
         identifier = [str(member.about["node"])] if has_others else []
         table.add_row(str(member.index), member.address, str(member.process.pid), *identifier, *served)
     output.console.print(table)

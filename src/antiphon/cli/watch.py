@@ -35,14 +35,10 @@ class Watched(msgspec.Struct):
     verdict: str = "clean"
 
 
+@running.with_access()
 def watch(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topics to watch.", show_default=False)],
-    servers: running.Servers = running.DEFAULT_SERVERS,
-    cluster: running.ClusterName = "antiphon",
-    tls_authority: running.TlsAuthority = None,
-    tls_certificate: running.TlsCertificate = None,
-    tls_key: running.TlsKey = None,
-    token_file: running.TokenFile = None,
+    access: running.ServerAccess,
     start: Annotated[
         Literal["latest", "earliest"], typer.Option(help="Begin with new messages, or with all that the logs hold.")
     ] = "latest",
@@ -62,7 +58,6 @@ def watch(
 
     Example: antiphon watch room --servers 127.0.0.1:7400    antiphon watch room --start earliest --once
     """
-    access = running.access_to(servers, cluster, 0.0, tls_authority, tls_certificate, tls_key, token_file)
     found = watch_topics(options_of(access), topics, start, once, checkpoint, master, json)
     if json:
         output.print_line(found)

@@ -299,7 +299,7 @@ class LiveClient(PubSubHost):
         if isinstance(answer, FollowResponse):
             log.warning("messages published next may not follow messages seen before", topic=answer.topic, cause=error)
         elif receipt.done():
-            log.error("what had been accepted was refused later", reason=answer.error)
+            log.error("messages that were accepted have been refused later", reason=answer.error)
         set_exception(receipt, error)
 
     def subscription_ready(self, number: int) -> None:

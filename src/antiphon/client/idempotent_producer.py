@@ -224,8 +224,8 @@ class Lane:
                 best, moved_at, attempt = sum(places), loop.time(), 0
             if loop.time() - moved_at > STALLED_SECONDS:
                 raise PeerError(
-                    f"lane {self._lane} of {self._writer!r}: some member of {', '.join(self._progress)} does not have "
-                    f"all that was written and has not come further for {STALLED_SECONDS:g} seconds; begin again"
+                    f"lane {self._lane} of {self._writer!r}: a member of {', '.join(self._progress)} lacks batches "
+                    f"and has received none for {STALLED_SECONDS:g} seconds; write the same batches again"
                 )
             await asyncio.sleep(PAUSES_SECONDS[min(attempt, len(PAUSES_SECONDS) - 1)])
             attempt += 1

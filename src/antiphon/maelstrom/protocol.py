@@ -18,11 +18,8 @@ TEMPORARILY_UNAVAILABLE: Final = 11
 MALFORMED_REQUEST: Final = 12
 """Codes of errors, as Maelstrom's documentation numbers them."""
 
-INDEFINITE: Final = frozenset({TIMEOUT, 13})
-"""After these codes, and after undefined ones, an operation may have happened, or may still happen."""
-
 DEFINITE: Final = frozenset({1, NOT_SUPPORTED, TEMPORARILY_UNAVAILABLE, MALFORMED_REQUEST, 14, 20, 21, 22, 30})
-"""After these codes it never has, and never will."""
+"""After these codes an operation has not happened and never will; after others it may have."""
 
 FRAME: Final = "antiphon"
 """The type of frames between our nodes."""

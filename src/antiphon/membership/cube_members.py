@@ -131,7 +131,7 @@ class CubeMembers(FullMesh):
         present = [node for node in brokers if node not in process.missing_voters()]
         if present:
             return f"node {present[0]} is there, or does not count; only nodes that are gone for good can be dismissed"
-        self._log.warning("an operator said that nodes are gone for good", nodes=", ".join(map(str, brokers)))
+        self._log.warning("an operator dismissed nodes", nodes=", ".join(map(str, brokers)))
         process.dismiss([int(node) for node in brokers])
         return ""
 

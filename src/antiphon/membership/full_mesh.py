@@ -22,6 +22,7 @@ from antiphon.membership.membership import Membership
 from antiphon.membership.messages import Control, Hello, Peer, PeerAddresses, PlaceResponse
 from antiphon.membership.retries import RETRY, Retries
 from antiphon.membership.speakers import Speakers
+from antiphon.membership.tested_peers import TESTS, TestedPeers
 from antiphon.membership.watched_peers import WatchedPeers
 
 LAST_WORDS_US: Final = SECOND_US
@@ -55,6 +56,8 @@ class FullMesh(Membership):
         # What the process has to say to nodes of which only the address is known, until they have said who they are.
         self._unsaid: dict[int, list[ProtocolMessage]] = {}
         self._speakers = Speakers()
+        asking = self._own_identifier, self.peers, self.send_control
+        self._tested = TestedPeers(self._heard_on, self._lost, self.links, *asking)
         self._retries = Retries(place.host)
         self._joining = Joining(place.host, self, self._settings.fabric, HOPS)
         self._introductions = Introductions()
@@ -68,7 +71,6 @@ class FullMesh(Membership):
         self._is_in = False
 
     # What trees and cubes do differently.
-
     def _on_joined(self) -> None:
         """This node has its place for good."""
         raise NotImplementedError
@@ -161,11 +163,12 @@ class FullMesh(Membership):
         return max(self.address_book.highest(), self._founders - 1)
 
     def control_received(self, connection: Connection, message: Control) -> None:
-        if self._joining.on_message(connection, message):
-            return
         if isinstance(message, PeerAddresses):
             self._introduced(connection, message.peers)
-        else:
+        elif isinstance(message, TESTS):
+            if self._has_entered and (sender := self._sender_of(connection)) is not None:
+                self._tested.on_message(sender, message, self._detector, self._now_seconds())
+        elif not self._joining.on_message(connection, message):
             super().control_received(connection, message)
 
     def _introduced(self, connection: Connection, peers: Sequence[Peer]) -> None:
@@ -222,9 +225,15 @@ class FullMesh(Membership):
             else:
                 self._keep_link(identifier, link)
         if was_unclaimed:
-            self.spread(PeerAddresses([peer]), identifier)
-            self._introductions.missed(self._lost - self._over, peer)
+            self._tell_of(peer, identifier)
             self._keep_identity()
+
+    def _tell_of(self, newcomer: Peer, identifier: int) -> None:
+        """Tell the neighbours of a newcomer, who tell theirs, and lost nodes when they are found."""
+        if self._is_in:
+            for neighbour in self._tested.neighbours_without(identifier):
+                self.send_control(neighbour, PeerAddresses([newcomer]))
+            self._introductions.missed(self._lost - self._over, newcomer)
 
     def _disown(self, identifier: int) -> None:
         """No node has this identifier, after all."""
@@ -236,6 +245,7 @@ class FullMesh(Membership):
             self._events.peer_lost(identifier)
             self._watched.lost(identifier)
         self._lost.discard(identifier)
+        self._tested.changed()
         self._never_again(identifier)
 
     def _meet(self, peer: Peer) -> None:
@@ -249,8 +259,7 @@ class FullMesh(Membership):
             # itself. The nodes that a broker that returns knew say themselves who they are now.
             return
         self._connect_once(peer, peer.identifier, known)
-        self.spread(PeerAddresses([peer]), peer.identifier)
-        self._introductions.missed(self._lost - self._over, peer)
+        self._tell_of(peer, peer.identifier)
         self._keep_identity()
 
     def _connect_once(self, peer: Peer, identifier: int, known: int | None) -> None:
@@ -323,6 +332,7 @@ class FullMesh(Membership):
             # It has noticed earlier than this node that they were separated.
             self._lose(identifier)
         self._heard_on[identifier] = connection
+        self._tested.changed()
         if identifier in self._lost and identifier not in self.links:
             self._retry(identifier)
         self._check_connected(identifier)
@@ -348,6 +358,7 @@ class FullMesh(Membership):
             tell = self._log.warning if identifier in self.lost_nodes else self._log.info
             tell("found", node=identifier, address=link.address)
             self._lost.discard(identifier)
+            self._tested.changed()
             self._retries.stop(identifier)
             self.on_connected(identifier)
 
@@ -382,8 +393,7 @@ class FullMesh(Membership):
 
     def link_refused(self, link: Link, reason: str, is_final: bool) -> None:
         self._joining.refused(link, reason)
-        former = self.address_book.identifier_of(link.instance)
-        if reason == NOT_HERE and former is not None:
+        if reason == NOT_HERE and (former := self.address_book.identifier_of(link.instance)) is not None:
             self._lose(former)
             self._never_again(former)
         if is_final:
@@ -397,6 +407,7 @@ class FullMesh(Membership):
         address = "" if link is None else link.address
         self._unsaid.pop(identifier, None)
         self._lost.add(identifier)
+        self._tested.lost(identifier)
         self._host.cancel_timer(Timer(LAST_WORDS, identifier))
         if identifier in self.departing:
             self._log.info("left", node=identifier, address=address)
@@ -424,12 +435,10 @@ class FullMesh(Membership):
     # Signs of life.
 
     def bytes_received(self) -> dict[int, int]:
-        return {
-            identifier: connection.bytes_received
-            + (0 if (link := self.links.get(identifier)) is None else link.bytes_received)
-            for identifier, connection in self._heard_on.items()
-            if identifier not in self._lost
-        }
+        return self._tested.amounts()
+
+    def _looked(self) -> None:
+        self._tested.look(self._detector, self._now_seconds())
 
     def silent(self, identifier: int) -> None:
         super().silent(identifier)

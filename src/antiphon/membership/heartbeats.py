@@ -1,9 +1,10 @@
 """Signs of life: which of the others has been silent for so long that it counts as lost.
 
 A connection tells of machines: while the other machine answers, the connection is there, also if the process at its
-other end stands still. So every node looks, several times in ``lost_seconds``, from whom it has heard nothing. It asks
-those for a sign, which the event loop of the other node gives at once. A node that gives none for ``lost_seconds`` is
-lost: its connections end, and it is found again when it opens them anew. Where messages come anyway nobody asks.
+other end stands still. So every node looks, several times in ``lost_seconds``, from which of those that it watches
+(:mod:`antiphon.membership.tested_peers`) it has heard nothing. It asks those for a sign, which the event loop of the
+other node gives at once. A node that gives none for ``lost_seconds`` is lost: its connections end, and it is found
+again when it opens them anew. Where messages come anyway nobody asks.
 
 Silence counts only as far as this node was awake to hear: a node that stood still itself takes nobody for lost.
 """
@@ -21,6 +22,10 @@ LOOK_SECONDS_AT_MOST: Final = 0.5
 
 QUESTIONS: Final = 4
 """How often a silent node is asked before it counts as lost, about."""
+
+
+SUSPECT_SHARE: Final = 3 / 8
+"""The part of ``lost_seconds`` for which a node has been silent, at least, when others are told that it is."""
 
 
 class Silent(NamedTuple):
@@ -49,8 +54,28 @@ class FailureDetector:
         silent = self._silent_seconds.get(node, 0.0)
         return silent if 2 * silent >= self._lost_seconds else 0.0
 
+    def is_suspect(self, node: int) -> bool:
+        """Whether a node has left a question unanswered for the time between two looks."""
+        return self._silent_seconds.get(node, 0.0) >= self._question_seconds + self.look_seconds
+
+    def expect(self, node: int, amount: int, now: float, is_suspect: bool) -> None:
+        """Count the silence of a node that is asked now, if it is not counted yet; ``amount`` is what has come of it.
+
+        One that somebody else suspects has been silent for a part of the time already. The rest is what a sign needs.
+        """
+        silent = SUSPECT_SHARE * self._lost_seconds if is_suspect else 0.0
+        # The next look counts all the time since the last one.
+        silent -= min(now - self._looked_at, 2 * self.look_seconds)
+        self._silent_seconds[node] = max(silent, self._silent_seconds.get(node, silent))
+        self._unasked_seconds[node] = 0.0
+        self._heard[node] = amount
+
+    def has_spoken(self, node: int) -> bool:
+        """Whether something had come from a node at the last look that had not at the one before."""
+        return self._silent_seconds.get(node) == 0.0
+
     def poll(self, now: float, heard: Mapping[int, int]) -> Silent:
-        """``on_frame`` says how much has come from each of those to whom connections are kept."""
+        """``heard`` says how much has come from each of those whose silence counts."""
         awake = min(now - self._looked_at, 2 * self.look_seconds)
         self._looked_at = now
         asked, lost = [], []

@@ -71,7 +71,7 @@ class BlockClaims:
         self._is_far = skipped > 0
         self._block = self._address_book().next_block(skipped)
         if self._block is None:
-            self._host.log.warning("no identifiers are left: the cluster has to be founded anew")
+            self._host.log.warning("no identifiers are left for newcomers; found a new cluster")
             return
         self._number += 1
         self._answers = {}
@@ -119,6 +119,6 @@ class BlockClaims:
             return
         if self._is_far or len(self._answers) >= self._needed():
             self._address_book().take_block(block)
-            self._host.log.info("took identifiers to give", block=block)
+            self._host.log.info("reserved identifiers for newcomers", block=block)
         else:
             self._begin(1 + self._host.draw(SKIPPED_BELOW))

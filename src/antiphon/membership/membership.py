@@ -117,7 +117,7 @@ class Membership:
         """It does not want to know any more."""
 
     def bytes_received(self) -> dict[int, int]:
-        """How many bytes have come from each of those who are to give signs of life."""
+        """How many bytes have come from each of those whose silence counts."""
         return {}
 
     def silent(self, identifier: int) -> None:
@@ -220,7 +220,11 @@ class Membership:
             self.send_control(identifier, KeepAlive())
         for identifier in silent.lost:
             self.silent(identifier)
+        self._looked()
         self._host.set_timer(LOOK_OUT, microseconds(self._detector.look_seconds))
+
+    def _looked(self) -> None:
+        """Silent peers were asked, and lost ones counted."""
 
     def silence_us(self, identifier: int) -> int:
         """For how long a peer has given no sign of life, also when it is lost for that reason; 0 if not for long."""
@@ -254,6 +258,11 @@ class Membership:
     def identifier_of(self, instance: str) -> int | None:
         """The identifier of a peer by its instance."""
         return self.address_book.identifier_of(instance)
+
+    def _own_identifier(self) -> int:
+        identifier = self.address_book.me.identifier
+        assert identifier is not None, "a node that is in its cluster has its place"
+        return identifier
 
     def _sender_of(self, connection: Connection) -> int | None:
         return self.address_book.identifier_of(connection.instance)

@@ -146,6 +146,22 @@ class KeepAlive(Control, frozen=True, array_like=True, tag=KEEP_ALIVE_TAG):
     """
 
 
+class SilenceNotice(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 41):
+    """These nodes owe the sender a sign of life: the receiver is to ask them for one too."""
+
+    peers: list[Identifier]
+
+
+class PeersDigest(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 42):
+    """A checksum of the nodes that the sender can reach; a receiver with another one says which nodes it can reach.
+
+    ``wants_answer`` if the sender is then to get the checksum of the receiver, and to do the same.
+    """
+
+    checksum: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
+    wants_answer: bool
+
+
 class LeaveNotice(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 23):
     """The sender is about to go, and will not be back under this identifier."""
 
@@ -176,6 +192,8 @@ MEMBERSHIP_CONTROLS: Final = (
     PeerAddresses,
     ContactList,
     KeepAlive,
+    SilenceNotice,
+    PeersDigest,
     LeaveNotice,
     BlockRequest,
     BlockResponse,

@@ -320,6 +320,7 @@ class TreeMembers(FullMesh):
             connection.close()
         self._heard_on.clear()
         self._lost.clear()
+        self._tested.changed()
         self._watched.clear()
         self._unsaid.clear()
         self._events.displaced()
@@ -468,6 +469,6 @@ class TreeMembers(FullMesh):
         present = [broker for broker in brokers if broker in process.view.current.parents]
         if present:
             return f"broker {present[0]} is there; only brokers that are gone for good can be dismissed"
-        self._log.warning("an operator said that brokers are gone for good", brokers=", ".join(map(str, brokers)))
+        self._log.warning("an operator dismissed brokers", brokers=", ".join(map(str, brokers)))
         process.dismiss([int(broker) for broker in brokers])
         return ""

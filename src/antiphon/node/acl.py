@@ -129,8 +129,8 @@ class Rights:
         try:
             clients = read_rights(self._path)
         except UsageError as error:
-            self.trouble = f"{error}; the rights stay as they were"
-            log.error("the rights stay as they were", reason=str(error))
+            self.trouble = f"{error}; the old rights stay"
+            log.error("the new rights cannot be read; the old ones stay", reason=str(error))
             return False
         self.trouble = ""
         is_new = clients != self._clients
@@ -167,7 +167,7 @@ class Rights:
                 raise DeniedError("the token is not known here; check that it is whole and is meant for this cluster")
             return found
         if identity is None:
-            raise DeniedError(f"this node wants to know who its clients are: {WHO}")
+            raise DeniedError(f"this node serves only clients that it can identify: {WHO}")
         if identity.role != CLIENT:
             raise DeniedError(
                 f"this certificate is for the {identity.role} {identity.name!r}; show one of a client, or give a token"

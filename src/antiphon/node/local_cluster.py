@@ -38,7 +38,7 @@ LINE_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Plan:
-    """What a cluster is to be. ``port`` 0 takes free ones; ``settings`` are flags that all nodes get.
+    """What a cluster is to be. ``port`` 0 takes free ones, as does ``mqtt_port``; ``settings`` are flags of all nodes.
 
     ``table`` is the file of a fabric with founders, which are started together; other nodes join the first. ``doors``
     are the addresses that nodes advertise, if they differ from those at which they listen. ``environment`` names the
@@ -50,6 +50,7 @@ class Plan:
     data: Path | None = None
     trace: Path | None = None
     metrics: bool = False
+    mqtt_port: int | None = None
     settings: Sequence[str] = ()
     table: Path | None = None
     fabric: str = DEFAULT_FABRIC
@@ -72,6 +73,8 @@ class Plan:
             flags += ["--trace", str(self.trace / f"node-{index}.parquet")]
         if self.metrics:
             flags += ["--metrics", f"{HOST}:0"]
+        if self.mqtt_port is not None:
+            flags += ["--mqtt", f"{HOST}:{self.mqtt_port + index if self.mqtt_port else 0}"]
         return flags
 
 

@@ -59,7 +59,7 @@ from antiphon.storage.log_topics import LogRetention
 from antiphon.streams.service.service import StreamService
 from antiphon.streams.service.stream_gateway import StreamAccess, StreamGateway
 from antiphon.transport.framing import FrameWriter
-from antiphon.transport.incoming import ConnectionGreeting, FrameClient, IncomingConnection
+from antiphon.transport.incoming import ConnectedClient, ConnectionGreeting, FrameClient, IncomingConnection
 from antiphon.transport.links import split_address
 from antiphon.transport.listener import Listener
 from antiphon.transport.tls import CertifiedIdentity, instance_of
@@ -98,7 +98,7 @@ class LiveNode(PubSubHost):
         self.disk = Disk()
         self.loop = NodeLoop(settings, self._lifecycle, self.fail)
         self.asks_majority = self.loop.traits.asks_majority
-        self.clients: set[FrameClient] = set()
+        self.clients: set[ConnectedClient] = set()
         self.backlogs = Backlogs(settings.backlog_bytes)
         self.ledger = Ledger(self._event_loop.time)
         self._server: Listener | None = None

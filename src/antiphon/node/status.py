@@ -34,7 +34,7 @@ from antiphon.node.quotas import Ledger
 from antiphon.node.settings import Settings
 from antiphon.sessions.backlog import Backlogs
 from antiphon.trace.quantities import quantity
-from antiphon.transport.incoming import FrameClient
+from antiphon.transport.incoming import ConnectedClient
 from antiphon.transport.links import split_address
 from antiphon.transport.listener import Listener
 from antiphon.transport.tls import check_trusted, identity_of, is_loopback
@@ -66,7 +66,7 @@ class NodeStatus:
         rights: Rights,
         listener: Listener,
         lifecycle: Lifecycle,
-        clients: set[FrameClient],
+        clients: set[ConnectedClient],
         backlogs: Backlogs,
         ledger: Ledger,
         certificates: CertificateWatch | None,

@@ -290,7 +290,7 @@ class Writers:
         known = 0 if position is None else position.number
         if position is not None and differs(position, author):
             self.conflicts += 1
-            self._log.error("what is written again differs from what was written first", topic=topic, lane=author.lane)
+            self._log.error("a repeated batch differs from the first one", topic=topic, lane=author.lane)
             return None
         if author.number <= known:
             self.repeated += 1

@@ -32,7 +32,7 @@ NOWHERE = -1
 def merge_traces(tables: Sequence[pa.Table]) -> pa.Table:
     """Merge traces into one. A single one is left as it is: its rows are in order."""
     if not tables:
-        raise UsageError("there is no trace to look at; name at least one")
+        raise UsageError("no trace is named; name at least one")
     if len(tables) == 1:
         return tables[0]
     check_origin(tables)
@@ -58,7 +58,7 @@ def check_origin(tables: Sequence[pa.Table]) -> None:
     """Refuse traces that cannot be of one run."""
     for table in tables:
         if about_trace(table).get("host") != "live":
-            raise UsageError("only the traces of live nodes are parts of one run; look at simulated runs one by one")
+            raise UsageError("only traces of live nodes are parts of one run; audit simulated runs one by one")
     lives: dict[int, list[tuple[int, int]]] = {}
     for table in tables:
         if table.num_rows == 0:

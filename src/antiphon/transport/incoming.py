@@ -50,7 +50,14 @@ class ConnectionGreeting(NamedTuple):
     maximum_connections: int
 
 
-class FrameClient(Protocol):
+class ConnectedClient(Protocol):
+    """A client of a node, whatever it speaks."""
+
+    def rights_changed(self) -> None:
+        """The rights of clients are others now."""
+
+
+class FrameClient(ConnectedClient, Protocol):
     """A client at the other end of an incoming connection."""
 
     def frame_received(self, frame: memoryview) -> None:
@@ -58,9 +65,6 @@ class FrameClient(Protocol):
 
     def ended(self) -> None:
         """The client is gone."""
-
-    def rights_changed(self) -> None:
-        """The rights of clients are others now."""
 
     def writing_paused(self) -> None:
         """The client does not read what it is sent."""

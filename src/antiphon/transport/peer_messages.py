@@ -18,9 +18,11 @@ from antiphon.membership.messages import (
     LeaveNotice,
     Name,
     PeerAddresses,
+    PeersDigest,
     PlaceRequest,
     PlaceResponse,
     Refused,
+    SilenceNotice,
 )
 from antiphon.sessions.peer_messages import SESSION_CONTROLS
 
@@ -68,6 +70,8 @@ PEER_CONTROLS: Final = (
     PeerAddresses,
     ContactList,
     KeepAlive,
+    SilenceNotice,
+    PeersDigest,
     LeaveNotice,
     BlockRequest,
     BlockResponse,

@@ -1,4 +1,4 @@
-"""MQTT: the Mosquitto broker and paho-mqtt, quality of service 0.
+"""MQTT: the Mosquitto broker and paho-mqtt, quality of service 0; and a node of Antiphon in the place of Mosquitto.
 
 The client's thread sends queued messages, without a bound; after each 256 messages the publisher waits until they are
 written to the socket, so that the queue cannot grow for ever. The broker's own limits are off.
@@ -6,10 +6,12 @@ written to the socket, so that the queue cannot grow for ever. The broker's own 
 
 from __future__ import annotations
 
+import sys
 import threading
 from pathlib import Path
 from typing import Any
 
+from antiphon import __version__
 from antiphon_lab.bench.peers.contender import HOST, TOPIC, Arrived, Contender, Place, Side
 
 ANSWER_SECONDS = 10.0
@@ -47,6 +49,23 @@ class Mosquitto(Contender):
 
     def side(self, place: Place) -> Side:
         return MosquittoSide(place)
+
+
+class AntiphonMqtt(Mosquitto):
+    """The same client against one node of Antiphon."""
+
+    name = "antiphon-mqtt"
+    title = "Antiphon over MQTT (paho-mqtt)"
+    program = sys.executable
+    settings = "quality of service 0, MQTT 3.1.1, causal order, the client's own thread"
+
+    def server_version(self) -> str:
+        """The node, and not the interpreter that runs it."""
+        return f"antiphon {__version__}"
+
+    def server_command(self, port: int, directory: Path) -> list[str]:
+        """A node of a cluster of one, with a door for MQTT."""
+        return [sys.executable, "-m", "antiphon", "node", "--mqtt", f"{HOST}:{port}", "--log-level", "warning"]
 
 
 class MosquittoSide(Side):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from antiphon.kernel.errors import UsageError
 from antiphon_lab.bench.peers.antiphon_peers import VARIANTS, Antiphon
 from antiphon_lab.bench.peers.contender import Contender
-from antiphon_lab.bench.peers.mosquitto_peers import Mosquitto
+from antiphon_lab.bench.peers.mosquitto_peers import AntiphonMqtt, Mosquitto
 from antiphon_lab.bench.peers.nats_peers import Nats
 from antiphon_lab.bench.peers.redis_peers import Redis
 from antiphon_lab.bench.peers.tcp_peers import BareTcp
@@ -15,7 +15,8 @@ from antiphon_lab.bench.peers.zeromq_peers import ZeroMq
 US = Antiphon.name
 
 CONTENDERS: dict[str, Contender] = {
-    contender.name: contender for contender in (Antiphon(), ZeroMq(), Zenoh(), Nats(), Redis(), Mosquitto(), BareTcp())
+    contender.name: contender
+    for contender in (Antiphon(), ZeroMq(), Zenoh(), Nats(), Redis(), Mosquitto(), AntiphonMqtt(), BareTcp())
 }
 
 OURS: dict[str, Contender] = {contender.name: contender for contender in VARIANTS}

@@ -103,7 +103,7 @@ def dependency_counts(found: AggregationMeasures) -> np.ndarray:
 
 
 def most_dependencies(found: AggregationMeasures) -> float:
-    """Those of the message with the most."""
+    """The dependencies of the message that has most of them."""
     return float(found.dependencies.max())
 
 

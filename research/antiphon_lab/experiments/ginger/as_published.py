@@ -192,7 +192,7 @@ def mean_of(order: str, found: PublishedRun) -> float:
 
 
 def compare(_plan: Plan, results: Found) -> Iterator[Finding]:
-    """What the text says of the orders, for the protocol as published; then the logs, and what never came."""
+    """The statements of the text about orders, checked on the protocol as published; then the logs and the losses."""
     numbers = document("ginger").numbers
     for count, faults in FAULTS.items():
         total = results.sample(case_of(AS_PRINTED, faults), partial(mean_of, TOTAL))
@@ -221,7 +221,7 @@ def compare(_plan: Plan, results: Found) -> Iterator[Finding]:
 
 
 def compare_losses(results: Found) -> Iterator[Row]:
-    """What never came, in both systems."""
+    """The messages that never arrived, in both systems."""
     number = document("ginger").numbers["section-6/no-loss"]
     for count, faults in FAULTS.items():
         lost, ours = (results.sample(case_of(system, faults), missing) for system in (AS_PRINTED, AS_PUBLISHED))

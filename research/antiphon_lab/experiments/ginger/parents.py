@@ -57,7 +57,7 @@ class ParentsCase:
 
 
 @dataclass(frozen=True)
-class Adopted:
+class AdoptionOutcome:
     """The results of a run. ``reach_ms`` is the mean delay from the root to a broker in the tree at the end."""
 
     synchronised_ms: float
@@ -104,7 +104,7 @@ def setup_of(case: ParentsCase, delays: list[list[int]], seed: int) -> BankSetup
     )
 
 
-def measure(case: ParentsCase, seed: int) -> Adopted:
+def measure(case: ParentsCase, seed: int) -> AdoptionOutcome:
     """Let a broker crash, and see where the brokers below it go."""
     delays = regional_delays(case.nodes, seed)
     run = BankRun(setup_of(case, delays, seed), seed, None, NotingBroker)
@@ -112,7 +112,7 @@ def measure(case: ParentsCase, seed: int) -> Adopted:
     orphans = [repair for repair in repairs_in(run) if repair.is_orphan]
     times = [repair.synchronised for repair in orphans]
     assert len(orphans) == FAN_OUT and None not in times, "every orphan finds a parent"
-    return Adopted(
+    return AdoptionOutcome(
         synchronised_ms=sum(time or 0 for time in times) / len(orphans),
         rounds=sum(repair.rounds for repair in orphans) / len(orphans),
         reach_ms=mean_reach_ms(run, delays),
@@ -132,7 +132,7 @@ def mean_reach_ms(run: BankRun, delays: list[list[int]]) -> float:
     return sum(reaches) / len(reaches)
 
 
-QUANTITIES: dict[str, tuple[str, Callable[[Adopted], float]]] = {
+QUANTITIES: dict[str, tuple[str, Callable[[AdoptionOutcome], float]]] = {
     "until the last missed message, orphans": ("ms", lambda found: found.synchronised_ms),
     "brokers that an orphan asks": ("brokers", lambda found: found.rounds),
     "from the root to a broker afterwards": ("ms", lambda found: found.reach_ms),
@@ -151,7 +151,7 @@ def sizes_of(plan: Plan) -> list[int]:
     return [max(nodes, ORPHANS[-1] + 1) for nodes in plan.sizes]
 
 
-def compare(plan: Plan, results: Results[ParentsCase, Adopted]) -> Iterator[Finding]:
+def compare(plan: Plan, results: Results[ParentsCase, AdoptionOutcome]) -> Iterator[Finding]:
     """Each quantity by the way of asking, and against the document's."""
     yield promised(
         "banks in disorder and brokers stuck, all runs",
@@ -191,7 +191,7 @@ def compare(plan: Plan, results: Results[ParentsCase, Adopted]) -> Iterator[Find
     )
 
 
-PARENTS: Experiment[ParentsCase, Adopted] = Experiment(
+PARENTS: Experiment[ParentsCase, AdoptionOutcome] = Experiment(
     name="ginger/parents",
     document="not measured in the dissertation on Ginger: section 4.2 describes the search",
     description="the broker tree: the time of a repair and the tree after it, by the order in which orphans ask",

@@ -164,7 +164,7 @@ class EagerTrees(Trees):
                 self._environment.send(peer, data if peer in structure.targets else announce)
 
     def announcement_of(self, structure: Structure, publication: Publication) -> Announce:
-        """What a lazy link carries instead of a publication."""
+        """The announcement that a lazy link carries instead of a publication."""
         return Announce(publication.source, publication.sequence, self._topic)
 
     # Announcements.

@@ -48,14 +48,14 @@ class Trace:
 def open_trace(session: SparkSession, files: Sequence[Path]) -> Trace:
     """Open the trace in some files; all of them are checked before Spark reads them."""
     if not files:
-        raise UsageError("there is no trace to look at; name at least one")
+        raise UsageError("no trace is named; name at least one")
     if any(file.suffix == PARTIAL for file in files):
         # The end of a killed node's trace is reconstructed row by row.
         return merged_in_memory(session, files)
     described = [describe(file) for file in files]
     abouts = [about for about, _ in described]
     if len(files) > 1 and any(about.get("host") != "live" for about in abouts):
-        raise UsageError("only the traces of live nodes are parts of one run; look at simulated runs one by one")
+        raise UsageError("only traces of live nodes are parts of one run; audit simulated runs one by one")
     readable = [file if file.suffix == ".parquet" else as_parquet(file) for file in files]
     frame = in_order(session, readable)
     return Trace(frame, abouts[0], sum(rows for _, rows in described), len(files))

@@ -13,18 +13,13 @@ app = typer.Typer(no_args_is_help=True, help="The named consumers of a topic: li
 
 
 @app.command("ls")
+@running.with_access()
 def list_consumers(
     topic: Topic,
-    servers: running.Servers = running.DEFAULT_SERVERS,
-    cluster: running.ClusterName = "antiphon",
-    tls_authority: running.TlsAuthority = None,
-    tls_certificate: running.TlsCertificate = None,
-    tls_key: running.TlsKey = None,
-    token_file: running.TokenFile = None,
+    access: running.ServerAccess,
     json: Json = False,
 ) -> None:
     """List the consumers of a topic: how far each has come, its lag, and what its members hold."""
-    access = running.access_to(servers, cluster, 0.0, tls_authority, tls_certificate, tls_key, token_file)
     found = ask(access, lambda client: client.topics.describe(topic))
     if json:
         output.print_json(described(found)["consumers"])
@@ -33,19 +28,14 @@ def list_consumers(
 
 
 @app.command("rm")
+@running.with_access()
 def remove(
     topic: Topic,
     name: Annotated[str, typer.Argument(metavar="CONSUMER", help="The name of the consumer.", show_default=False)],
-    servers: running.Servers = running.DEFAULT_SERVERS,
-    cluster: running.ClusterName = "antiphon",
-    tls_authority: running.TlsAuthority = None,
-    tls_certificate: running.TlsCertificate = None,
-    tls_key: running.TlsKey = None,
-    token_file: running.TokenFile = None,
+    access: running.ServerAccess,
     json: Json = False,
 ) -> None:
     """Forget a consumer, and which messages are done for it."""
-    access = running.access_to(servers, cluster, 0.0, tls_authority, tls_certificate, tls_key, token_file)
     ask(access, lambda client: client.topics.remove_consumer(topic, name))
     if json:
         output.print_json({"removed": name})

@@ -36,6 +36,7 @@ def ask(access: running.ServerAccess, question: Callable[[Client], Awaitable[Res
 
 
 @app.command()
+@running.with_access()
 def create(
     topic: Topic,
     replicas: policy.Replicas = None,
@@ -43,12 +44,8 @@ def create(
     retention_time: policy.RetentionTime = None,
     hold: policy.Hold = None,
     replace_after: policy.ReplaceAfter = None,
-    servers: running.Servers = running.DEFAULT_SERVERS,
-    cluster: running.ClusterName = "antiphon",
-    tls_authority: running.TlsAuthority = None,
-    tls_certificate: running.TlsCertificate = None,
-    tls_key: running.TlsKey = None,
-    token_file: running.TokenFile = None,
+    *,
+    access: running.ServerAccess,
     json: Json = False,
 ) -> None:
     """Keep the history of a topic from now on. A topic that has a history keeps it as it is.
@@ -56,12 +53,12 @@ def create(
     Example: antiphon topics create orders --replicas 3 --retention-bytes 10G --retention-time 7d
     """
     changes = policy.changes_of(replicas, retention_bytes, retention_time, hold, replace_after)
-    access = running.access_to(servers, cluster, 0.0, tls_authority, tls_certificate, tls_key, token_file)
     found = ask(access, lambda client: client.topics.create(topic, **changes))
     if json:
         output.print_json(described(found))
         return
-    there = f"at {found.connected} nodes" if found.connected > 0 else f"at {found.replicas} nodes"
+    count = found.connected or found.replicas
+    there = f"at {count} node{'s' * (count != 1)}"
     typer.echo(f"the history of {topic!r} is kept {there} (generation {found.generation})")
     if 0 < found.connected < found.replicas:
         missing = found.replicas - found.connected
@@ -69,6 +66,7 @@ def create(
 
 
 @app.command("set")
+@running.with_access()
 def change(
     topic: Topic,
     replicas: policy.Replicas = None,
@@ -76,12 +74,8 @@ def change(
     retention_time: policy.RetentionTime = None,
     hold: policy.Hold = None,
     replace_after: policy.ReplaceAfter = None,
-    servers: running.Servers = running.DEFAULT_SERVERS,
-    cluster: running.ClusterName = "antiphon",
-    tls_authority: running.TlsAuthority = None,
-    tls_certificate: running.TlsCertificate = None,
-    tls_key: running.TlsKey = None,
-    token_file: running.TokenFile = None,
+    *,
+    access: running.ServerAccess,
     json: Json = False,
 ) -> None:
     """Keep the history of a topic differently from now on. Settings that are not named stay as they are.
@@ -91,7 +85,6 @@ def change(
     changes = policy.changes_of(replicas, retention_bytes, retention_time, hold, replace_after)
     if not changes:
         raise UsageError("name what is to change, for example --retention-time 30d")
-    access = running.access_to(servers, cluster, 0.0, tls_authority, tls_certificate, tls_key, token_file)
     found = ask(access, lambda client: client.topics.set(topic, **changes))
     if json:
         output.print_json(described(found))
@@ -100,14 +93,10 @@ def change(
 
 
 @app.command("apply")
+@running.with_access()
 def apply_file(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Topics as tables: [topics.NAME].", show_default=False)],
-    servers: running.Servers = running.DEFAULT_SERVERS,
-    cluster: running.ClusterName = "antiphon",
-    tls_authority: running.TlsAuthority = None,
-    tls_certificate: running.TlsCertificate = None,
-    tls_key: running.TlsKey = None,
-    token_file: running.TokenFile = None,
+    access: running.ServerAccess,
     json: Json = False,
 ) -> None:
     """Make the topics of a TOML file, and change those that are kept otherwise. Other topics stay as they are.
@@ -115,7 +104,6 @@ def apply_file(
     Applied twice, the second time changes nothing. Example: antiphon topics apply topics.toml
     """
     wanted = policy.topics_in(file)
-    access = running.access_to(servers, cluster, 0.0, tls_authority, tls_certificate, tls_key, token_file)
     outcomes = ask(access, lambda client: applied(client, wanted))
     if json:
         output.print_json(outcomes)
@@ -141,20 +129,15 @@ async def applied(client: Client, wanted: dict[str, PolicyChanges]) -> dict[str,
 
 
 @app.command("found")
+@running.with_access()
 def found_list(
-    servers: running.Servers = running.DEFAULT_SERVERS,
-    cluster: running.ClusterName = "antiphon",
-    tls_authority: running.TlsAuthority = None,
-    tls_certificate: running.TlsCertificate = None,
-    tls_key: running.TlsKey = None,
-    token_file: running.TokenFile = None,
+    access: running.ServerAccess,
     json: Json = False,
 ) -> None:
     """Begin the list of topics with a history at one node, if the cluster's first node has no data directory.
 
     Run it once, for a node with a data directory: antiphon topics found --servers 127.0.0.1:7400
     """
-    access = running.access_to(servers, cluster, 0.0, tls_authority, tls_certificate, tls_key, token_file)
     ask(access, lambda client: client.topics.found())
     if json:
         output.print_json({"found": True})
@@ -163,17 +146,12 @@ def found_list(
 
 
 @app.command("ls")
+@running.with_access()
 def list_topics(
-    servers: running.Servers = running.DEFAULT_SERVERS,
-    cluster: running.ClusterName = "antiphon",
-    tls_authority: running.TlsAuthority = None,
-    tls_certificate: running.TlsCertificate = None,
-    tls_key: running.TlsKey = None,
-    token_file: running.TokenFile = None,
+    access: running.ServerAccess,
     json: Json = False,
 ) -> None:
     """List the topics with a history."""
-    access = running.access_to(servers, cluster, 0.0, tls_authority, tls_certificate, tls_key, token_file)
     topics = ask(access, lambda client: client.topics.list())
     if json:
         output.print_json([described(each) for each in topics])
@@ -185,18 +163,13 @@ def list_topics(
 
 
 @app.command()
+@running.with_access()
 def info(
     topic: Topic,
-    servers: running.Servers = running.DEFAULT_SERVERS,
-    cluster: running.ClusterName = "antiphon",
-    tls_authority: running.TlsAuthority = None,
-    tls_certificate: running.TlsCertificate = None,
-    tls_key: running.TlsKey = None,
-    token_file: running.TokenFile = None,
+    access: running.ServerAccess,
     json: Json = False,
 ) -> None:
     """Show how far a topic's history is, how many replicas are connected, and its consumers."""
-    access = running.access_to(servers, cluster, 0.0, tls_authority, tls_certificate, tls_key, token_file)
     found = ask(access, lambda client: client.topics.describe(topic))
     if json:
         output.print_json(described(found))
@@ -212,14 +185,10 @@ def info(
 
 
 @app.command("rm")
+@running.with_access()
 def remove(
     topic: Topic,
-    servers: running.Servers = running.DEFAULT_SERVERS,
-    cluster: running.ClusterName = "antiphon",
-    tls_authority: running.TlsAuthority = None,
-    tls_certificate: running.TlsCertificate = None,
-    tls_key: running.TlsKey = None,
-    token_file: running.TokenFile = None,
+    access: running.ServerAccess,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     json: Json = False,
 ) -> None:
@@ -228,7 +197,6 @@ def remove(
         raise UsageError("--json cannot ask for confirmation; add --yes")
     if not yes and not typer.confirm(f"Remove the history of {topic!r} and its consumers for good?"):
         raise typer.Exit(1)
-    access = running.access_to(servers, cluster, 0.0, tls_authority, tls_certificate, tls_key, token_file)
     ask(access, lambda client: client.topics.remove(topic))
     if json:
         output.print_json({"removed": topic})

@@ -194,7 +194,7 @@ class CubeProcess(Process):
 
     def publish_about(self, keys: list[int], payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
         if not self.options.total:
-            raise UsageError("keys are for total order, which is not to be had here; publish without naming any")
+            raise UsageError("keys are for total order, which is off here; publish without keys")
         return self.operations.publish(vec[i64](sorted(set(keys))), payload, topic, self._chosen_order(order))
 
     def room(self, topic: i64) -> i64:

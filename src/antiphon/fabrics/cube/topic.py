@@ -78,12 +78,12 @@ UNBOUNDED: Final[i64] = 1 << 62
 class FaultOptions:
     """How a member helps others over faults; shared by all nodes of a system.
 
-    ``keep`` is how many publications of each source are kept for whoever lacks them: at least ``window`` and ``bundle``
-    together. ``compare_ticks`` is how often members compare what they have while something is wrong: several round
-    trips. After ``forget_ticks`` a member that is away is not expected back, and what others wait for and nobody has is
-    given up: longer than partitions last. Total order waits for ``exclude_ticks`` for who cannot be reached, and then,
-    where there is a majority, goes on without it: longer than it takes all to notice a crash. ``keep_bytes`` bounds the
-    kept publications of each source on a topic: more than a host lets a source have under way there.
+    A node keeps ``keep`` publications of each source for nodes that lack them: at least ``window`` and ``bundle``
+    together. While something is wrong, members compare what they have every ``compare_ticks``: several round trips.
+    After ``forget_ticks`` a member that is away is not expected back, and a publication that others wait for and no
+    node has is given up: longer than partitions last. Total order waits ``exclude_ticks`` for an unreachable node, and
+    then, where there is a majority, goes on without it: longer than all nodes take to notice a crash. ``keep_bytes``
+    bounds the kept publications of each source on a topic: more than a host lets a source have under way there.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class FaultOptions:
         keep_bytes: i64 = UNBOUNDED,
     ) -> None:
         if compare_ticks < 1 or forget_ticks < compare_ticks:
-            raise UsageError("members compare after at least one tick, and do not forget before they have compared")
+            raise UsageError("compare_ticks is at least 1, and forget_ticks is not less than compare_ticks")
         self.keep: Final[i64] = keep
         self.keep_bytes: Final[i64] = keep_bytes
         self.compare_ticks: Final[i64] = compare_ticks
@@ -105,7 +105,7 @@ class FaultOptions:
     def check(self, options: Options) -> None:
         """Complain if a node that may fail cannot be run with these options."""
         if not options.mixed or options.directory:
-            raise UsageError("where nodes may fail, orders are mixed and there is no directory; set the options so")
+            raise UsageError("where nodes may fail, set mixed = true and directory = false")
         if self.keep < options.window + options.bundle:
             raise UsageError(
                 f"{self.keep} publications are kept, fewer than may be under way; keep at least "

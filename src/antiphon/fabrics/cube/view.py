@@ -118,10 +118,6 @@ class View:
         """All active members, ascending."""
         return self._active.members()
 
-    def active_count(self) -> i64:
-        """How many members are active."""
-        return self._active.count()
-
     def state(self) -> str:
         """The content as text, to compare states."""
         return f"{self._counters.sorted_items()} {self._active.members()} {sorted(self._passive.items())}"

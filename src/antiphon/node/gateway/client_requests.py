@@ -71,7 +71,7 @@ class ClientRequests:
         elif isinstance(message, StatusRequest):
             if len(self._status_requests) >= STATUS_REQUESTS_AT_MOST:
                 raise ProtocolError(
-                    f"a client asked {STATUS_REQUESTS_AT_MOST} times how the node is and waited for no answer"
+                    f"a client asked {STATUS_REQUESTS_AT_MOST} times for the status and waited for no answer"
                 )
             if not self._status_requests:
                 asyncio.get_running_loop().call_soon(self._tell_status)

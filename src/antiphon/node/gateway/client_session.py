@@ -62,7 +62,7 @@ from antiphon.sessions.writers import Writers, owned_number
 from antiphon.storage.disk import Disk
 from antiphon.streams.service.stream_gateway import StreamAccess
 from antiphon.transport.framing import FrameWriter
-from antiphon.transport.incoming import FrameClient, IncomingConnection
+from antiphon.transport.incoming import ConnectedClient, IncomingConnection
 from antiphon.transport.schema import BATCH_BYTES_AT_MOST, SINCE, may_send
 from antiphon.transport.tls import instance_of
 
@@ -114,7 +114,7 @@ class ClientServices:
     lifecycle: Lifecycle
     limits: GatewayLimits
     rights: Rights
-    clients: set[FrameClient]
+    clients: set[ConnectedClient]
     backlogs: Backlogs
     ledger: Ledger
     audit: AuditLog
@@ -270,7 +270,7 @@ class ClientSession:
 
     def give_up(self) -> None:
         """The client stands still and holds others up."""
-        log.warning("a client was silent and is given up", client=self.holder.name or self._connection.where_from)
+        log.warning("a client was silent and was disconnected", client=self.holder.name or self._connection.where_from)
         self._connection.abort()
 
     # Rights.

@@ -44,7 +44,6 @@ KINDS: Final = {
     "crowd": "subscribers of every policy and limit connect, lag, close, stay and vanish while one application "
     "publishes more than nodes send ahead",
 }
-ALL_KINDS: Final = tuple(KINDS)
 
 LOST_SECONDS: Final = float(Settings().lost_seconds)
 """A node counts as lost after so long without a sign of life, unless its settings say otherwise."""

@@ -1,0 +1,403 @@
+"""Where MQTT clients come in: the listener, who is let in, their sessions, wills and subscriptions."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import ssl
+from collections import Counter
+from collections.abc import Awaitable
+from typing import Any, Final
+
+from antiphon.api.lifecycle import Starting
+from antiphon.api.subscription import LiveSubscription
+from antiphon.kernel.errors import AntiphonError, UsageError
+from antiphon.mqtt.connection import TOPIC_ALIASES, MqttConnection, lasting_seconds
+from antiphon.mqtt.protocol.incoming import RECEIVE_MAXIMUM
+from antiphon.mqtt.protocol.packets import (
+    VERSION_3,
+    ConnackPacket,
+    ConnectPacket,
+    PublishPacket,
+    SubscribePacket,
+    TopicFilter,
+)
+from antiphon.mqtt.protocol.properties import Properties
+from antiphon.mqtt.protocol.reasons import MqttError, Reason
+from antiphon.mqtt.publishing import MqttPublisher, why_refused
+from antiphon.mqtt.retained import RetainedMessage, RetainedTable
+from antiphon.mqtt.retained_exchange import TOPIC as RETAINED_TOPIC
+from antiphon.mqtt.server_topics import SERVER_TOPICS, server_messages
+from antiphon.mqtt.session import MqttSession, MqttSubscription
+from antiphon.mqtt.topics import SHARED, topic_name, topic_patterns
+from antiphon.node.acl import Holder
+from antiphon.node.handle import Node
+from antiphon.node.node import LiveNode
+from antiphon.runtime.clocks import wall_clock_us
+from antiphon.runtime.errors import QuotaError
+from antiphon.runtime.logging import logger
+from antiphon.runtime.tasks import Tasks
+from antiphon.transport.links import split_address
+from antiphon.transport.tls import check_trusted, identity_of, is_loopback
+
+QUEUE_LIMIT: Final = 10_000
+"""So many messages may wait for one subscription of a client."""
+
+EXPIRY_SECONDS_AT_MOST: Final = 7 * 86_400
+"""For so long at most a session without a connection is kept; a CONNACK says so to clients that want longer."""
+
+PACKET_BYTES_AT_MOST: Final = 11 << 20
+"""The longest packet: the longest message, and what may be said beside it."""
+
+STRANGERS_AT_MOST: Final = 256
+CLIENT_ID_CHARACTERS: Final = 256
+
+log = logger("mqtt")
+
+
+class MqttDoor:
+    """The MQTT side of one node."""
+
+    def __init__(self, live: LiveNode) -> None:
+        self._live = live
+        self._server: asyncio.Server | None = None
+        self._context: ssl.SSLContext | None = None
+        self._sessions: dict[tuple[str, str], MqttSession] = {}
+        # How many sessions each identity has.
+        self._owned: Counter[str] = Counter()
+        self._strangers: dict[MqttConnection, None] = {}
+        self._tasks = Tasks()
+        self._table = RetainedTable(live.identifier, wall_clock_us)
+        self._publisher = MqttPublisher(live, self._table)
+        self._retained: LiveSubscription | None = None
+        # Where there is a log, nobody waits for who is behind: it goes on with the log.
+        self._policy = "drop_oldest" if live.store is None else "block"
+        self.packet_bytes_at_most = PACKET_BYTES_AT_MOST
+        self.connect_seconds = live.settings.handshake_seconds
+        self.address = ""
+        self.messages_received = 0
+        self.undeliverable = 0
+        self.missed = 0
+
+    # Opening and closing.
+
+    async def open(self, address: str) -> MqttDoor:
+        """Listen, and learn what is retained."""
+        host, port = split_address(address)
+        settings = self._live.settings
+        if not is_loopback(host) and self._live.certificates is None and not settings.insecure:
+            raise UsageError(
+                f"MQTT is to listen at {address}, where other machines can connect, and there is no TLS: give the node "
+                "certificates, or say insecure (--insecure) if whoever can connect may do everything"
+            )
+        self._context = None if self._live.certificates is None else self._live.certificates.server_context()
+        subscriptions = self._live.subscriptions
+        self._retained = subscriptions.add(RETAINED_TOPIC, callback=self._publisher.exchange.received)
+        await self._retained.ready()
+        self._publisher.exchange.ask()
+        try:
+            self._server = await asyncio.get_running_loop().create_server(
+                lambda: MqttConnection(self), host, port, ssl=self._context
+            )
+        except OSError as error:
+            self._retained.end()
+            raise UsageError(
+                f"cannot listen for MQTT at {address}: {error.strerror or error}; choose another address"
+            ) from error
+        self.address = f"{host}:{self._server.sockets[0].getsockname()[1]}"
+        log.info("MQTT clients are served", address=self.address)
+        return self
+
+    async def close(self) -> None:
+        """Say goodbye to all clients, and listen no more."""
+        if self._server is not None:
+            self._server.close()
+        for session in tuple(self._sessions.values()):
+            if session.connection is not None:
+                session.connection.disconnect(Reason.SERVER_SHUTTING_DOWN, "the node stops")
+            session.end()
+        for stranger in tuple(self._strangers):
+            if stranger.transport is not None:
+                stranger.transport.abort()
+        self._sessions.clear()
+        self._publisher.exchange.close()
+        if self._retained is not None:
+            self._retained.end()
+        self._tasks.cancel()
+
+    @property
+    def connections(self) -> int:
+        """How many clients are connected."""
+        return sum(session.connection is not None for session in self._sessions.values())
+
+    # Connections.
+
+    def opened(self, connection: MqttConnection) -> None:
+        """Somebody has connected, who has a while to say who it is."""
+        while len(self._strangers) >= STRANGERS_AT_MOST:
+            oldest = next(iter(self._strangers))
+            del self._strangers[oldest]
+            if oldest.transport is not None:
+                oldest.transport.abort()
+        self._strangers[connection] = None
+
+    def connect(self, connection: MqttConnection, packet: ConnectPacket) -> tuple[MqttSession, ConnackPacket]:
+        """Let a client in; raises why it is not let in."""
+        self._strangers.pop(connection, None)
+        if packet.properties.authentication_method is not None:
+            raise MqttError(Reason.BAD_AUTHENTICATION_METHOD, "there is no enhanced authentication here")
+        if len(self._live.clients) >= self._live.settings.maximum_clients:
+            raise MqttError(Reason.SERVER_BUSY, "this node has as many clients as it may; connect to another one")
+        holder = self._holder(connection, packet)
+        client_id = self._client_id(packet)
+        account = self._live.ledger.account(holder.name, holder.rights.quotas)
+        former = self._sessions.get((holder.name, client_id))
+        if former is not None and former.connection is not None:
+            former.connection.disconnect(Reason.SESSION_TAKEN_OVER, "another connection goes on with this session")
+            former = self._sessions.get((holder.name, client_id))
+        if former is not None and packet.is_clean:
+            self._end(former)
+            former = None
+        if former is None:
+            self._check_room(holder)
+        try:
+            account.connect()
+        except QuotaError as error:
+            raise MqttError(Reason.QUOTA_EXCEEDED, str(error)) from error
+        session = former or MqttSession(client_id, secrets.randbits(48), holder, account, self._note_undeliverable)
+        self._begin(session, holder, connection, packet)
+        wanted = packet.properties.session_expiry_seconds or 0
+        answer = Properties(
+            session_expiry_seconds=session.expiry_seconds if wanted > session.expiry_seconds else None,
+            receive_maximum=RECEIVE_MAXIMUM,
+            maximum_packet_bytes=self.packet_bytes_at_most,
+            assigned_client_id=None if packet.client_id else client_id,
+            topic_alias_maximum=TOPIC_ALIASES,
+            has_shared_subscriptions=0,
+        )
+        return session, ConnackPacket(former is not None, Reason.SUCCESS, answer)
+
+    def _begin(self, session: MqttSession, holder: Holder, connection: MqttConnection, packet: ConnectPacket) -> None:
+        """A session has a connection from now on."""
+        for timer in (session.ending, session.willing):
+            if timer is not None:
+                timer.cancel()
+        session.ending = session.willing = None
+        if (holder.name, session.client_id) not in self._sessions:
+            self._owned[holder.name] += 1
+        self._sessions[holder.name, session.client_id] = session
+        session.set_rights(holder)
+        session.will = packet.will
+        session.expiry_at_most = EXPIRY_SECONDS_AT_MOST
+        session.expiry_seconds = min(lasting_seconds(packet), EXPIRY_SECONDS_AT_MOST)
+        session.outgoing.take_at_most(packet.properties.receive_maximum)
+        session.connection = connection
+        self._live.clients.add(connection)
+        self._record(connection, session, "connected", by="MQTT")
+
+    def _holder(self, connection: MqttConnection, packet: ConnectPacket) -> Holder:
+        """The identity of a client, by its certificate or by its user name and password."""
+        assert connection.transport is not None, "it has sent a packet"
+        token = "" if packet.password is None else packet.password.decode("utf-8", "replace")
+        try:
+            identity = identity_of(connection.transport)
+            check_trusted(self._context, identity)
+            holder = self._live.rights.holder(identity, token, self._context is not None)
+        except AntiphonError as error:
+            self._live.audit.refused("connect", packet.username or "", connection.where_from, error)
+            reason = Reason.BAD_USER_NAME_OR_PASSWORD if token else Reason.NOT_AUTHORIZED
+            raise MqttError(reason, str(error)) from error
+        if holder.name and packet.username and packet.username != holder.name:
+            raise MqttError(
+                Reason.BAD_USER_NAME_OR_PASSWORD, "the token is that of another client than the user name says"
+            )
+        return holder
+
+    def _check_room(self, holder: Holder) -> None:
+        """Refuse a session more than the node, or one identity, may have; those without a connection count too."""
+        most = self._live.settings.maximum_clients
+        if len(self._sessions) >= most:
+            raise MqttError(Reason.SERVER_BUSY, f"this node has {most} sessions, as many as it may (maximum_clients)")
+        quota = holder.rights.quotas.connections
+        if quota is not None and self._owned[holder.name] >= quota:
+            raise MqttError(
+                Reason.QUOTA_EXCEEDED,
+                f"client {holder.name!r} has {quota} sessions, as many as it may (quota connections); end one",
+            )
+
+    def _client_id(self, packet: ConnectPacket) -> str:
+        if packet.client_id:
+            if len(packet.client_id) > CLIENT_ID_CHARACTERS:
+                raise MqttError(
+                    Reason.CLIENT_IDENTIFIER_NOT_VALID,
+                    f"a client identifier has at most {CLIENT_ID_CHARACTERS} characters",
+                )
+            return packet.client_id
+        if packet.version == VERSION_3 and not packet.is_clean:
+            raise MqttError(
+                Reason.CLIENT_IDENTIFIER_NOT_VALID, "a client without an identifier has no session that could be kept"
+            )
+        return f"auto-{secrets.token_hex(8)}"
+
+    def renewed(self, holder: Holder) -> Holder | None:
+        """A client with the rights that it has now; None if it would not be let in any more."""
+        found = self._live.rights.renewed(holder)
+        if found is not None:
+            self._live.ledger.account(found.name, found.rights.quotas)
+        return found
+
+    def closed(self, connection: MqttConnection, session: MqttSession | None, is_will_wanted: bool) -> None:
+        """A connection has ended: its will is published, and its session ends, now or later."""
+        self._strangers.pop(connection, None)
+        if session is None or session.connection is not connection:
+            return
+        session.connection = None
+        session.incoming.connection_ended()
+        session.account.connections -= 1
+        self._live.clients.discard(connection)
+        self._record(connection, session, "disconnected")
+        will, session.will = session.will, None
+        loop = asyncio.get_running_loop()
+        if will is not None and is_will_wanted:
+            delay = min(will.properties.will_delay_seconds or 0, session.expiry_seconds)
+            if delay:
+                session.willing = loop.call_later(delay, self._publish_will, session, will)
+            else:
+                self._publish_will(session, will)
+        if session.expiry_seconds:
+            session.ending = loop.call_later(session.expiry_seconds, self._end, session)
+        else:
+            self._end(session)
+
+    def _end(self, session: MqttSession) -> None:
+        key = session.holder.name, session.client_id
+        if self._sessions.get(key) is session:
+            del self._sessions[key]
+            self._owned[session.holder.name] -= 1
+        session.end()
+
+    def _publish_will(self, session: MqttSession, will: Any) -> None:
+        session.willing = None
+        if self._live.failure is not None:
+            return
+        try:
+            publishing = self._publisher.publish(session, will)
+        except AntiphonError as error:
+            log.warning("a will was not published", client=session.client_id, reason=str(error))
+            return
+        publishing.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def _record(self, connection: MqttConnection, session: MqttSession, event: str, **values: object) -> None:
+        self._live.audit.record(event, session.holder.name, connection.where_from, **values)
+
+    def _note_undeliverable(self) -> None:
+        self.undeliverable += 1
+
+    def _note_missed(self, topic: str) -> None:
+        self.missed += 1
+        log.warning("messages may be missing for MQTT clients", topic=topic)
+
+    # Publishing.
+
+    def until_room(self, session: MqttSession, mqtt_name: str) -> Awaitable[Any] | None:
+        """What a client waits for before it may publish; None if it need not wait."""
+        return self._publisher.until_room(session, mqtt_name)
+
+    def publish(self, session: MqttSession, packet: PublishPacket) -> asyncio.Future[Any]:
+        """Publish a message for a client; done when it is accepted."""
+        self.messages_received += 1
+        return self._publisher.publish(session, packet)
+
+    # Subscribing.
+
+    async def subscribe(
+        self, session: MqttSession, packet: SubscribePacket
+    ) -> tuple[list[int], list[tuple[MqttSubscription, list[RetainedMessage]]]]:
+        """Subscribe; a reason for each filter, and what is retained for those that want it."""
+        identifiers = packet.properties.subscription_identifiers
+        begun = [self._begin_filter(session, each, identifiers[0] if identifiers else None) for each in packet.filters]
+        reasons: list[int] = []
+        wanted: list[MqttSubscription] = []
+        for topic_filter, outcome in zip(packet.filters, begun, strict=True):
+            if isinstance(outcome, Reason):
+                reasons.append(outcome)
+                continue
+            subscription, is_new = outcome
+            try:
+                for live in tuple(subscription.live):
+                    await live.ready()
+            except AntiphonError as error:
+                session.end_subscription(topic_filter.pattern)
+                reasons.append(why_refused(error))
+                continue
+            reasons.append(topic_filter.qos)
+            if topic_filter.retain_handling == 0 or (topic_filter.retain_handling == 1 and is_new):
+                wanted.append(subscription)
+        return reasons, [(subscription, self._retained_for(session, subscription)) for subscription in wanted]
+
+    def _begin_filter(
+        self, session: MqttSession, topic_filter: TopicFilter, identifier: int | None
+    ) -> tuple[MqttSubscription, bool] | Reason:
+        """Begin with one filter: the subscription and whether it is new, or why there is none."""
+        pattern = topic_filter.pattern
+        found = session.subscriptions.get(pattern)
+        try:
+            if pattern.startswith(SHARED):
+                return Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
+            patterns = self._permitted(session, pattern)
+            if not patterns:
+                return Reason.NOT_AUTHORIZED
+            if found is not None:
+                found.update(topic_filter, identifier)
+                return found, False
+            if len(session.subscriptions) >= self._live.settings.client_topics:
+                return Reason.QUOTA_EXCEEDED
+            session.account.subscribe(self._policy)
+        except AntiphonError as error:
+            log.debug("a subscription was refused", client=session.client_id, pattern=pattern, reason=str(error))
+            return why_refused(error)
+        subscription = session.subscriptions[pattern] = MqttSubscription(topic_filter, identifier, self._policy)
+        if not pattern.startswith("$"):
+            for each in patterns:
+                live = self._live.subscriptions.add(
+                    each, policy=self._policy, limit=QUEUE_LIMIT, when_missed=self._note_missed
+                )
+                session.attach(subscription, live)
+        return subscription, True
+
+    def _permitted(self, session: MqttSession, pattern: str) -> tuple[str, ...]:
+        """The patterns of a filter, if the client has the right to what it matches.
+
+        The parent that ``#`` matches too is left out where the client has only the right to what is below it.
+        """
+        patterns = topic_patterns(pattern)
+        rights = session.holder.rights
+        if pattern.startswith("$"):
+            return patterns if pattern.startswith(SERVER_TOPICS) and rights.admin else ()
+        permitted = tuple(each for each in patterns if rights.may_subscribe(each))
+        return permitted if patterns[0] in permitted else ()
+
+    def _retained_for(self, session: MqttSession, subscription: MqttSubscription) -> list[RetainedMessage]:
+        pattern = subscription.filter.pattern
+        if pattern.startswith(SERVER_TOPICS):
+            return server_messages(pattern, self.figures())
+        rights = session.holder.rights
+        return [each for each in self._table.matching(pattern) if rights.may_subscribe(topic_name(each.topic))]
+
+    def figures(self) -> dict[str, int]:
+        """The figures of this door, by the names that ``$SYS`` gives them."""
+        return {
+            "broker/clients/connected": self.connections,
+            "broker/clients/total": len(self._sessions),
+            "broker/messages/received": self.messages_received,
+            "broker/messages/undeliverable": self.undeliverable,
+            "broker/messages/missed": self.missed,
+            "broker/messages/dropped": sum(session.dropped for session in self._sessions.values()),
+            "broker/retained messages/count": self._table.count,
+            "broker/subscriptions/count": sum(len(session.subscriptions) for session in self._sessions.values()),
+        }
+
+
+def serve(node: Node, address: str = "127.0.0.1:1883") -> Starting[MqttDoor]:
+    """Serve MQTT clients at a node: ``async with antiphon.mqtt.serve(node, "127.0.0.1:1883") as door``."""
+    return Starting(MqttDoor(node._live).open(address))

@@ -1,0 +1,23 @@
+"""The topics below ``$SYS``: figures of the door at the time of subscribing, for clients with the right ``admin``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from antiphon import __version__
+from antiphon.mqtt.envelope import Envelope
+from antiphon.mqtt.retained import RetainedMessage
+from antiphon.mqtt.topics import filter_matches
+from antiphon.runtime.clocks import wall_clock_us
+
+SERVER_TOPICS: Final = "$SYS/"
+
+
+def server_messages(pattern: str, figures: dict[str, int]) -> list[RetainedMessage]:
+    """The figures that a filter matches, as retained messages."""
+    texts = {"broker/version": f"antiphon {__version__}", **{name: str(value) for name, value in figures.items()}}
+    return [
+        RetainedMessage(SERVER_TOPICS + name, wall_clock_us(), 0, text.encode(), Envelope(qos=0))
+        for name, text in texts.items()
+        if filter_matches(pattern, SERVER_TOPICS + name)
+    ]

@@ -11,35 +11,10 @@ def stream(name: str, module: str, old: str, new: str, folder: str = "streams") 
 
 STREAMS = (
     stream(
-        "a message that came back goes to the same member again",
-        "readiness",
-        "            with_room = [member for member in with_room if member.number != former] or with_room\n",
-        "            with_room = [member for member in with_room if member.number == former] or with_room\n",
-    ),
-    stream(
-        "a program that leaves while it attaches stays a member",
-        "consumption",
-        "            await self._detach(leader)\n\n    def _on_response",
-        "            pass\n\n    def _on_response",
-        "api/streams",
-    ),
-    stream(
-        "an acknowledgement is answered before it is settled",
-        "handing",
-        "        self._host.settle_done(mine, lambda: done(True))\n",
-        "        self._host.settle_done(mine, lambda: None)\n        done(True)\n",
-    ),
-    stream(
         "a lease never ends",
         "handing",
         "            if lease is not None and lease.ends_us == ends_us and not lease.is_settling:\n",
         "            if False and lease is not None:\n",
-    ),
-    stream(
-        "a new leader does not ask what members hold",
-        "handing",
-        "        self._unheard = set() if is_new else set(consumer.members)\n",
-        "        self._unheard = set()\n",
     ),
     stream(
         "a receipt comes before a majority has the message",

@@ -29,6 +29,24 @@ def test_counters_are_a_dictionary_whose_default_is_zero(puts: list[tuple[int, i
         assert counters.get(source) == model.get(source, 0)
 
 
+@given(
+    lists_up_to(200, st.tuples(st.integers(0, 60), st.integers(0, 5))),
+)
+def test_a_source_that_is_forgotten_counts_nothing(steps: list[tuple[int, int]]) -> None:
+    """A count of 0 stands for forgetting."""
+    counters, expected = Counters(), dict[int, int]()
+    for source, count in steps:
+        if count == 0:
+            counters.forget(source)
+            expected.pop(source, None)
+        else:
+            counters.put(source, count)
+            expected[source] = count
+        assert len(counters) == len(expected)
+    assert [(int(source), int(count)) for source, count in counters.sorted_items()] == sorted(expected.items())
+    assert all(counters.get(source) == expected.get(source, 0) for source in range(61))
+
+
 @given(lists_up_to(60, st.tuples(st.integers(0, 5), st.integers(1, 9))))
 def test_raising_never_lowers(raises: list[tuple[int, int]]) -> None:
     counters, model = Counters(), dict[int, int]()

@@ -45,8 +45,8 @@ MIB: Final = 1 << 20
 class NodeCosts(msgspec.Struct, frozen=True):
     """The cost of each of so many idle nodes, and how soon all of them know of a newcomer and of a failure.
 
-    ``joins_per_second`` counts until all nodes know each other. ``lost_seconds`` is the setting: a node that
-    was stopped is not lost sooner.
+    ``joins_per_second`` counts until all nodes know each other. ``lost_seconds`` is the setting. Silence counts from
+    the last sign of life, so a node that was stopped may be lost a quarter of that sooner.
     """
 
     nodes: int

@@ -50,6 +50,7 @@ COLOURS = {
     "TAG": "purple",
     "Plumtree": "green",
     "Thicket": "green",
+    "SplitStream": "purple",
     "livejournal": "blue",
     "wikipedia": "orange",
     "StaN": "blue",

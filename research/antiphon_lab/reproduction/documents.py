@@ -97,11 +97,15 @@ class Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One column of a published table. ``intervals`` are those of rows that differ from ``interval``."""
+    """One column of a published table. ``intervals`` are those of rows that differ from ``interval``.
+
+    ``unmeasured`` says of rows why no experiment compares them.
+    """
 
     values: tuple[float, ...]
     interval: Interval
     intervals: dict[str, Interval] = {}
+    unmeasured: dict[str, str] = {}
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -119,6 +123,9 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for name, column in self.columns.items():
             if len(column.values) != len(self.rows):
                 raise ValueError(f"column {name!r} has {len(column.values)} values for {len(self.rows)} rows")
+            unknown = [row for row in (*column.intervals, *column.unmeasured) if row not in self.rows]
+            if unknown:
+                raise ValueError(f"column {name!r} speaks of {unknown[0]!r}, which is no row")
 
     def number(self, column: str, row: int) -> Number:
         """One cell as a number."""
@@ -127,7 +134,8 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         name = self.rows[row]
         interval = chosen.intervals.get(name, chosen.interval)
         key = f"{self.key}/{column}/{name}"
-        return Number(chosen.values[row], self.unit, self.where, says, interval, self.unmeasured, key)
+        reason = self.unmeasured or chosen.unmeasured.get(name, "")
+        return Number(chosen.values[row], self.unit, self.where, says, interval, reason, key)
 
     def numbers(self) -> Iterator[Number]:
         """All cells."""

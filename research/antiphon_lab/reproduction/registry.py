@@ -26,6 +26,7 @@ from antiphon_lab.experiments.brisa.structure import FIG_4_8 as BRISA_4_8
 from antiphon_lab.experiments.brisa.structure import FIG_4_9 as BRISA_4_9
 from antiphon_lab.experiments.brisa.trees import FIG_4_13, FIG_4_14, FIG_4_15, FIG_4_16
 from antiphon_lab.experiments.epto.better import BETTER as EPTO_BETTER
+from antiphon_lab.experiments.epto.corrections import CORRECTIONS
 from antiphon_lab.experiments.epto.figures import FIG_5_7 as EPTO_5_7
 from antiphon_lab.experiments.epto.figures import FIG_5_8 as EPTO_5_8
 from antiphon_lab.experiments.epto.figures import FIG_5_9 as EPTO_5_9
@@ -38,6 +39,7 @@ from antiphon_lab.experiments.ginger.latency import FAULTS_AND_LATENCY, KEYS_AND
 from antiphon_lab.experiments.ginger.parents import PARENTS
 from antiphon_lab.experiments.ginger.reconfiguration import RECONFIGURATION
 from antiphon_lab.experiments.stan.crossposts import FIG_3_15
+from antiphon_lab.experiments.stan.dissemination import TREES_OVER_STAN
 from antiphon_lab.experiments.stan.dynamics import FIG_3_11, FIG_3_12, FIG_3_13
 from antiphon_lab.experiments.stan.figures import FIG_3_7, FIG_3_8, FIG_3_9
 from antiphon_lab.experiments.stan.fitness import FIG_3_10, FIG_3_14, LEAKS
@@ -126,6 +128,7 @@ EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (
     FIG_3_14,
     FIG_3_15,
     TOTAL_ORDER,
+    TREES_OVER_STAN,
     EPTO_5_7,
     EPTO_5_8,
     EPTO_5_9,
@@ -133,6 +136,7 @@ EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (
     EPTO_5_10B,
     EPTO_5_11,
     EPTO_BETTER,
+    CORRECTIONS,
     TABLE_3_1,
     FIG_3_4,
     FIG_3_5,

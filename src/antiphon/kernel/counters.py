@@ -94,6 +94,17 @@ class Counters:
             if sparse.count > self._denser_at:
                 self._become_denser(sparse)
 
+    def forget(self, source: i64) -> None:
+        """A source counts nothing again."""
+        if self.get(source) == 0:
+            return
+        self._counted -= 1
+        sparse = self._sparse
+        if source < len(self._dense):
+            self._dense[source] = 0
+        elif sparse is not None:
+            sparse.remove(source)
+
     def raise_to(self, source: i64, count: i64) -> None:
         """Set the count of a source unless it is higher already."""
         if count > self.get(source):

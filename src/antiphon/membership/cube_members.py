@@ -188,7 +188,9 @@ class CubeMembers(FullMesh):
         self._poll_founders()
 
     def _remember(self, newcomers: Sequence[str] = ()) -> None:
-        """Keep for the next life where others are, and which founding this is."""
+        """Keep for the next life where others are, and which founding this is; without a disk there is none."""
+        if not self._facts.is_kept:
+            return
         self._facts.put(FOUNDING, self.address_book.founding.encode())
         self._founding.remember([*newcomers, *self.addresses()], self.highest_identifier())
 

@@ -138,6 +138,11 @@ class FrameBudget:
             seconds = now - progress.slow_since
             self._cut_off(connection, f"it has not finished a frame in {seconds:.0f} seconds (frame_seconds)")
 
+    def forget_finished(self) -> None:
+        """The next frame of a connection that has finished one begins anew."""
+        for connection in [each for each in self._progress if each.unfinished_bytes == 0]:
+            del self._progress[connection]
+
     def changed(self, connection: FrameConnection, size: int) -> None:
         """The frame of a connection takes so much memory now; 0 if it takes none of its own."""
         pool = self._clients if connection.is_client else self._peers

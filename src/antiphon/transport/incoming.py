@@ -197,6 +197,11 @@ class IncomingConnection(FrameReader):
         return bool(self._held)
 
     @property
+    def is_to_be_looked_at(self) -> bool:
+        """Whether it may have to be cut off: a frame is unfinished, nothing is read, or a certificate may expire."""
+        return self._filled > 0 or bool(self._held) or self.identity is not None
+
+    @property
     def received(self) -> tuple[int, int]:
         """How many bytes and how many frames have come so far."""
         return self.bytes_received, self.frames_received

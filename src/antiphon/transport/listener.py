@@ -185,9 +185,12 @@ class Listener:
                 break
             self._cut_off(connection, f"it has not said who it is in {patience:g} seconds")
         for connection in self._incoming():
-            self._frames.look(connection)
-            self._look_at_certificate(connection)
-            connection.end_if_left()
+            # Most are idle: looking at all of them would cost idle nodes more than anything else.
+            if connection.is_to_be_looked_at:
+                self._frames.look(connection)
+                self._look_at_certificate(connection)
+                connection.end_if_left()
+        self._frames.forget_finished()
         self._looking = self._loop.call_later(LOOK_SECONDS, self._poll)
 
     def _look_at_certificate(self, connection: IncomingConnection) -> None:

@@ -11,6 +11,8 @@ from antiphon.kernel import UsageError
 from antiphon_lab.bench.epto_reference import run_epto
 from antiphon_lab.experiments.epto.better import BETTER
 from antiphon_lab.experiments.epto.better import measure as measure_better
+from antiphon_lab.experiments.epto.corrections import CorrectionCase
+from antiphon_lab.experiments.epto.corrections import measure as measure_corrections
 from antiphon_lab.experiments.epto.figures import FIG_5_7, FIG_5_9, DelayCase, draw_delays
 from antiphon_lab.experiments.epto.limits import FIG_5_11
 from antiphon_lab.experiments.epto.runs import EptoCase, longest_ascent, measure
@@ -99,3 +101,18 @@ def test_the_benchmark_delivers_everything() -> None:
     assert measured.entries > measured.balls > 0 and measured.holes == 0
     with pytest.raises(UsageError, match="give no events"):
         run_epto(1, 0.2, 5, 1)
+
+
+def test_corrections_lose_nothing_where_dropping_does() -> None:
+    """Section 5.5: rounds of 10 ticks, where messages take 125."""
+    dropped, corrected = (
+        measure_corrections(CorrectionCase(16, 0.2, period=10, corrects=corrects), 1) for corrects in (False, True)
+    )
+    assert dropped.disorders == corrected.disorders == 0
+    assert dropped.events == corrected.events
+    assert dropped.held < 1
+    assert corrected.held == corrected.complete == 1
+    assert dropped.corrections == dropped.taken_back == 0
+    assert corrected.taken_back >= corrected.corrections > 0
+    # What was delivered first is not what stays.
+    assert corrected.unsettled_ticks.max() > 0 == dropped.unsettled_ticks.max()

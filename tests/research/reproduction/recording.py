@@ -27,9 +27,11 @@ OWN = (
     "brisa/reuse",
     "brisa/several-trees",
     "epto/better",
+    "epto/corrections",
     "ginger/cost",
     "ginger/parents",
     "gossip/overlays",
+    "stan/brisa",
     "stan/total-order",
     "vcube-ps/better",
 )

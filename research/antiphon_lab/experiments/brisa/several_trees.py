@@ -1,8 +1,9 @@
-"""Several trees beside what the thesis of M. Matos argues about and does not measure: Thicket, and the reuse of trees.
+"""Several trees beside what the thesis of M. Matos argues about and does not measure: two rivals, and reused trees.
 
-**Thicket** (section 4.4): BRISA leaves it to chance in how many trees of a stream a process has children; Thicket
-arranges that most processes have children in a single tree (:mod:`antiphon_lab.protocols.gossip.thicket`). Both run the
-stream of Figures 4.13 to 4.16, over the same overlays.
+**Thicket and SplitStream** (section 4.4): BRISA leaves it to chance in how many trees of a stream a process has
+children. Both rivals arrange that most processes have children in a single tree: Thicket in an overlay like BRISA's
+(:mod:`antiphon_lab.protocols.gossip.thicket`), SplitStream by the digits of identifiers in a ring
+(:mod:`antiphon_lab.protocols.gossip.splitstream`). All run the stream of Figures 4.13 to 4.16.
 
 **Reuse** (section 4.2.8): a publisher that is near the root of a tree of somebody else publishes on that one, upwards
 too, and begins none of its own. The thesis gives no depth up to which this pays.
@@ -20,8 +21,9 @@ from antiphon.fabrics.gossip.sampling.hyparview import HyParViewOptions
 from antiphon.kernel.message import ProtocolMessage
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.engine.actions import PublishAction
-from antiphon_lab.experiments.brisa.hops import NUMBER_BYTES
+from antiphon_lab.experiments.brisa.hops import NODE_BYTES, NUMBER_BYTES, position_bytes
 from antiphon_lab.experiments.brisa.model import (
+    CONSTRUCTION,
     CONTACTS,
     DRAIN_MS,
     GAP_MS,
@@ -33,17 +35,20 @@ from antiphon_lab.experiments.brisa.model import (
     StreamMeasures,
     measured,
 )
+from antiphon_lab.protocols.gossip.pastry import PastryState
+from antiphon_lab.protocols.gossip.splitstream import SplitStreamOptions
+from antiphon_lab.protocols.gossip.splitstream_messages import StripeAccept, StripeDrop, StripePublish
 from antiphon_lab.protocols.gossip.thicket import LoadedAnnounce, ThicketOptions
 from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, promised
 from antiphon_lab.reproduction.figures import Axis, Figure, Series
 
-BRISA, THICKET = "BRISA", "Thicket"
-SYSTEMS = (BRISA, THICKET)
+BRISA, THICKET, SPLITSTREAM = "BRISA", "Thicket", "SplitStream"
+SYSTEMS = (BRISA, THICKET, SPLITSTREAM)
 TREES = (1, 2, 4, 8)
 VIEW = 8
 MESSAGES = 80
 FANOUT, SPARE_LOAD = 5, 2
-"""As in the evaluation of Thicket: 5 trees, a fanout of 5, and at most 7 children."""
+"""As in the evaluation of Thicket: 5 trees, a fanout of 5, and at most 7 children. SplitStream has the same limit."""
 
 PUBLISHERS_STREAM = 170
 PUBLISHERS = 32
@@ -54,7 +59,7 @@ REUSE_VIEW = 4
 
 @dataclass(frozen=True)
 class TreesCase(StreamCase):
-    """A stream over several trees, of one of two systems."""
+    """A stream over several trees, of one of the systems."""
 
     system: str = BRISA
 
@@ -66,21 +71,35 @@ class TreesCase(StreamCase):
         if self.system == BRISA:
             return super().options()
         fanout = max(FANOUT, self.trees)
-        view = HyParViewOptions(self.active, expansion=self.expansion)
         contacts = range(min(CONTACTS, self.nodes))
+        if self.system == SPLITSTREAM:
+            return SplitStreamOptions(self.trees, fanout + SPARE_LOAD, contacts=contacts, order="none", join_window=0)
+        view = HyParViewOptions(self.active, expansion=self.expansion)
         return ThicketOptions(
             view, self.trees, fanout, fanout + SPARE_LOAD, contacts=contacts, order="none", join_window=0
         )
 
 
 class TreesCounts(Counts):
-    """Announcements of Thicket also name a tree and have a load."""
+    """The messages of the rivals are larger than those of BRISA, and some have a publication in them."""
 
     def note(self, sender: int, receiver: int, message: ProtocolMessage) -> None:
         super().note(sender, receiver, message)
-        if isinstance(message, LoadedAnnounce):
-            self.bytes_received[receiver] += NUMBER_BYTES + 2
-            self.bytes_sent[sender] += NUMBER_BYTES + 2
+        more = more_bytes(message)
+        self.bytes_received[receiver] += more
+        self.bytes_sent[sender] += more
+        if isinstance(message, StripePublish) and message.publication.sequence > CONSTRUCTION:
+            self.copies_received[receiver] += 1
+            self.copies_sent[sender] += 1
+
+
+def more_bytes(message: ProtocolMessage) -> int:
+    """Bytes beside those of a message with a name and a number."""
+    if isinstance(message, LoadedAnnounce):
+        return NUMBER_BYTES + 2
+    if isinstance(message, PastryState | StripeDrop):
+        return NODE_BYTES * len(message.nodes)
+    return position_bytes(message.position) if isinstance(message, StripeAccept) else 0
 
 
 def measure_trees(case: TreesCase, seed: int) -> StreamMeasures:
@@ -158,7 +177,7 @@ def measure_reuse(case: ReuseCase, seed: int) -> ReuseMeasures:
 
 
 def tree_cases(nodes: int) -> list[TreesCase]:
-    """Both systems with every number of trees."""
+    """All systems with every number of trees."""
     return [TreesCase(nodes, MESSAGES, VIEW, trees=trees, system=system) for trees in TREES for system in SYSTEMS]
 
 
@@ -193,7 +212,7 @@ QUANTITIES: dict[str, tuple[str, Callable[[StreamMeasures], float]]] = {
 
 
 def compare_trees(plan: Plan, results: Results[TreesCase, StreamMeasures]) -> Iterator[Finding]:
-    """The work of nodes in several trees, of BRISA and of Thicket."""
+    """The work of nodes in several trees, by system."""
     for nodes in plan.sizes:
         cases = tree_cases(nodes)
         yield promised(
@@ -208,6 +227,11 @@ def compare_trees(plan: Plan, results: Results[TreesCase, StreamMeasures]) -> It
     yield Note(
         "Thicket needs its announcements: the first pushes end at leaves, and the other nodes are reached by grafts, "
         "500 ms later. Its mean delays hold these; BRISA's trees are what is left of a flood that reached all nodes."
+    )
+    yield Note(
+        "In SplitStream each publication first goes to the root of its stripe, by one to three hops, and comes down to "
+        "its publisher as well. Its trees are there before the stream begins, and nobody fails in these runs: the "
+        "price of its structure under churn is not seen here."
     )
 
 
@@ -237,8 +261,8 @@ def loads_figure(nodes: int, results: Results[TreesCase, StreamMeasures]) -> Fig
 
 SEVERAL_TREES: Experiment[TreesCase, StreamMeasures] = Experiment(
     name="brisa/several-trees",
-    document="not measured in the thesis of M. Matos: section 4.4 argues about Thicket",
-    description="BRISA and Thicket: how several trees share the work among nodes",
+    document="not measured in the thesis of M. Matos: section 4.4 argues about Thicket and SplitStream",
+    description="BRISA, Thicket and SplitStream: how several trees share the work among nodes",
     default=Plan((256,), repetitions=3, large_repetitions=3),
     full=Plan((512,), repetitions=10, large_repetitions=10, full=True),
     parameters={
@@ -247,14 +271,16 @@ SEVERAL_TREES: Experiment[TreesCase, StreamMeasures] = Experiment(
         "view": VIEW,
         "trees": TREES,
         THICKET: f"fanout {FANOUT}, or as many as trees; {SPARE_LOAD} children more before a node refuses",
+        SPLITSTREAM: f"{FANOUT + SPARE_LOAD} children, or {SPARE_LOAD} more than trees",
     },
     cases=lambda plan: [case for nodes in plan.sizes for case in tree_cases(nodes)],
     measure=measure_trees,
     compare=compare_trees,
     meaning="Do several trees share the work if nobody arranges it? The thesis says that the randomness of the overlay "
-    "is enough. Thicket, which arranges it, shows what is possible: nearly every node has children, most in a single "
-    "tree, and no node has many. What it costs is announcements on all other links, and the time until a publication "
-    "that did not come is requested.",
+    "is enough. Its rivals, which arrange it, show what is possible: nearly every node has children, most in a single "
+    "tree, and no node has many. Thicket pays with announcements on all other links, and with the time until a "
+    "publication that did not come is requested. SplitStream pays with a ring that has to be kept, and with a way to "
+    "the root of each tree before anything comes down.",
 )
 
 

@@ -171,9 +171,9 @@ def compare_floods(plan: Plan, results: Found) -> Iterator[Finding]:
         "A flood crosses every link twice, but for those of the tree of first copies, which it crosses once: the "
         "duplicates of all processes are the ends of all links, less two per process but the source. So mean "
         "duplicates are mean links less two. It is checked on the last message, copy by copy, unless a link changed at "
-        "that time. The text gives the whole number below the point where half of the processes are reached; views "
-        "without expansion have it there, and views that may grow to twice their size, which the text says were used, "
-        "do not."
+        "that time. The text gives the whole number below the point where half of the processes are reached. Views "
+        "that may grow to twice their size, which the text says were used, are far from it. Those without expansion "
+        "are near: with a view of 10 the text has one duplicate less, as many as where one place in ten is empty."
     )
 
 

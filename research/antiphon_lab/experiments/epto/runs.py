@@ -163,6 +163,10 @@ class Seen(SimulatedApplication):
             self.heard_ticks += self.now() - int(publication.timestamp)
             self.heard_count += 1
 
+    def corrects(self, node: int, publication: Stamped) -> None:
+        """A node gets an event after others that it precedes: only where late events are corrected."""
+        raise AssertionError("late events are dropped in these runs")
+
     def delivered(self, engine: Engine, node: int, publication: Publication) -> None:
         assert isinstance(publication, Stamped), "EpTO delivers nothing else"
         ticks = self.now() - int(publication.timestamp)
@@ -178,6 +182,9 @@ class Ear(EptoListener):
 
     def on_publication(self, publication: Stamped) -> None:
         self._seen.hears(self._node, publication)
+
+    def on_correction(self, publication: Stamped) -> None:
+        self._seen.corrects(self._node, publication)
 
 
 class EptoReplacement(Action):
@@ -214,7 +221,7 @@ class EptoRun:
         self.mortal = list(range(case.nodes // 2, case.nodes)) if case.churn else []
         for node in range(case.nodes):
             self.known.add(node)
-        self.seen = Seen(lambda: int(self.engine.calendar.now))
+        self.seen = self.new_seen()
         self.engine = Engine(
             case.nodes + periods * per_period,
             NetworkModel(QuantileDelay(PLANETLAB), transmission=0, processing=0),
@@ -226,6 +233,10 @@ class EptoRun:
         )
         for period in range(1, periods + 1):
             self.engine.at(period * PERIOD_TICKS, EptoReplacement(self, per_period))
+
+    def new_seen(self) -> Seen:
+        """Where events are noted."""
+        return Seen(lambda: int(self.engine.calendar.now))
 
     def _build(self, environment: Environment) -> RoundPublisher:
         case = self.case

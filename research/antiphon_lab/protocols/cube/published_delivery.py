@@ -51,7 +51,7 @@ class PublishedDelivery:
         self._me: Final[i64] = me
         self._prunes: Final[bool] = prunes
         self._waits_for_unheard: Final[bool] = waits_for_unheard
-        self._first_received: IntegerMap = IntegerMap()
+        self._first_received: Counters = Counters()
         self._last_delivered: Counters = Counters()
         # The keys of the next publication's barrier; the values mean nothing.
         self._barrier: IntegerMap = IntegerMap()
@@ -65,7 +65,8 @@ class PublishedDelivery:
 
     def first(self, source: i64) -> i64:
         """The counter of the first publication received from ``source``, or ``NOTHING``."""
-        return self._first_received.get(source, NOTHING)
+        first = self._first_received.get(source)
+        return first if first > 0 else NOTHING
 
     def waiting(self) -> i64:
         """How many publications have been received and not delivered."""
@@ -80,7 +81,7 @@ class PublishedDelivery:
 
     def publish(self, counter: i64) -> vec[i64]:
         """This node publishes, and delivers at once; the answer is the barrier that the publication carries."""
-        if self._first_received.get(self._me, NOTHING) == NOTHING:
+        if self._first_received.get(self._me) == 0:
             self._first_received.put(self._me, counter)
         self._last_delivered.put(self._me, counter)
         self._look_again(self._me, counter)
@@ -92,7 +93,7 @@ class PublishedDelivery:
     def received(self, publication: Pub) -> list[Pub]:
         """A publication has arrived; returns the publications that may be delivered now, in order."""
         source = publication.source
-        if self._first_received.get(source, NOTHING) == NOTHING:
+        if self._first_received.get(source) == 0:
             self._first_received.put(source, publication.sequence)
             self._look_again(source, publication.sequence - 1)
         released: list[Pub] = []
@@ -112,13 +113,13 @@ class PublishedDelivery:
 
     def source_left(self, source: i64) -> None:
         """``source`` has unsubscribed: if it comes back, another first publication must be received from it."""
-        self._first_received.remove(source)
+        self._first_received.forget(source)
         if not self._waits_for_unheard:
             self._look_again(source, ANY_COUNTER)
 
     def leave(self, forgets_last: bool, forgets_barrier: bool) -> None:
         """This node has left: waiting publications are dropped, and receptions are forgotten."""
-        self._first_received = IntegerMap()
+        self._first_received = Counters()
         if forgets_last:
             self._last_delivered = Counters()
         if forgets_barrier:
@@ -167,7 +168,7 @@ class PublishedDelivery:
             if position < 0:
                 return SATISFIED
             key = barrier[position]
-            first = self._first_received.get(key & SOURCE_MASK, NOTHING)
+            first = self.first(key & SOURCE_MASK)
             is_too_old = first > key >> SOURCE_BITS
             if not is_too_old and (first != NOTHING or self._waits_for_unheard):
                 return key

@@ -31,6 +31,7 @@ from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.message import CAUSAL, UNSPECIFIED, ProtocolMessage, publication_key
 from antiphon.kernel.process import NO_NODE, Environment, Process
 from antiphon_lab.protocols.cube.published_delivery import NOTHING, PublishedDelivery
+from antiphon_lab.protocols.cube.published_gathering import Gathering, Gatherings
 from antiphon_lab.protocols.cube.published_messages import NO_ENTRIES, Ack, Pub, Sub, Uns, merged_entries
 from antiphon_lab.protocols.cube.published_view import PublishedMemberView
 
@@ -141,15 +142,6 @@ class Operation:
 
 
 @final
-class Gathering:
-    """The entries of the acknowledgements of an open wave so far, and how often the view had been reset by then."""
-
-    def __init__(self, entries: vec[i64], resets: i64) -> None:
-        self.entries: vec[i64] = entries
-        self.resets: i64 = resets
-
-
-@final
 class PublishedVCubeTopic:
     """The per-topic variables of one node. ``is_member`` represents (me, SUB, _) in view[t]."""
 
@@ -181,10 +173,12 @@ class PublishedVCubePs(Process):
         self._cube: Final[Cube] = cube
         self.options: Final[PublishedVCubeOptions] = options
         self._topics: dict[i64, PublishedVCubeTopic] = {}
+        # The topic that was asked for last; it is mostly the next one too, and no topic is ever forgotten.
+        self._recent: PublishedVCubeTopic | None = None
         self._counter: i64 = 1
         # The variable acks: the node to tell and the number of missing ones; the gathered entries; the own operations.
         self._waves: Final = Waves()
-        self._gathered: dict[i64, Gathering] = {}
+        self._gathered: Final = Gatherings()
         self._running: dict[i64, Operation] = {}
 
     # Algorithm 3: operations of the application.
@@ -239,8 +233,7 @@ class PublishedVCubePs(Process):
 
     def state(self) -> str:
         topics = [topic.text() for _, topic in sorted(self._topics.items())]
-        gathered = [(key, list(gathering.entries)) for key, gathering in sorted(self._gathered.items())]
-        return f"{self._counter} {topics} {self._waves.state()} {gathered} {sorted(self._running)}"
+        return f"{self._counter} {topics} {self._waves.state()} {self._gathered.state()} {sorted(self._running)}"
 
     def unfinished(self) -> i64:
         count: i64 = len(self._waves)
@@ -340,7 +333,7 @@ class PublishedVCubePs(Process):
             )
 
     def _receive_publication(self, sender: i64, publication: Pub) -> None:
-        topic = self._topics.get(publication.topic)
+        topic = self._known(publication.topic)
         is_leaf = self._hand_on(sender, publication, topic)
         if topic is None or not topic.is_member:
             self.environment.unwanted(publication)
@@ -351,7 +344,7 @@ class PublishedVCubePs(Process):
             self.environment.deliver(released)
 
     def _receive_membership(self, sender: i64, message: ProtocolMessage) -> None:
-        topic = self._topics.get(message.topic)
+        topic = self._known(message.topic)
         self._hand_on(sender, message, topic)
         if topic is None:
             return
@@ -368,7 +361,7 @@ class PublishedVCubePs(Process):
         parent = self._waves.on_ack(key)
         if parent == NOT_OPEN:
             return
-        topic = self._topics.get(ack.topic)
+        topic = self._known(ack.topic)
         gathering = self._gathered.get(key)
         if topic is not None and topic.is_member:
             self._learn(topic, ack, gathering)
@@ -377,9 +370,10 @@ class PublishedVCubePs(Process):
             if gathering is not None:
                 gathering.entries = entries
             elif len(entries) > 0:
-                self._gathered[key] = Gathering(entries, NEVER_RESET if topic is None else topic.resets)
+                self._gathered.put(key, Gathering(entries, NEVER_RESET if topic is None else topic.resets))
             return
-        self._gathered.pop(key, None)
+        if gathering is not None:
+            self._gathered.remove(key)
         if parent != NO_NODE:
             self._acknowledge(parent, ack, topic, entries)
             return
@@ -442,6 +436,15 @@ class PublishedVCubePs(Process):
             return merged_entries(some, others)
         # Every node is in one subtree only, so none is reported twice by itself.
         return append_all(some, others)
+
+    def _known(self, name: i64) -> PublishedVCubeTopic | None:
+        """What this node knows about a topic, if anything."""
+        recent = self._recent
+        if recent is None or recent.name != name:
+            recent = self._topics.get(name)
+            if recent is not None:
+                self._recent = recent
+        return recent
 
     def _topic(self, name: i64) -> PublishedVCubeTopic:
         found = self._topics.get(name)

@@ -11,6 +11,7 @@ from antiphon.kernel.process import Environment
 from antiphon_lab.protocols.gossip.plumtree import Plumtree, PlumtreeOptions
 from antiphon_lab.protocols.gossip.simple_gossip import SimpleGossip, SimpleGossipOptions
 from antiphon_lab.protocols.gossip.simple_tree import SimpleTree, SimpleTreeOptions
+from antiphon_lab.protocols.gossip.splitstream import SplitStream, SplitStreamOptions
 from antiphon_lab.protocols.gossip.tag import Tag, TagOptions
 from antiphon_lab.protocols.gossip.thicket import ThicketOptions
 
@@ -19,6 +20,7 @@ PROCESSES: dict[type[BrisaOptions], Callable[[Environment, Any], Brisa]] = {
     PlumtreeOptions: Plumtree,
     SimpleGossipOptions: SimpleGossip,
     SimpleTreeOptions: SimpleTree,
+    SplitStreamOptions: SplitStream,
     TagOptions: Tag,
     ThicketOptions: Plumtree,
 }

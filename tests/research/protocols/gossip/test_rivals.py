@@ -16,6 +16,7 @@ from antiphon.simulator.network.network import NetworkModel
 from antiphon_lab.protocols.gossip.plumtree import Announce, EagerTrees, PlumtreeOptions
 from antiphon_lab.protocols.gossip.simple_gossip import SimpleGossipOptions, needed_view, usual_fanout
 from antiphon_lab.protocols.gossip.simple_tree import RandomTree, SimpleTreeOptions
+from antiphon_lab.protocols.gossip.splitstream import SplitStreamOptions
 from antiphon_lab.protocols.gossip.tag import Tag, TagOptions, room_in_tree
 from antiphon_lab.protocols.gossip.tag_list import ListOfNodes, TagList
 from antiphon_lab.protocols.gossip.thicket import ThicketOptions, ThicketTrees
@@ -43,6 +44,8 @@ EVERYTHING = {
     "Plumtree, a tree per source": PlumtreeOptions(order="causal", per_source=True),
     "Thicket": ThicketOptions(HyParViewOptions(8), trees=3),
     "Thicket, a single tree": ThicketOptions(trees=1, fanout=2, max_load=2),
+    "SplitStream": SplitStreamOptions(4, 6),
+    "SplitStream, a single stripe": SplitStreamOptions(1, 3),
 }
 
 

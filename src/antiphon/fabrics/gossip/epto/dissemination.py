@@ -42,6 +42,12 @@ class EptoListener:
         An event that has been forgotten since its delivery may come again.
         """
 
+    def on_correction(self, publication: Stamped) -> None:
+        """An event has come after others with larger keys were delivered, and belongs before them.
+
+        Only where late events are corrected (:mod:`antiphon.fabrics.gossip.epto.corrections`).
+        """
+
 
 @final
 class EptoDissemination:
@@ -277,7 +283,10 @@ class EptoDissemination:
                 publication = event.publication
                 assert publication is not None, "only what is complete is delivered"
                 self.done(event)
-                self._environment.deliver(publication)
+                if event.is_late:
+                    self._listener.on_correction(publication)
+                else:
+                    self._environment.deliver(publication)
             stuck = self.ordering.next() if self._digests else None
             if stuck is None or stuck.born > latest_birth - self._patience or stuck.publication is not None:
                 break

@@ -7,6 +7,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.epto.analysis import MOST_ROUNDS, Spread, published_fanout, published_ttl
+from antiphon.fabrics.gossip.epto.corrections import CorrectingOrdering
 from antiphon.fabrics.gossip.epto.order import KeyOrdering, Ordering
 from antiphon.fabrics.gossip.epto.published import INVERTED, LATER, NOT_EARLIER, StampOrdering
 from antiphon.kernel.errors import UsageError
@@ -41,6 +42,8 @@ class EptoOptions:
     delivered, and after how many rounds in which nothing happens it falls silent. ``adapts``: period, fanout and ttl
     follow from measured delays and an estimated size; no period is shorter than ``least_period``. ``carried``: payloads
     come another way, together with publications that are no events (:mod:`antiphon.fabrics.gossip.epto.topic`).
+    ``corrects``: a late event is no hole, and the listener is told its place
+    (:mod:`antiphon.fabrics.gossip.epto.corrections`).
     """
 
     def __init__(
@@ -61,8 +64,14 @@ class EptoOptions:
         agreement: float = LEAST_AGREEMENT,
         carried: bool = False,
         least_period: i64 = 1,
+        corrects: bool = False,
     ) -> None:
         check_words(clock, ordering)
+        if corrects and (ordering != KEYS or digests or carried):
+            raise UsageError(
+                "late events are corrected in the order of whole keys and if balls carry whole events; choose "
+                f"ordering = {KEYS!r} and digests = false, or corrects = false"
+            )
         for name, value in (
             ("period", period),
             ("keep", keep),
@@ -89,6 +98,7 @@ class EptoOptions:
         self.loss: Final[float] = loss
         self.agreement: Final[float] = agreement
         self.carried: Final[bool] = carried
+        self.corrects: Final[bool] = corrects
         self.least_period: Final[i64] = least_period
         self.spread: Final[Spread] = Spread(nodes, self.fanout, loss, persists)
         check_agreement(self, agreement)
@@ -99,6 +109,8 @@ class EptoOptions:
 
     def new_ordering(self, environment: Environment, topic: i64, is_founder: bool) -> Ordering:
         """The ordering component at one node."""
+        if self.corrects:
+            return CorrectingOrdering(environment, topic, is_founder)
         if self.ordering == KEYS:
             return KeyOrdering(environment, topic, is_founder, not self.carried)
         accepts = LATER

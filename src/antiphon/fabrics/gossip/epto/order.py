@@ -48,6 +48,8 @@ class KnownEvent:
         self.state: i64 = NEW
         self.born: i64 = 0
         self.place: i64 = 0
+        # Whether events with larger keys have left before it.
+        self.is_late: bool = False
 
     def source(self) -> i64:
         """The node that published it."""
@@ -219,79 +221,27 @@ class Ordering:
 
 
 @final
-class KeyOrdering(Ordering):
-    """The order of whole keys."""
+class EventHeap:
+    """Events by key, the smallest first."""
 
-    def __init__(self, environment: Environment, topic: i64, is_founder: bool, is_alone: bool = True) -> None:
-        super().__init__(environment, topic, is_founder, is_alone)
-        self._heap: Final[list[KnownEvent]] = []
-        self._last: KnownEvent | None = None
-
-    def last(self) -> KnownEvent | None:
-        """The event that left last, if any did."""
-        return self._last
-
-    def start_after(self, last: KnownEvent) -> list[KnownEvent]:
-        """Go on after an earlier membership of this node, or where a neighbour is: what is not above this is refused.
-
-        Gives the events that waited and are refused now.
-        """
-        refused: list[KnownEvent] = []
-        if self._last is not None and last.is_before(self._last):
-            return refused
-        self._last = last
-        self.last_stamp = last.stamp
-        while len(self._heap) > 0 and not last.is_before(self._heap[0]):
-            event = self._heap[0]
-            self._pop()
-            self.refuse(event)
-            refused.append(event)
-        return refused
-
-    def offer(self, event: KnownEvent, born: i64) -> None:
-        if event.state == WAITING:
-            if born < event.born:
-                event.born = born
-        elif event.state == NEW:
-            last = self._last
-            if last is not None and not last.is_before(event):
-                self.refuse(event)
-                return
-            event.state = WAITING
-            event.born = born
-            self._push(event)
-
-    def release(self, latest_birth: i64) -> list[KnownEvent]:
-        found: list[KnownEvent] = []
-        while len(self._heap) > 0:
-            event = self._heap[0]
-            if event.born > latest_birth or event.publication is None:
-                break
-            self._pop()
-            self.delivering(event)
-            self._last = event
-            found.append(event)
-        return found
-
-    def next(self) -> KnownEvent | None:
-        return self._heap[0] if len(self._heap) > 0 else None
-
-    def give_up(self, event: KnownEvent) -> None:
-        assert event is self._heap[0], "only what is next keeps others waiting"
-        self._pop()
-        # It counts as passed: what comes before it in order may not be delivered after the next one.
-        self.refuse(event)
-        self._last = event
-        self.last_stamp = event.stamp
+    def __init__(self) -> None:
+        self._events: Final[list[KnownEvent]] = []
 
     def count(self) -> i64:
-        return len(self._heap)
+        """How many there are."""
+        return len(self._events)
 
-    def waiting(self) -> list[KnownEvent]:
-        return sorted_by_key(self._heap)
+    def first(self) -> KnownEvent | None:
+        """The event with the smallest key."""
+        return self._events[0] if len(self._events) > 0 else None
 
-    def _push(self, event: KnownEvent) -> None:
-        heap = self._heap
+    def in_order(self) -> list[KnownEvent]:
+        """All of them, by key."""
+        return sorted_by_key(self._events)
+
+    def push(self, event: KnownEvent) -> None:
+        """Put one in."""
+        heap = self._events
         heap.append(event)
         place: i64 = len(heap) - 1
         while place > 0:
@@ -302,8 +252,9 @@ class KeyOrdering(Ordering):
             place = parent
         heap[place] = event
 
-    def _pop(self) -> None:
-        heap = self._heap
+    def pop(self) -> None:
+        """Take the first one out."""
+        heap = self._events
         moved = heap.pop()
         size: i64 = len(heap)
         if size == 0:
@@ -320,6 +271,79 @@ class KeyOrdering(Ordering):
             heap[place] = heap[child]
             place = child
         heap[place] = moved
+
+
+@final
+class KeyOrdering(Ordering):
+    """The order of whole keys."""
+
+    def __init__(self, environment: Environment, topic: i64, is_founder: bool, is_alone: bool = True) -> None:
+        super().__init__(environment, topic, is_founder, is_alone)
+        self._heap: Final = EventHeap()
+        self._last: KnownEvent | None = None
+
+    def last(self) -> KnownEvent | None:
+        """The event that left last, if any did."""
+        return self._last
+
+    def start_after(self, last: KnownEvent) -> list[KnownEvent]:
+        """Go on after an earlier membership of this node, or where a neighbour is: what is not above this is refused.
+
+        Gives the events that waited and are refused now.
+        """
+        refused: list[KnownEvent] = []
+        if self._last is not None and last.is_before(self._last):
+            return refused
+        self._last = last
+        self.last_stamp = last.stamp
+        event = self._heap.first()
+        while event is not None and not last.is_before(event):
+            self._heap.pop()
+            self.refuse(event)
+            refused.append(event)
+            event = self._heap.first()
+        return refused
+
+    def offer(self, event: KnownEvent, born: i64) -> None:
+        if event.state == WAITING:
+            if born < event.born:
+                event.born = born
+        elif event.state == NEW:
+            last = self._last
+            if last is not None and not last.is_before(event):
+                self.refuse(event)
+                return
+            event.state = WAITING
+            event.born = born
+            self._heap.push(event)
+
+    def release(self, latest_birth: i64) -> list[KnownEvent]:
+        found: list[KnownEvent] = []
+        event = self._heap.first()
+        while event is not None and event.born <= latest_birth and event.publication is not None:
+            self._heap.pop()
+            self.delivering(event)
+            self._last = event
+            found.append(event)
+            event = self._heap.first()
+        return found
+
+    def next(self) -> KnownEvent | None:
+        return self._heap.first()
+
+    def give_up(self, event: KnownEvent) -> None:
+        assert event is self._heap.first(), "only what is next keeps others waiting"
+        self._heap.pop()
+        # It counts as passed: what comes before it in order may not be delivered after the next one.
+        self.refuse(event)
+        self._last = event
+        self.last_stamp = event.stamp
+
+    def count(self) -> i64:
+        return self._heap.count()
+
+    def waiting(self) -> list[KnownEvent]:
+        return self._heap.in_order()
 
 
 def sorted_by_key(events: list[KnownEvent]) -> list[KnownEvent]:

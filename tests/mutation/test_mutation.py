@@ -32,7 +32,7 @@ QUICK = {
     "a client does not hand in again what is not safe": (11, "stuck"),
     "a resumed subscription begins now": (11, "lost"),
     "a node replays the last batch first": (20, "lost"),
-    "a publication that is settled gets another place": (1, "positions"),
+    "a receipt comes before a majority has the message": (1, "receipt"),
 }
 """Bugs of all fabrics, with a seed that finds each and how it shows."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from antiphon.streams.gathering import merged
+from antiphon.streams.leading import merged
 
 NAMES = [(source, sequence) for source in range(3) for sequence in range(6)]
 

@@ -22,9 +22,8 @@ from typing import Any, Final
 from antiphon.streams.election import Election
 from antiphon.streams.entries import COMMAND, MEMBERS, OPENING, ReplicaSet, encode_set
 from antiphon.streams.fetching import Backfilling, Fetching
-from antiphon.streams.gathering import Gathering, report_to
 from antiphon.streams.host import NOBODY, ReplicaHost, SavedReplica
-from antiphon.streams.leading import Leading
+from antiphon.streams.leading import Gathering, Leading, report_to
 from antiphon.streams.messages import (
     AppendRequest,
     AppendResponse,

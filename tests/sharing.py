@@ -19,7 +19,10 @@ LONGEST_FIRST = (
     "tests/test_compiled_and_plain.py",
     "tests/torture/",
     "tests/research/",
-    "tests/live/",
+    "tests/cluster/",
+    "tests/fabrics/tree/",
+    "tests/versions/",
+    "tests/testing/",
     "tests/maelstrom/",
     "tests/mutation/",
 )

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -82,3 +84,58 @@ def test_the_search_finds_pages_without_a_network(site: Path) -> None:
     found = {entry["location"] for entry in index["docs"] if "quorum_delivery" in entry["text"]}
     assert any(place.startswith("guarantees.html") for place in found)
     assert (site / "search" / "search_index.js").exists()  # read by pages that are opened as files
+
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+WIDER_THAN_THE_SCREEN = """() => {
+    const cut = (element) => {
+        for (let box = element; box && box.tagName !== "ARTICLE"; box = box.parentElement)
+            if (["auto", "scroll", "hidden"].includes(getComputedStyle(box).overflowX)) return true;
+        return false;
+    };
+    return [...document.querySelectorAll("article *")]
+        .filter((element) => element.getBoundingClientRect().right > document.documentElement.clientWidth + 2)
+        .filter((element) => element.getClientRects().length > 0 && !cut(element))
+        .map((element) => element.outerHTML.slice(0, 90));
+}"""
+"""Only tables and code may be wider, and they can be scrolled."""
+
+
+@pytest.mark.campaign
+@pytest.mark.skipif(BROWSER is None, reason="there is no Chromium on this machine")
+@pytest.mark.parametrize("width", [1366, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_fits_a_screen(site: Path, scheme: Literal["light", "dark"], width: int) -> None:
+    """Every page, opened as a file, on a desktop and a phone: no error, no network, nothing is cut off."""
+    from playwright.sync_api import sync_playwright
+
+    complaints: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on(
+            "request",
+            lambda request: complaints.append(request.url) if request.url.startswith(("http", "ws")) else None,
+        )
+        for path in sorted(site.rglob("*.html")):
+            page.goto(path.as_uri())
+            wide = page.evaluate(WIDER_THAN_THE_SCREEN)
+            complaints += [f"{path.relative_to(site)}: {each}" for each in wide]
+        browser.close()
+    assert complaints == []
+
+
+@pytest.mark.campaign
+@pytest.mark.skipif(BROWSER is None, reason="there is no Chromium on this machine")
+def test_the_search_works_in_a_browser_without_a_network(site: Path) -> None:
+    from playwright.sync_api import expect, sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        context = browser.new_context(offline=True)
+        page = context.new_page()
+        page.goto((site / "index.html").as_uri())
+        page.fill("input.md-search__input", "NoMajorityError")
+        expect(page.locator(".md-search-result__list")).to_contain_text("Errors", timeout=30_000)
+        browser.close()

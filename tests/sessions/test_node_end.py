@@ -90,6 +90,7 @@ class TwoBrokers:
         self.topics: dict[int, Any] = {}
         self.ends: dict[int, NodeEnd[Any]] = {}
         self.barriers = 0
+        self.calls = 0
         # Why there is no total order.
         self.reason: str | None = None
         self.sent: list[Any] = []
@@ -121,7 +122,8 @@ class TwoBrokers:
         return bool(self.topics[broker].replay_buffer.member_us(self.now + 1))
 
     def after(self, delay_us: int, call: Callable[[], object]) -> None:
-        heapq.heappush(self.due, (self.now + delay_us, len(self.due) + self.now * 1000, call))
+        self.calls += 1
+        heapq.heappush(self.due, (self.now + delay_us, self.calls, call))
 
     def send(self, sender: int, receiver: int, message: Any) -> None:
         self.sent.append(message)
@@ -289,3 +291,21 @@ class Batch(NamedTuple):
     @property
     def total_keys(self) -> set[bytes | None]:
         return {None}
+
+
+@pytest.mark.parametrize(("done_up_to", "waits"), [(None, False), (1, False), (0, True)])
+@pytest.mark.parametrize("broker", [1, 2])
+def test_a_broker_does_not_wait_for_a_client_that_has_nothing_to_hand_in(
+    broker: int, done_up_to: int | None, waits: bool
+) -> None:
+    """The author has come to one of the brokers. If it has a batch to hand in, it asks to follow what it has seen."""
+    brokers = TwoBrokers()
+    author: Any = SimpleNamespace(client=AUTHOR, send=lambda _: None)
+    brokers.ends[broker].on_connect(author)
+    if done_up_to is not None:
+        start(brokers.ends[broker].follow(AUTHOR, FollowRequest(1, "room", {AUTHOR: done_up_to})))
+    followed = start(brokers.ends[1].follow(9, FollowRequest(1, "room", {AUTHOR: 1})))
+    brokers.run(seconds=0.4)
+    assert not followed.is_done, "it may have come just now"
+    brokers.run(seconds=2)
+    assert followed.is_done == (not waits)

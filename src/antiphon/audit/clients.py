@@ -49,6 +49,7 @@ class ClientPublication:
         self.past = past
         self.at_us = at_us
         self.is_accepted = False
+        self.accepted_at_us = 0
         self.is_refused = False
 
 
@@ -101,9 +102,10 @@ class ClientJudge:
         past = frozenset() if heard is None else frozenset(heard.shown)
         self._asked[name] = ClientPublication(client, place, order, past, at_us)
 
-    def accepted(self, name: str) -> None:
+    def accepted(self, name: str, at_us: int = 0) -> None:
         """A message is accepted."""
         self._asked[name].is_accepted = True
+        self._asked[name].accepted_at_us = at_us
 
     def refused(self, name: str) -> None:
         """A message is refused."""
@@ -193,6 +195,16 @@ class ClientJudge:
             client = self._asked[name].client
             self.violation(STUCK, f"{name} of client {client} is neither accepted nor refused")
         self._look_at_total()
+
+    def waits_us(self, ends_us: Iterable[int]) -> list[int]:
+        """How long each message of a client waited until it was accepted, without faults that ended at these times."""
+        ends_us = sorted(ends_us)
+        waits: list[int] = []
+        for asked in self._asked.values():
+            if asked.is_accepted and asked.client not in self._writers:
+                before = [end_us for end_us in ends_us if end_us <= asked.accepted_at_us]
+                waits.append(asked.accepted_at_us - max([asked.at_us, *before[-1:]]))
+        return waits
 
     def unanswered(self) -> list[str]:
         """The messages that are neither accepted nor refused; clients that gave up are owed no answer."""

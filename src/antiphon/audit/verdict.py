@@ -25,6 +25,7 @@ from antiphon.audit.incarnations import (
 )
 from antiphon.audit.majorities import publications_apart
 from antiphon.audit.oracle import evidence, judge, losses_in
+from antiphon.audit.out_of_reach import publications_out_of_reach
 from antiphon.audit.total_order import judge_total_order
 from antiphon.kernel.message import ORDER_NAMES, UNSPECIFIED
 from antiphon.trace.contract import (
@@ -168,9 +169,18 @@ def ordered_rows(rows: pa.Table) -> pa.Table:
 
 
 def is_placed(rows: pa.Table, contract: Contract) -> npt.NDArray[np.bool_]:
-    """For each row, whether it must be in one order with others: a majority had the publication in time."""
+    """For each row, whether it must be in one order with others.
+
+    Where majorities secure weaker publications, one had the publication in time. Elsewhere no total publication about
+    its keys was out of reach when it began.
+    """
     placed = np.ones(len(rows), np.bool_)
-    gone = publications_apart(rows) if contract.secured and TOTAL_ORDER in contract.always else set()
+    gone: set[tuple[int, int, int]] = set()
+    if TOTAL_ORDER in contract.always:
+        if contract.secured:
+            gone = publications_apart(rows)
+        elif contract.remembers and not contract.all_asked:
+            gone = publications_out_of_reach(rows)
     if gone:
         columns = (rows[name].to_pylist() for name in ("event", "topic", "source", "sequence"))
         for place, (event, *name) in enumerate(zip(*columns, strict=True)):

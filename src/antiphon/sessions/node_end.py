@@ -45,9 +45,17 @@ from antiphon.sessions.resume import KNOWN_US, LOOK_US, CaughtUp, ResumedTopic
 from antiphon.sessions.safety import SafetyReports
 from antiphon.sessions.scatter_gather import ScatterGather
 from antiphon.sessions.steps import Promise, Steps, start, wait
+from antiphon.sessions.writers import PLACE_BITS
 
 AUTHORS_US: Final = 10_000_000
 """How long a broker waits for a batch that only a lost broker had, and that its author may hand in at another one."""
+
+AUTHORS_AGAIN_US: Final = 500_000
+"""How often it asks meanwhile where the authors are, and whether they have anything to hand in."""
+
+SETTLED_US: Final = 1_000_000
+"""A client that comes from another node asks at once to follow what it has seen, on each topic on which it has
+something to hand in. So one that has not done so for this long has nothing."""
 
 AWAY_US: Final = 2_000_000
 """How long a node that leaves waits for its clients to go."""
@@ -93,6 +101,9 @@ class NodeEnd(Generic[B]):
         self.host = host
         self.resumed = 0
         self._clients: dict[int, ConnectedClient] = {}
+        # Since when each is connected; and its last batch, by topic, that it need not hand in again, if it has others.
+        self._since_us: dict[int, int] = {}
+        self._done_up_to: dict[int, dict[str, int]] = {}
         self._lost = LostPeers(host.now_us(), KNOWN_US)
         self._last_left: Promise[None] = Promise()
         self.safety = SafetyReports(host, self._clients)
@@ -110,11 +121,15 @@ class NodeEnd(Generic[B]):
     def on_connect(self, client: ConnectedClient) -> None:
         """A client has connected."""
         self._clients[client.client] = client
+        self._since_us[client.client] = self.host.now_us()
+        self._done_up_to.pop(client.client, None)
 
     def on_disconnect(self, client: ConnectedClient) -> None:
         """A client's connection has ended; the client may have opened another one before."""
         if self._clients.get(client.client) is client:
             del self._clients[client.client]
+            del self._since_us[client.client]
+            self._done_up_to.pop(client.client, None)
         if not self._clients:
             self._last_left.resolve(None)
 
@@ -189,6 +204,8 @@ class NodeEnd(Generic[B]):
         If this node cannot catch up, the crossing says why. It still serves the batches that were accepted elsewhere:
         they are handed in again all the same, because accepted messages are not lost.
         """
+        done_up_to = self._done_up_to.setdefault(client, {})
+        done_up_to[message.topic] = max(done_up_to.get(message.topic, 0), message.past.get(client, 0))
         topic = self.host.topic(message.topic)
         was_member = topic.is_member()
         yield from wait(self.host.publish_on(topic))
@@ -279,15 +296,18 @@ class NodeEnd(Generic[B]):
         a broker that has returned lacks it, or one has not returned, it was perhaps not safe, and its author has it.
         """
         known = DedupTable()
+        settled: set[int] = set()
 
-        def lacks() -> list[int]:
-            return [
-                author
+        def lacks() -> dict[int, int]:
+            return {
+                author: number
                 for author, number in message.past.items()
                 if author > SOURCE_MASK
-                and author != client
+                # What a writer writes again has no order with messages of others.
+                and number >> PLACE_BITS == 0
+                and author not in (client, *settled)
                 and max(topic.seen.highest(author), known.highest(author)) < number
-            ]
+            }
 
         if not (awaited := lacks()):
             return
@@ -302,7 +322,27 @@ class NodeEnd(Generic[B]):
         known.merge(logged.ranges())
         if len(lacks()) < len(awaited):
             yield from self.barrier(topic)
-        yield from self.until(topic, lambda: not lacks(), self.host.now_us() + AUTHORS_US)
+        until_us = self.host.now_us() + AUTHORS_US
+        while (awaited := lacks()) and self.host.now_us() < until_us:
+            settled.update((yield from self._settled_authors(topic, awaited)))
+            again_us = min(until_us, self.host.now_us() + AUTHORS_AGAIN_US)
+            yield from self.until(topic, lambda: not lacks(), again_us)
+
+    def _settled_authors(self, topic: SessionTopic[B], awaited: dict[int, int]) -> Steps[list[int]]:
+        """The awaited authors that are clients of some node and have nothing to hand in."""
+        answers = yield from self.scatter_gather.ask(lambda number: FrontierRequest(number, topic.name, [], awaited))
+        told = [answer.settled for answer in answers.values() if isinstance(answer, FrontierResponse)]
+        return [author for each in (self._settled_here(topic.name, awaited), *told) for author in each]
+
+    def _settled_here(self, topic: str, awaited: dict[int, int]) -> list[int]:
+        """Those of them that are clients of this node."""
+        since_us = self.host.now_us() - SETTLED_US
+        return [
+            author
+            for author, number in awaited.items()
+            if self._since_us.get(author, since_us + 1) <= since_us
+            and self._done_up_to.get(author, {}).get(topic, number) >= number
+        ]
 
     # What others know.
 
@@ -342,13 +382,16 @@ class NodeEnd(Generic[B]):
 
     def _tell_past(self, sender: int, message: FrontierRequest) -> Steps[None]:
         """Answer another node that has become a member, when what is past there is past here."""
-        answer = FrontierResponse(message.number, False, [], {})
+        settled = self._settled_here(message.topic, message.authors)
+        answer = FrontierResponse(message.number, False, [], {}, None, settled)
         topic = self.host.find_topic(message.topic)
         learned = None if topic is None else topic.learned
         if topic is not None and not self.traits.counts_past:
             is_old = self.host.has_returned and topic.is_member()
             logged = topic.replay_buffer.shown.ranges() if is_old else None
-            answer = FrontierResponse(message.number, True, [], topic.seen.ranges(), logged)
+            # They are asked for more than once, and named only at first.
+            told = topic.seen.ranges() if not message.authors else {}
+            answer = FrontierResponse(message.number, True, [], told, logged, settled)
         elif topic is not None and learned is not None and learned.is_done:
             until_us = self.host.now_us() + PAST_US
             if (yield from self.until(topic, partial(self.is_past, topic, message.past), until_us)):

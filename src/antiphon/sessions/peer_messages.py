@@ -70,18 +70,22 @@ class ReplayResponse(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 
 
 
 class FrontierRequest(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 24):
-    """Whose batches has the receiver seen on a topic? To be answered when it has delivered all that is in ``past``."""
+    """Whose batches has the receiver seen on a topic? To be answered when it has delivered all that is in ``past``.
+
+    And which of these ``authors`` does it have as clients that will not hand in again their batch of this number?
+    """
 
     number: Count
     topic: Name
     past: list[Entry]
+    authors: dict[Count, Count] = msgspec.field(default_factory=dict)
 
 
 class FrontierResponse(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 25):
     """The answer, if it ``is_whole``: what has come, by author, all of which counts as past where ``past`` does.
 
     ``logged`` is what the log of an earlier life holds; None if the receiver has not returned with a log, or is no
-    member.
+    member. ``settled`` are the authors of which the question was asked that have nothing to hand in.
     """
 
     number: Count
@@ -89,6 +93,7 @@ class FrontierResponse(Control, frozen=True, array_like=True, tag=FIRST_CONTROL 
     past: list[Entry]
     seen: dict[Count, Ranges]
     logged: dict[Count, Ranges] | None = None
+    settled: list[Count] = msgspec.field(default_factory=list)
 
 
 class PeerProducerRequest(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 20):

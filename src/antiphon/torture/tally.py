@@ -170,7 +170,8 @@ class Tally(msgspec.Struct, kw_only=True):
     dropped: int = 0
     deliveries: int = 0
     recovered: int = 0
-    """How often a node that had lost all parents in a structure received something from a new parent."""
+    """How often a node that had lost all parents in a structure received something from a new parent, and how often a
+    message of a client was accepted later than 0.1 s after it was asked for and all faults before had ended."""
     recovery_ticks: int = 0
     longest_recovery: int = 0
     moves: int = 0
@@ -189,9 +190,7 @@ class Tally(msgspec.Struct, kw_only=True):
         self.messages += outcome.messages
         self.dropped += outcome.dropped
         self.deliveries += outcome.deliveries
-        self.recovered += outcome.recovered
-        self.recovery_ticks += outcome.recovery_ticks
-        self.longest_recovery = max(self.longest_recovery, outcome.longest_recovery)
+        self._count_recovery(outcome)
         changes = {"subscribe": len(scenario.subscriptions), "unsubscribe": len(scenario.unsubscriptions)}
         met: dict[str, int] = {}
         for fault in scenario.faults:
@@ -216,12 +215,18 @@ class Tally(msgspec.Struct, kw_only=True):
         self.publications += outcome.publications
         self.messages += outcome.messages
         self.deliveries += outcome.deliveries
+        self._count_recovery(outcome)
         self.moves += outcome.moves
         self.gaps += outcome.gaps
         add_up(self.violations, outcome.violations)
         self._count_family(outcome.fabric, outcome, len(faults))
         if outcome.violations:
             self.failing.append(outcome)
+
+    def _count_recovery(self, outcome: Outcome) -> None:
+        self.recovered += outcome.recovered
+        self.recovery_ticks += outcome.recovery_ticks
+        self.longest_recovery = max(self.longest_recovery, outcome.longest_recovery)
 
     def count_undrawn(self, outcome: Outcome) -> None:
         """Add a seed whose schedule could not be drawn or run."""

@@ -63,9 +63,9 @@ def defect(name: str, part: str, old: str, new: str) -> Mutant:
     return Mutant(name, "tree", f"fabrics/tree/{part}.py", old, new)
 
 
-def found_by(bug: Mutant, seeds: range) -> set[str]:
-    """The promises that some schedules find broken."""
-    return set(hunt(bug, seeds.start, len(seeds)).kinds)
+def finds(bug: Mutant, seeds: range, kinds: set[str]) -> bool:
+    """Whether a schedule finds one of these promises broken; the first one that fails usually does."""
+    return any(kinds & set(hunt(bug, seeds.start, len(seeds), stops).kinds) for stops in (True, False))
 
 
 DOES_NOT_WAIT_FOR_CHILDREN = defect(
@@ -121,7 +121,7 @@ FORGETS_PROPOSALS = defect(
     ids=lambda given: given.name if isinstance(given, Mutant) else "",
 )
 def test_the_campaign_finds_a_planted_defect(bug: Mutant, found: set[str]) -> None:
-    assert found & found_by(bug, range(400, 460))
+    assert finds(bug, range(400, 460), found)
 
 
 ORDERS_WITHOUT_MAJORITY = defect(
@@ -154,7 +154,7 @@ RECORDS_NO_PLACES = defect(
     ids=lambda given: given.name if isinstance(given, Mutant) else "",
 )
 def test_the_campaign_finds_a_defect_of_partitions(bug: Mutant, found: set[str], seeds: range) -> None:
-    assert found & found_by(bug, seeds)
+    assert finds(bug, seeds, found)
 
 
 def test_a_pause_and_a_short_partition_do_not_reorder_what_is_on_a_connection() -> None:

@@ -65,7 +65,10 @@ def test_what_is_published_is_reproduced_and_the_confusion_about_the_root_refute
     refuted = {label for label, verdict in verdicts.items() if verdict == "refuted"}
     assert refuted == {"SRPT root, average queue", "SRPT root, deviation of the queue"}
     assert "differs" not in verdicts.values()
-    assert sum(verdict == "reproduced" for verdict in verdicts.values()) == 20
+    # All 16 classes but one, and the sentences about them: that one scatters too much for a verdict that could fail.
+    assert sum(verdict == "reproduced" for verdict in verdicts.values()) == 19
+    assert verdicts["VCube-PS, nodes with a mean queue in (16,32]"] is None
+    assert "(16,32]" in document("thesis").tables["table-5.1"].columns["VCube-PS"].unmeasured
 
 
 def test_a_root_that_is_not_as_the_explanation_says_differs() -> None:

@@ -6,7 +6,9 @@ import pytest
 
 from antiphon.audit.clients import CAUSAL, FIFO, TOTAL, ClientJudge
 from antiphon.simulator.clients.world import ClientSchedule, ClientStep, ClientWorld
-from antiphon.torture.clients.campaign import run_one
+from antiphon.torture.clients.campaign import run_client_schedule, run_one
+from antiphon.torture.clients.schedules import draw_client_schedule
+from antiphon.torture.tally import TICKS_PER_SECOND
 
 
 def test_a_newcomer_learns_whose_batches_are_in_the_log_of_a_node_that_returned() -> None:
@@ -226,6 +228,30 @@ def test_what_a_writer_writes_again_has_no_order_with_messages_of_others() -> No
         steps=steps,
     )
     assert run_one(schedule) == {}
+
+
+@pytest.mark.parametrize("seed", [700_031, 700_070, 800_619, 800_836])
+def test_a_broker_does_not_wait_for_authors_that_have_nothing_to_hand_in(seed: int) -> None:
+    """Only brokers that are gone had what a client has seen. It was safe, so nobody hands it in again.
+
+    The next message of the client waited for the author for ten seconds. The author is the client of another broker, or
+    an exactly-once writer, which no client waits for.
+    """
+    outcome = run_client_schedule(draw_client_schedule(seed))
+    assert outcome.violations == {} and outcome.publications > 10
+    assert outcome.longest_recovery < 1.5 * TICKS_PER_SECOND
+
+
+def test_the_judge_says_how_long_messages_waited_for_nodes_and_not_for_faults() -> None:
+    judge = ClientJudge()
+    for name, at_us, accepted_at_us in (("before", 100, 150), ("during", 180, 900), ("after", 600, 650)):
+        judge.asked(0, name, "causal", at_us)
+        judge.accepted(name, accepted_at_us)
+    judge.asked(0, "refused", "causal", 700)
+    judge.writes(1)
+    judge.asked(1, "written", "causal", 100)
+    judge.accepted("written", 5000)
+    assert judge.waits_us([200, 500, 1000]) == [50, 400, 50]
 
 
 @pytest.mark.parametrize("may_pass_over", [True, False])

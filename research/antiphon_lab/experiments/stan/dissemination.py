@@ -307,7 +307,7 @@ TREES_OVER_STAN: Experiment[TreesOverStanCase, TreesOverStan] = Experiment(
     name="stan/brisa",
     document="not measured in the thesis of M. Matos: section 6.1 proposes it",
     description="BRISA over StaN's overlays: links, copies and delays of trees in many topics",
-    default=Plan((172,), repetitions=3, large_repetitions=3),
+    default=Plan((96,), repetitions=3, large_repetitions=3),
     full=Plan((690,), repetitions=3, large_repetitions=3, full=True),
     parameters={
         **MODEL,

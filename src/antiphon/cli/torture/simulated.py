@@ -291,7 +291,8 @@ def show(found: dict[str, Any]) -> None:
         table.add_row("clients", f"changed their node {found['moves']:,} times; told of {found['gaps']:,} gaps")
     if found["recovered"]:
         mean, longest = found["recovery_ticks_mean"], found["recovery_ticks_longest"]
-        about = f"{found['recovered']:,} by nodes that had lost all parents, in {mean:,.0f} ticks on average"
+        whose = "messages of clients that waited" if found["moves"] else "by nodes that had lost all parents"
+        about = f"{found['recovered']:,} {whose}, in {mean:,.0f} ticks on average"
         table.add_row("repairs", f"{about}, {longest:,} at most")
     for key, title in (("agreement", "agreement"), ("calm_agreement", "as in theory")):
         if found[key]:

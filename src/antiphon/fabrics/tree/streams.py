@@ -27,6 +27,21 @@ from antiphon.fabrics.tree.view import TreeView
 from antiphon.kernel.message import SOURCE_MASK, Keyed
 from antiphon.kernel.process import NO_NODE, Environment
 
+HISTORY_AT_MOST: Final = 16
+HISTORY_BYTES_AT_MOST: Final = 1 << 20
+"""How many items an answer to a newcomer brings, and how large they may be together. The others follow one by one: a
+frame has a limit, and what is kept for a broker that is absent has none that is as low."""
+
+
+def beginning_of(items: list[Item]) -> list[Item]:
+    """The first of some items, as far as one message has room for them."""
+    room = HISTORY_BYTES_AT_MOST
+    for count, item in enumerate(items[:HISTORY_AT_MOST]):
+        room -= len(item.publication.payload)
+        if room < 0:
+            return items[:count]
+    return items[:HISTORY_AT_MOST]
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class StreamEvents:
@@ -91,12 +106,22 @@ class Streams:
     def on_item(self, sender: i64, item: Item) -> None:
         """An item comes from a neighbour."""
         topic = self._topics.get(item.topic)
-        if topic is None or not topic.is_carried or not (sender == self._view.parent or sender in topic.children):
+        if topic is None or not (sender == self._view.parent or sender in topic.children):
             return
-        if topic.is_new(item):
+        if not topic.is_carried:
+            self._go_on_beginning(topic, item)
+        elif topic.is_new(item):
             self._spread(topic, item, sender)
             if topic.is_settling:
                 self._settle(topic)
+
+    def _go_on_beginning(self, topic: TreeTopic, item: Item) -> None:
+        """An item comes that the answer of the parent had no room for."""
+        if topic.is_settling and topic.is_new(item):
+            topic.remember([item])
+            self._settle(topic)
+            if topic.is_carried:
+                self._events.links_changed(topic)
 
     def _spread(self, topic: TreeTopic, item: Item, sender: i64) -> None:
         """Hand on a new item, keep it, and let the broker handle it."""
@@ -197,7 +222,8 @@ class Streams:
             self.want(topic)
             return
         self._stop_waiting(topic.name, child)
-        was_carried = topic.is_carried
+        # A broker that is about to carry it gets the rest from its parent, whatever the child has.
+        was_carried = topic.is_carried or topic.is_settling
         # At once, so that the topic does not count as idle meanwhile.
         topic.children.add(child)
         if not was_carried:
@@ -212,16 +238,15 @@ class Streams:
         if join.frontier is not None and not topic.is_settled:
             topic.promised[int(child)] = join.frontier
         base, completed, locks = topic.known()
-        history = list(topic.items) if join.frontier is None else []
+        history = beginning_of(topic.items) if join.frontier is None else []
         self._environment.send(
             child,
             JoinResponse(
                 topic.name, dict(topic.frontier), base, completed, locks, history, topic.is_settled, topic.is_apart
             ),
         )
-        if join.frontier is not None:
-            for item in topic.missing_at(join.frontier):
-                self._environment.send(child, item)
+        for item in topic.items[len(history) :] if join.frontier is None else topic.missing_at(join.frontier):
+            self._environment.send(child, item)
         if not was_carried and self._view.parent != NO_NODE:
             self._environment.send(self._view.parent, self._join(topic))
         self._events.links_changed(topic)
@@ -251,6 +276,7 @@ class Streams:
             topic.begin_at(joined)
             topic.is_apart = joined.is_apart
             topic.remember(joined.history)
+            topic.promised[int(sender)] = frontier
         self._joining.discard(topic.name)
         if joined.is_settled and not topic.is_settled:
             self._settle(topic)

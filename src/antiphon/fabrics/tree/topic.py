@@ -176,7 +176,13 @@ class TreeTopic:
         ]
 
     def begin_at(self, known: Known) -> None:
-        """Begin with nothing but what another broker will not send."""
+        """Begin with nothing but what another broker will not send.
+
+        What was here before came from a parent that was lost before it had sent all.
+        """
+        self.items = []
+        for name in list(self.locks):
+            self.remove_lock(name)
         self.frontier = dict(known.base)
         self.base = dict(known.base)
         self.completed = {}

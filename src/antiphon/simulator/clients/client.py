@@ -115,7 +115,7 @@ class SimulatedClient:
 
     def accepted(self, receipt: Any) -> None:
         """A message is accepted; nobody connects to a client."""
-        self._judge.accepted(receipt)
+        self._judge.accepted(receipt, self._clock.now_us)
 
     def on_frame(self, pipe: Pipe, frame: object) -> None:
         """Nobody connects to a client."""

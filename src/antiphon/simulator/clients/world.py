@@ -80,6 +80,11 @@ class ClientSchedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     writes_order: str = "causal"
     steps: list[ClientStep] = []
 
+    def fault_ends_us(self) -> list[int]:
+        """When each fault is over."""
+        faults = [step for step in self.steps if step.kind not in ("publish", "connect")]
+        return [BEGIN_US + SECOND_US + step.at_us + step.lasts_us for step in faults]
+
     def end_us(self) -> int:
         """When everything is over that happens."""
         last_us = max((step.at_us + step.lasts_us for step in self.steps), default=0)

@@ -17,6 +17,9 @@ from antiphon.kernel.errors import PeerError
 from antiphon.simulator.clients.world import ClientSchedule, ClientWorld
 from antiphon.torture.tally import CLIENTS, TICKS_PER_SECOND, Outcome
 
+WAITED_US = 100_000
+"""A message that was accepted in less time has not waited for the end of a fault."""
+
 S = TypeVar("S", bound=ClientSchedule)
 
 PASSES = 6
@@ -31,12 +34,16 @@ def run_client_schedule(schedule: ClientSchedule) -> Outcome:
     except Exception as error:
         judge = world.judge
         judge.violation(ERROR, f"{type(error).__name__}: {error}")
+    waits_ms = [wait_us // 1000 for wait_us in judge.waits_us(schedule.fault_ends_us()) if wait_us >= WAITED_US]
     return Outcome(
         seed=schedule.seed,
         fabric=f"{CLIENTS} {schedule.fabric}",
         ticks=world.clock.now_us * TICKS_PER_SECOND // 1_000_000,
         publications=judge.asked_for,
         deliveries=judge.deliveries,
+        recovered=len(waits_ms),
+        recovery_ticks=sum(waits_ms) * TICKS_PER_SECOND // 1000,
+        longest_recovery=max(waits_ms, default=0) * TICKS_PER_SECOND // 1000,
         moves=judge.moves,
         gaps=judge.gaps,
         violations=judge.violations,

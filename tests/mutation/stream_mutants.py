@@ -44,7 +44,7 @@ STREAMS = (
     stream(
         "members of a leader that leads no more are told nothing",
         "stream_gateway",
-        "                attachment.client.answer(attachment.number, encode(elsewhere))\n\n    def bury",
+        "                attachment.client.answer(attachment.number, encode(reason))\n\n    def bury",
         "                pass\n\n    def bury",
         "streams/service",
     ),
@@ -58,8 +58,8 @@ STREAMS = (
     stream(
         "a publisher that asks before its message is settled is not answered",
         "recent_positions",
-        "        for each in answered:\n            each.answer()\n",
-        "        pass\n",
+        "            if not awaited.take(batch):\n                awaited.answer()\n",
+        "            if not awaited.take(batch):\n                pass\n",
         "streams/service",
     ),
     stream(

@@ -27,9 +27,15 @@ from antiphon.api.subscription import POLICIES
 from antiphon.kernel.errors import UsageError
 from antiphon.runtime.errors import QuotaError
 from antiphon.streams.retention import UNBOUNDED
+from antiphon.transport.turn_share import TurnShare
 
 REQUEST_BYTES_PER_SECOND: Final = float(32 << 20)
 """How many bytes of long requests, beside batches, a node reads for one identity: they take a sixth of a processor."""
+
+COMMANDS_PER_SECOND: Final = 5000.0
+COMMAND_BURST_SECONDS: Final = 0.1
+"""How many acknowledgements and returns of consumers a node takes from one identity. They wait for the disk in one
+line with those of others; an acknowledgement may be of thousands of messages."""
 
 CLIENTS_SHOWN: Final = 100
 """The figures of so many identities are shown, so that a large file of rights makes no metrics without end."""
@@ -89,9 +95,10 @@ class Quotas(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 class Rate:
     """A token bucket. It may go below zero; then nothing more fits until it has filled again."""
 
-    def __init__(self, per_second: float, now: float) -> None:
+    def __init__(self, per_second: float, now: float, burst_seconds: float = BURST_SECONDS) -> None:
         self._per_second = per_second
-        self._level = per_second * BURST_SECONDS
+        self._full = per_second * burst_seconds
+        self._level = self._full
         self._at = now
 
     def charge(self, amount: float, now: float) -> None:
@@ -105,8 +112,7 @@ class Rate:
         return max(0.0, -self._level / self._per_second)
 
     def _fill(self, now: float) -> None:
-        full = self._per_second * BURST_SECONDS
-        self._level = min(full, self._level + (now - self._at) * self._per_second)
+        self._level = min(self._full, self._level + (now - self._at) * self._per_second)
         self._at = now
 
 
@@ -129,6 +135,8 @@ class Account:
         self._messages: Rate | None = None
         self._bytes: Rate | None = None
         self._requests = Rate(REQUEST_BYTES_PER_SECOND, clock())
+        self._commands = Rate(COMMANDS_PER_SECOND, clock(), COMMAND_BURST_SECONDS)
+        self.turns = TurnShare()
         self.quotas = Quotas()
         self.renew(quotas)
 
@@ -233,6 +241,15 @@ class Account:
         now = self._clock()
         self._requests.charge(size, now)
         return self._requests.debt_seconds(now)
+
+    def charge_command(self) -> float:
+        """A request has come that all replicas of a history write; how long to read nothing more."""
+        if not self._name:
+            # Without rights nobody knows which clients belong together.
+            return 0.0
+        now = self._clock()
+        self._commands.charge(1, now)
+        return self._commands.debt_seconds(now)
 
     @property
     def has_rates(self) -> bool:

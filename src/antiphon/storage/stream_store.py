@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,6 +26,12 @@ from antiphon.streams.service.host import Name, StreamContent
 FILE_NAME: Final = "streams.sqlite"
 VERSION: Final = 1
 RETRY_SECONDS: Final = 1.0
+
+TURN_SECONDS: Final = 0.005
+"""How long those that wait for a commit are called before others have their turn."""
+
+NOWHERE: Final = -1
+"""In the place of the position of an entry that has no messages."""
 
 SPARE_PAGES: Final = 256
 STEP_PAGES: Final = 256
@@ -96,7 +103,9 @@ class StreamStore:
     def write_entry(self, stream: int, number: int, entry: IndexEntry) -> None:
         """Write an entry with the next commit."""
         body = msgspec.msgpack.encode(entry)
-        self.write("insert into entry values (?, ?, ?, ?)", stream, number, entry.position, body)
+        # Entries without messages have no place among those with: there may be thousands of them between two.
+        position = entry.position if entry.count else NOWHERE
+        self.write("insert into entry values (?, ?, ?, ?)", stream, number, position, body)
 
     def cut_entries(self, stream: int, first: int, last: int) -> None:
         """Remove entries from a number on, up to another one, with the next commit, and leave their messages."""
@@ -152,10 +161,22 @@ class StreamStore:
                             log.error("cannot commit", reason=str(error))
                         self.trouble = str(error)
                         await asyncio.sleep(RETRY_SECONDS)
-                for call in waiting:
-                    call()
+                await self._call(waiting)
         finally:
             self._task = None
+
+    async def _call(self, waiting: list[Callable[[], object]]) -> None:
+        """Call those that wait for a commit, for a few milliseconds at a time: there may be tens of thousands."""
+        until = time.perf_counter() + TURN_SECONDS
+        for call in waiting:
+            if time.perf_counter() > until:
+                await asyncio.sleep(0)
+                until = time.perf_counter() + TURN_SECONDS
+            try:
+                call()
+            except Exception as error:
+                # The others wait for other streams, whose messages would be lost.
+                log.error("a step after a commit failed", cause=error)
 
     def _give_back(self) -> bool:
         """Give some free pages back to the file system; whether there are more to give."""
@@ -224,13 +245,23 @@ class StreamStore:
 
     def entries_at(self, stream: int, position: int, most: int) -> list[IndexEntry]:
         """Entries with messages, from the one that holds a position on."""
-        rows = self._reader.execute(
-            "select body from entry where stream = ? and position >= ifnull((select max(position) from entry where "
-            "stream = ? and position <= ?), 0) order by number limit ?",
-            (stream, stream, position, most),
-        )
-        found = [msgspec.msgpack.decode(body, type=IndexEntry) for (body,) in rows]
-        return [entry for entry in found if entry.count and entry.end > position]
+        found: list[IndexEntry] = []
+        query = "select max(position) from entry where stream = ? and position between 0 and ?"
+        (first,) = self._reader.execute(query, (stream, position)).fetchone()
+        after = (first or 0, -1)
+        while len(found) < most:
+            rows = self._reader.execute(
+                "select position, number, body from entry where stream = ? and (position, number) > (?, ?) "
+                "order by position, number limit ?",
+                (stream, *after, most),
+            ).fetchall()
+            entries = [msgspec.msgpack.decode(body, type=IndexEntry) for _, _, body in rows]
+            found += [entry for entry in entries if entry.count and entry.end > position]
+            if len(rows) < most:
+                break
+            # Files of earlier versions have entries without messages here.
+            after = rows[-1][:2]
+        return found[:most]
 
     def content(self, stream: int, source: int, sequence: int) -> StreamContent | None:
         """The messages of a publication."""

@@ -135,7 +135,8 @@ class Coordinator:
             self._apply(decode_command(entry.payload))
         elif entry.kind == DATA and self._handings is not None:
             for _, handing in tuple(self._handings.values()):
-                handing.advance()
+                if handing.has_members:
+                    handing.advance()
         for call in self._awaited.pop(number, ()):
             call()
 
@@ -180,8 +181,16 @@ class Coordinator:
         """How many consumers an identity has made, or is making."""
         return self.table.owned[owner] + sum(each == owner for each in self._making.values())
 
-    def attach(self, name: str, member: int, held: list[tuple[int, int]], window: int, answer: Answer) -> None:
-        """A member connects."""
+    def attach(
+        self,
+        name: str,
+        member: int,
+        held: list[tuple[int, int]],
+        window: int,
+        answer: Answer,
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """A member connects; ``is_wanted`` says whether it is still there when it has joined."""
         consumer = self.table.by_name.get(name)
         if consumer is None or self._handings is None:
             answer(False)
@@ -191,6 +200,9 @@ class Coordinator:
         else:
 
             def joined() -> None:
+                if not is_wanted():
+                    self.settle(LeaveGroup(name, member))
+                    return
                 self._attach(name, member, held, window)
                 answer(True)
 

@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
-from typing import Protocol
+from typing import Final, Protocol
 
 from antiphon.streams.consumers import Consumer
 from antiphon.streams.links import MessageLinks
 from antiphon.streams.readiness import ANYBODY, AttachedMember, Readiness, readiness_for
+
+AT_ONCE: Final = 32
+"""So many messages are handed out, or come back, in one turn."""
 
 
 class HandingHost(Protocol):
@@ -74,6 +77,8 @@ class Handing:
         self._readiness: Readiness = readiness_for(consumer, host, self._leases.__contains__)
         self._ends: list[tuple[int, int]] = []
         self._next_timer_us = 0
+        # Whether more is handed out in the next turn.
+        self._is_advancing = False
         # Members of the former leader's time that may hold messages, and until when they may.
         self._unheard = set() if is_new else set(consumer.members)
         self._hears_until_us = host.now_us() + consumer.settings.ack_us
@@ -87,8 +92,13 @@ class Handing:
 
         A message that was handed to others meanwhile had more deliveries, so it is not leased to this member.
         """
-        self._members[member] = AttachedMember(member, window)
+        attached = self._members[member] = AttachedMember(member, window)
+        # It may be here already, over a connection that has ended without a word.
+        attached.leased = sum(lease.member == member for lease in self._leases.values())
         for position, delivery in held:
+            # Nobody holds what is not there yet, or more than may be handed out.
+            if position >= self._host.settled_end() or len(self._leases) >= self.consumer.settings.pending_at_most:
+                continue
             is_free = not self.consumer.is_done(position) and position not in self._leases
             if is_free and delivery == self._next_delivery(position):
                 self._lease(position, member)
@@ -103,14 +113,40 @@ class Handing:
             found.window = window
             self.advance()
 
+    @property
+    def has_members(self) -> bool:
+        """Whether there is anybody to hand messages to."""
+        return bool(self._members)
+
+    def pause(self, member: int) -> None:
+        """Hand a member nothing more for a while."""
+        found = self._members.get(member)
+        if found is not None:
+            found.is_paused = True
+
+    def resume(self, member: int) -> None:
+        """Hand a member messages again."""
+        found = self._members.get(member)
+        if found is not None:
+            found.is_paused = False
+            self.advance()
+
     def detach(self, member: int) -> None:
         """A member has gone: its messages go to others at once."""
         if self._members.pop(member, None) is None:
             return
         self._unheard.discard(member)
         held = [place for place, lease in self._leases.items() if lease.member == member and not lease.is_settling]
-        for position in sorted(held):
-            self._come_back(position)
+        self._return_all(sorted(held))
+
+    def _return_all(self, positions: list[int]) -> None:
+        """Messages come back, some in each turn, because all replicas have to hear of each."""
+        for position in positions[:AT_ONCE]:
+            lease = self._leases.get(position)
+            if lease is not None and not lease.is_settling and lease.member not in self._members:
+                self._come_back(position)
+        if len(positions) > AT_ONCE:
+            self._host.after(0, lambda: self._return_all(positions[AT_ONCE:]))
         self.advance()
 
     def _heard_all(self) -> None:
@@ -228,14 +264,16 @@ class Handing:
     def _expired(self) -> None:
         now_us = self._host.now_us()
         self._next_timer_us = 0
-        while self._ends and self._ends[0][0] <= now_us:
+        for _ in range(AT_ONCE):
+            if not self._ends or self._ends[0][0] > now_us:
+                break
             ends_us, position = heappop(self._ends)
             lease = self._leases.get(position)
             if lease is not None and lease.ends_us == ends_us and not lease.is_settling:
                 self._come_back(position)
         if self._ends:
             self._next_timer_us = self._ends[0][0]
-            self._host.after(self._next_timer_us - now_us, self._expired)
+            self._host.after(max(0, self._next_timer_us - now_us), self._expired)
         self.advance()
 
     # Handing out.
@@ -244,13 +282,20 @@ class Handing:
         """Hand out what may be handed out."""
         if self._unheard:
             return
-        while True:
+        for _ in range(AT_ONCE):
             found = self._readiness.take(self._members, len(self._leases))
             if found is None:
                 return
             position, member = found
             self._lease(position, member.number)
             self._host.hand(member.number, position, self._next_delivery(position))
+        if not self._is_advancing:
+            self._is_advancing = True
+            self._host.after(0, self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_advancing = False
+        self.advance()
 
     def holders(self) -> dict[int, int]:
         """Which member holds which message."""

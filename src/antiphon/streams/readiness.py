@@ -28,11 +28,13 @@ class AttachedMember:
         self.number = number
         self.window = window
         self.leased = 0
+        # Whether it does not read what it is handed.
+        self.is_paused = False
 
     @property
     def has_room(self) -> bool:
         """Whether it takes one more."""
-        return self.leased < self.window
+        return self.leased < self.window and not self.is_paused
 
 
 Members = dict[int, AttachedMember]

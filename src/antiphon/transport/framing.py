@@ -67,6 +67,8 @@ class FrameReader:
         self._rest: bytes = b""
         self._own: memoryview | None = None
         self._filled: i64 = 0
+        # Whether the frames that have come wait for :meth:`handle_rest`.
+        self.is_stopped = False
         self.transport: asyncio.Transport | None = None
         self.bytes_received: i64 = 0
         self.frames_received: i64 = 0
@@ -83,8 +85,8 @@ class FrameReader:
 
     @property
     def unfinished_bytes(self) -> int:
-        """How much has come of a frame that has not come as a whole."""
-        return self._filled
+        """How much has come of a frame that has not come as a whole; nothing while frames wait to be handled."""
+        return 0 if self.is_stopped else self._filled
 
     @property
     def held_bytes(self) -> int:
@@ -120,9 +122,17 @@ class FrameReader:
         """So many bytes have come."""
         self.bytes_received += nbytes
         self._filled += nbytes
+        self._handle(self._shared if self._own is None else self._own)
+
+    def handle_rest(self) -> None:
+        """Handle the frames that have come and were not handled, because the reader was stopped."""
+        self.is_stopped = False
+        self._handle(memoryview(self._rest) if self._own is None else self._own)
+
+    def _handle(self, view: memoryview) -> None:
         try:
             try:
-                self._cut(self._shared if self._own is None else self._own, self._filled)
+                self._cut(view, self._filled)
             except (ProtocolError, DeniedError) as refusal:
                 self.refuse(refusal)
             except Exception as error:
@@ -135,7 +145,7 @@ class FrameReader:
     def _cut(self, view: memoryview, filled: i64) -> None:
         start: i64 = 0
         needed: i64 = LENGTH_BYTES
-        while filled - start >= LENGTH_BYTES:
+        while filled - start >= LENGTH_BYTES and not self.is_stopped:
             length: i64 = LENGTH.unpack_from(view, start)[0]
             if length > self.frame_bytes_at_most:
                 raise ProtocolError(
@@ -149,7 +159,14 @@ class FrameReader:
             self.frames_received += 1
             start = begin + length
             self.frame_received(view[begin:start])
-        if start == filled and self._own is None:
+        if self.is_stopped and (start > 0 or self._own is None):
+            # Whole frames may be among the rest; it is as long as one read at most.
+            self._filled = filled - start
+            self._rest = bytes(view[start:filled])
+            self._own = None
+        elif self.is_stopped:
+            self._filled = filled
+        elif start == filled and self._own is None:
             self._filled = 0
             self._rest = b""
         else:

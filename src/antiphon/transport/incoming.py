@@ -7,6 +7,7 @@ about who belongs to the cluster, and the node gets all the rest.
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -34,11 +35,13 @@ from antiphon.transport.framing import (
 from antiphon.transport.links import has_closed, split_address
 from antiphon.transport.schema import CLIENT_FRAME_BYTES_AT_MOST, FRAME_BYTES_AT_MOST
 from antiphon.transport.tls import CertifiedIdentity, check_node, identity_of
+from antiphon.transport.turn_share import TurnShare
 
 UNWRITTEN_BYTES_AT_MOST: int = 4 << 20
 """So much waits for a client that does not read before nothing more is sent to it, or read from it."""
 
 UNREAD: Final = "what was sent is not read"
+TURN: Final = "its frames wait for a turn"
 
 
 class ConnectionGreeting(NamedTuple):
@@ -178,8 +181,11 @@ class IncomingConnection(FrameReader):
         self.is_refused = False
         self._is_closed = False
         self._held: set[str] = set()
-        # The identity of the client, if one is at the other end.
+        # The identity of the client, if one is at the other end, and its share of the time.
         self.tenant: str | None = None
+        self.share: TurnShare | None = None
+        self._writer: FrameWriter | None = None
+        self._awaits_turn = False
 
     @property
     def owner(self) -> str:
@@ -225,12 +231,47 @@ class IncomingConnection(FrameReader):
         if self._client is not None:
             self._client.ended()
 
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.share is not None and not self.share.begin():
+            self.is_stopped = True
+        super().buffer_updated(nbytes)
+        # The first read of a client brings its greeting, and with it the share.
+        if self.share is not None:
+            self.share.end()
+            if self.is_stopped:
+                self._await_turn(self.share)
+
+    def _await_turn(self, share: TurnShare) -> None:
+        """Handle and read nothing more until the identity has its next turn."""
+        if not self._awaits_turn:
+            self._awaits_turn = True
+            self.hold(TURN)
+            share.wait(self)
+
+    def go_on(self) -> None:
+        """The identity of this client has its next turn."""
+        share = self.share
+        self._awaits_turn = False
+        if share is None or self._is_closed or self.transport is None or self.transport.is_closing():
+            return
+        if len(self._held) > 1:
+            # It goes on when the other reason is gone.
+            return
+        share.begin()
+        self.handle_rest()
+        share.end()
+        if self.is_stopped:
+            self._await_turn(share)
+        else:
+            self.release(TURN)
+
     def input_ended(self) -> None:
         self._receiver.settle()
 
     def frame_received(self, frame: memoryview) -> None:
         if self._client is not None:
             self._client.frame_received(frame)
+            self._look_at_the_time()
             return
         if self._is_closed:
             # It has come together with what the connection was closed for, and must not count.
@@ -255,6 +296,14 @@ class IncomingConnection(FrameReader):
             self._cluster.control_received(self, message)
         else:
             self._reception.control_received(self._sender_identifier(), message)
+
+    def _look_at_the_time(self) -> None:
+        """Stop when the identity has had its turn, and when the client has to wait, or has to read answers first."""
+        share, writer = self.share, self._writer
+        if share is None or writer is None:
+            return
+        if self._held or time.perf_counter() >= share.ends or writer.queued_bytes > UNWRITTEN_BYTES_AT_MOST:
+            self.is_stopped = True
 
     def _give_sign(self) -> None:
         """Say that this process goes on; not to an end that does not read, which would make what waits grow."""
@@ -288,10 +337,12 @@ class IncomingConnection(FrameReader):
             self._cluster.greeted(self, hello)
             return
         assert self.transport is not None, "there is a connection when a frame arrives"
-        writer = FrameWriter()
+        writer = self._writer = FrameWriter()
         writer.attach(self.transport)
         self.transport.set_write_buffer_limits(UNWRITTEN_BYTES_AT_MOST)
         self._client = self._reception.client_connected(writer, hello, self.identity, self)
+        if self.share is not None:
+            self.share.begin()
         self._trust(CLIENT_FRAME_BYTES_AT_MOST)
 
     def _trust(self, frame_bytes_at_most: int) -> None:
@@ -310,7 +361,9 @@ class IncomingConnection(FrameReader):
     def release(self, reason: str) -> None:
         """The reason is gone."""
         self._held.discard(reason)
-        if not self._held and self.transport is not None and not self.transport.is_closing():
+        if self.share is not None and self.is_stopped and self._held == {TURN}:
+            self._await_turn(self.share)
+        elif not self._held and self.transport is not None and not self.transport.is_closing():
             self.transport.resume_reading()
 
     def end_if_left(self) -> None:

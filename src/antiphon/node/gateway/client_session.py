@@ -16,7 +16,7 @@ from antiphon.api.columns import NO_AUTHOR, Author, Columns
 from antiphon.api.lifecycle import Lifecycle
 from antiphon.api.outbox import Outbox
 from antiphon.api.subscription import Start
-from antiphon.api.topic_names import checked_name, checked_pattern, client_number
+from antiphon.api.topic_names import checked_name, checked_pattern
 from antiphon.api.topic_state import LiveTopic
 from antiphon.kernel.errors import AntiphonError, DeniedError, PeerError, ProtocolError, UsageError
 from antiphon.membership.messages import Control
@@ -26,6 +26,7 @@ from antiphon.node.gateway.client_relay import RemoteSubscription
 from antiphon.node.gateway.client_requests import ClientRequests, RequestServices
 from antiphon.node.gateway.request_limits import COUNTED_BYTES, RequestLimits
 from antiphon.node.gateway.session_host import SessionHost
+from antiphon.node.gateway.writer_numbers import lane_number, writer_number
 from antiphon.node.loop import NodeLoop
 from antiphon.node.quotas import Account, Ledger
 from antiphon.node.subscriptions import Subscriptions
@@ -58,13 +59,12 @@ from antiphon.sessions.producer_state import ProducerStates
 from antiphon.sessions.replay_buffer import Resumption
 from antiphon.sessions.resume import ClientPublishing
 from antiphon.sessions.steps import Promise, Scope, Steps, start
-from antiphon.sessions.writers import Writers, owned_number
+from antiphon.sessions.writers import Writers
 from antiphon.storage.disk import Disk
 from antiphon.streams.service.stream_gateway import StreamAccess
 from antiphon.transport.framing import FrameWriter
-from antiphon.transport.incoming import ConnectedClient, IncomingConnection
+from antiphon.transport.incoming import UNWRITTEN_BYTES_AT_MOST, ConnectedClient, IncomingConnection
 from antiphon.transport.schema import BATCH_BYTES_AT_MOST, SINCE, may_send
-from antiphon.transport.tls import instance_of
 
 PROOF_SECONDS: Final = 1.0
 """How long a client has to answer whose session another connection claims."""
@@ -220,6 +220,20 @@ class ClientSession:
     def answer(self, number: int, payload: bytes) -> None:
         """Answer a request about streams."""
         self.send(StreamResponse(number, payload))
+
+    def charge_command(self) -> None:
+        """It asks for something that all replicas of a history write."""
+        self._limits.charge_command()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the client is still there."""
+        return self in self._services.clients
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the client reads what it is sent."""
+        return self.may_write.is_set() and self._writer.unwritten_bytes() < UNWRITTEN_BYTES_AT_MOST
 
     def check_kept(self, quota: str, used: int, more: int = 1) -> None:
         """Refuse the client more of what the cluster keeps than its identity may have."""
@@ -483,16 +497,3 @@ class ClientSession:
     def settle(self) -> None:
         """Write what was sent."""
         self._sender.settle()
-
-
-def writer_number(holder: str, name: str) -> int:
-    """The number of a writer. Holders do not share writers, also if these have the same name.
-
-    All nodes see in it whose writer it is, and so how many lanes its identity has.
-    """
-    return owned_number(client_number(holder), client_number(instance_of(holder, f"writer {name}")))
-
-
-def lane_number(holder: str, name: str, lane: int) -> int:
-    """The number of one lane as an author of batches."""
-    return client_number(instance_of(holder, f"lane {lane} of {name}"))

@@ -58,6 +58,7 @@ class Gateway:
         except QuotaError as error:
             raise ProtocolError(str(error)) from error
         connection.tenant = holder.name
+        connection.share = account.turns
         return ClientSession(self._services, writer, number, holder, connection, account)
 
     def poll_rights(self) -> None:

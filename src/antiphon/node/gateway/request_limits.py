@@ -47,7 +47,13 @@ class RequestLimits:
                 f"a client sent a request of {len(frame)} bytes; at most {REQUEST_BYTES_AT_MOST} are allowed: ask for "
                 "less at a time"
             )
-        seconds = self._account.charge_request(len(frame))
+        self._rest(self._account.charge_request(len(frame)))
+
+    def charge_command(self) -> None:
+        """The client asks for something that all replicas of a history write."""
+        self._rest(self._account.charge_command())
+
+    def _rest(self, seconds: float) -> None:
         if seconds > 0:
             self._connection.hold(PACE)
             asyncio.get_running_loop().call_later(seconds, self._connection.release, PACE)

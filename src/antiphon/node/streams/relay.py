@@ -32,6 +32,11 @@ class Asker:
         # Nodes of a cluster trust each other.
         self.holder: Holder = ANYBODY
         self.answer = send
+        self.is_connected = True
+        self.has_room = True
+
+    def charge_command(self) -> None:
+        """Nor are they paced."""
 
     def check_kept(self, quota: str, used: int, more: int = 1) -> None:
         """Programs with nodes have no quotas."""
@@ -170,4 +175,5 @@ class StreamRelay:
             peer.lost()
         asker = self._askers.pop(identifier, None)
         if asker is not None:
+            asker.is_connected = False
             self._access.client_ended(asker)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,9 @@ from antiphon.runtime.logging import logger
 from antiphon.storage.stream_store import StreamStore
 from antiphon.streams.service.host import StreamBatch
 from antiphon.transport.peer_messages import StreamFrame
+
+TURN_SECONDS: Final = 0.005
+"""How long the streams work before others have their turn."""
 
 PublishLetter = Callable[[str, bytes, dict[str, bytes], Callable[[], object]], None]
 
@@ -43,6 +47,9 @@ class StreamHost(StoredBatches):
         self._subscriptions = subscriptions
         self._event_loop = asyncio.get_running_loop()
         self._is_over = False
+        # Work for one of the next turns of the event loop.
+        self._put_off: deque[Callable[[], object]] = deque()
+        self._is_scheduled = False
 
     async def close(self) -> None:
         """Call nothing any more, and close the files."""
@@ -61,7 +68,26 @@ class StreamHost(StoredBatches):
         return secrets.randbelow(below)
 
     def after(self, delay_us: int, call: Callable[[], object]) -> None:
-        self._event_loop.call_later(max(0, delay_us) / 1_000_000, partial(self._call, call))
+        if delay_us > 0:
+            self._event_loop.call_later(delay_us / 1_000_000, partial(self._call, call))
+        else:
+            self._put_off.append(call)
+            self._schedule()
+
+    def _schedule(self) -> None:
+        if self._put_off and not self._is_scheduled:
+            self._is_scheduled = True
+            self._event_loop.call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        """Do work of all streams that was put off, for a few milliseconds; the rest when others had their turn."""
+        until = time.perf_counter() + TURN_SECONDS
+        try:
+            while self._put_off and time.perf_counter() < until:
+                self._call(self._put_off.popleft())
+        finally:
+            self._is_scheduled = False
+            self._schedule()
 
     def _call(self, call: Callable[[], object]) -> None:
         if not self._is_over:

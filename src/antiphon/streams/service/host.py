@@ -232,5 +232,16 @@ class StreamClient(Protocol):
     def answer(self, number: int, payload: bytes) -> None:
         """Send an answer when the node settles."""
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether it is still there."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it reads what it is sent; if not, it is sent nothing more that can wait."""
+
+    def charge_command(self) -> None:
+        """It asks for something that all replicas write; read less from it if it asks too often."""
+
     def check_kept(self, quota: str, used: int, more: int = 1) -> None:
         """Refuse somebody who uses so much of what the cluster keeps, and asks for so much more than it may."""

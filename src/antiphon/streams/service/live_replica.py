@@ -167,6 +167,11 @@ class LiveReplica:
             self._remember(name, found)
         return found
 
+    def content_of(self, entry: IndexEntry) -> StreamBatch | StreamContent | None:
+        """The same for reading alone: old messages do not take the place of those that consumers look at."""
+        name = (entry.source, entry.sequence)
+        return self._cache.get(name) or self._store.content(self.stream, *name)
+
     def entry_at(self, position: int) -> IndexEntry:
         """The settled entry that holds a position."""
         found = self._tail.find(position) or self._read.find(position)

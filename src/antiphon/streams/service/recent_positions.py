@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from antiphon.streams.requests import Response
 
 RECENT: Final = 4096
 """The positions of so many publications can be asked for afterwards."""
-
-PATIENCE_US: Final = 120_000_000
-"""A publisher that has waited for so long is gone: no client waits for longer."""
 
 
 class PlacedBatch(NamedTuple):
@@ -23,6 +21,10 @@ class PlacedBatch(NamedTuple):
     position: int
     entry: int
 
+    def has(self, sequence: int) -> bool:
+        """Whether a message of the author is in it."""
+        return self.first <= sequence < self.first + self.messages
+
 
 Found = Callable[[int, list[int], int], None]
 """Called with the position of the first message, jumps (:class:`antiphon.streams.requests.PositionFound`), and the
@@ -30,50 +32,39 @@ number of the last entry."""
 
 
 class AwaitedPositions:
-    """Messages of one author, from one number on, whose positions somebody waits for."""
+    """Messages of one author, from one number on, whose positions somebody waits for.
 
-    def __init__(
-        self,
-        holder: object,
-        author: int,
-        first: int,
-        count: int,
-        since_us: int,
-        found: Found,
-        respond: Callable[[Response], None],
-    ) -> None:
-        self.holder = holder
-        self.respond = respond
+    ``respond`` takes another answer than the one that ``found`` gives.
+    """
+
+    def __init__(self, author: int, first: int, count: int, found: Found, respond: Callable[[Response], None]) -> None:
         self.author = author
-        self.since_us = since_us
+        self.respond = respond
+        # The first of the messages that have no position yet.
+        self.missing = first
         self._first = first
         self._end = first + count
-        self._missing = count
-        # By place: where a part begins, and its position.
-        self._parts: dict[int, int] = {}
+        self._position = self._expected = 0
+        self._jumps: list[int] = []
         self._entry = 0
         self._found = found
 
     def take(self, batch: PlacedBatch) -> bool:
-        """Messages of the author have their places; whether all have now."""
-        first, end = max(batch.first, self._first), min(batch.first + batch.messages, self._end)
-        place = first - self._first
-        if first < end and place not in self._parts:
-            self._parts[place] = batch.position + first - batch.first
-            self._missing -= end - first
-            self._entry = max(self._entry, batch.entry)
-        return self._missing <= 0
+        """The batch has the position of the first missing message; whether there are more."""
+        position = batch.position + self.missing - batch.first
+        if self.missing == self._first:
+            self._position = position
+        elif position != self._expected:
+            self._jumps += (self.missing - self._first, position)
+        end = min(self._end, batch.first + batch.messages)
+        self._expected = position + end - self.missing
+        self.missing = end
+        self._entry = max(self._entry, batch.entry)
+        return self.missing < self._end
 
     def answer(self) -> None:
-        """Tell the publisher."""
-        jumps: list[int] = []
-        last_place, last_position = 0, self._parts[0]
-        for place in sorted(self._parts):
-            position = self._parts[place]
-            if position - last_position != place - last_place:
-                jumps += (place, position)
-                last_place, last_position = place, position
-        self._found(self._parts[0], jumps, self._entry)
+        """All of them have positions."""
+        self._found(self._position, self._jumps, self._entry)
 
 
 class RecentPositions:
@@ -82,19 +73,41 @@ class RecentPositions:
     def __init__(self) -> None:
         self._by_author: dict[int, deque[PlacedBatch]] = {}
         self._authors: deque[int] = deque()
-        self._waiting: dict[int, list[AwaitedPositions]] = {}
+        # By author and the first missing number. A batch looks only for its own numbers, however many others are
+        # waited for.
+        self._waiting: dict[int, dict[int, list[AwaitedPositions]]] = {}
 
-    def find(self, awaited: AwaitedPositions) -> None:
-        """Answer a publisher: now, or when all its messages are settled."""
-        # A publisher asks right after it has published: the newest come first.
-        for batch in reversed(self._by_author.get(awaited.author, ())):
-            if awaited.take(batch):
+    def find(self, awaited: AwaitedPositions) -> Callable[[], None] | None:
+        """Answer a publisher: now, or when all its messages are settled. The answer ends the waiting."""
+        return partial(self._give_up, awaited) if self._waits(awaited) else None
+
+    def _waits(self, awaited: AwaitedPositions) -> bool:
+        """Take what has its position; whether something is missing. If not, the publisher is answered."""
+        while (batch := self._placed(awaited.author, awaited.missing)) is not None:
+            if not awaited.take(batch):
                 awaited.answer()
-                return
-        waiting = self._waiting.setdefault(awaited.author, [])
-        if waiting and waiting[0].since_us < awaited.since_us - PATIENCE_US:
-            del waiting[0]
-        waiting.append(awaited)
+                return False
+        self._waiting.setdefault(awaited.author, {}).setdefault(awaited.missing, []).append(awaited)
+        return True
+
+    def _placed(self, author: int, sequence: int) -> PlacedBatch | None:
+        # A publisher asks right after it has published: the newest come first.
+        return next((batch for batch in reversed(self._by_author.get(author, ())) if batch.has(sequence)), None)
+
+    def _give_up(self, awaited: AwaitedPositions) -> None:
+        waiting = self._waiting.get(awaited.author, {})
+        those = waiting.get(awaited.missing, [])
+        if awaited in those:
+            those.remove(awaited)
+            if not those:
+                del waiting[awaited.missing]
+            if not waiting:
+                del self._waiting[awaited.author]
+
+    def leads_no_more(self) -> list[AwaitedPositions]:
+        """Nobody is answered here from now on; the answer are those who wait."""
+        waiting, self._waiting = self._waiting, {}
+        return [each for numbers in waiting.values() for several in numbers.values() for each in several]
 
     def add(self, author: int, batch: PlacedBatch) -> None:
         """Messages of an author are settled."""
@@ -105,23 +118,13 @@ class RecentPositions:
             self._by_author[oldest].popleft()
             if not self._by_author[oldest]:
                 del self._by_author[oldest]
-        waiting = self._waiting.pop(author, ())
-        answered = [each for each in waiting if each.take(batch)]
-        if len(answered) < len(waiting):
-            self._waiting[author] = [each for each in waiting if each not in answered]
-        for each in answered:
-            each.answer()
-
-    def leads_no_more(self) -> list[AwaitedPositions]:
-        """Nobody is answered here from now on; the answer are those who wait."""
-        waiting, self._waiting = self._waiting, {}
-        return [each for several in waiting.values() for each in several]
-
-    def holder_ended(self, holder: object) -> None:
-        """Somebody has gone, and waits for nothing any more."""
-        for author, waiting in list(self._waiting.items()):
-            left = [each for each in waiting if each.holder is not holder]
-            if not left:
-                del self._waiting[author]
-            elif len(left) < len(waiting):
-                self._waiting[author] = left
+        waiting = self._waiting.get(author)
+        if waiting is None:
+            return
+        numbers = range(batch.first, batch.first + batch.messages)
+        settled = [each for each in (waiting if len(waiting) < len(numbers) else numbers) if each in waiting]
+        answered = [awaited for each in settled if batch.has(each) for awaited in waiting.pop(each)]
+        if not waiting:
+            del self._waiting[author]
+        for awaited in answered:
+            self._waits(awaited)

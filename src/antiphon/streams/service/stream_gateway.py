@@ -9,13 +9,11 @@ from typing import Final
 
 import msgspec
 
-from antiphon.kernel.errors import AntiphonError, DeniedError, ProtocolError, RemovedError, UsageError
+from antiphon.kernel.errors import AntiphonError, DeniedError, PeerError, ProtocolError, UsageError
 from antiphon.streams.commands import CreateConsumer, RemoveConsumer
 from antiphon.streams.directory import DIRECTORY
-from antiphon.streams.entries import DATA, IndexEntry
+from antiphon.streams.entries import IndexEntry
 from antiphon.streams.requests import (
-    EARLIEST,
-    LATEST,
     AckMessages,
     AttachConsumer,
     AwaitPosition,
@@ -28,10 +26,8 @@ from antiphon.streams.requests import (
     ExtendLease,
     FoundDirectory,
     Handed,
-    HistoryPiece,
     ListTopics,
     MissedMessages,
-    PositionFound,
     ReadHistory,
     Redirect,
     RemoveConsumerRequest,
@@ -47,10 +43,9 @@ from antiphon.streams.requests import (
     decode_request,
     encode,
 )
-from antiphon.streams.service.disk_waits import DiskWait, DiskWaits
+from antiphon.streams.service.history_requests import HistoryRequests, check_generation
 from antiphon.streams.service.host import StreamClient
 from antiphon.streams.service.live_replica import LiveReplica
-from antiphon.streams.service.recent_positions import AwaitedPositions, PlacedBatch, RecentPositions
 from antiphon.streams.service.service import StreamService
 from antiphon.streams.service.topic_requests import TopicRequests, may_see
 
@@ -67,8 +62,24 @@ OneTopicRequest = (
     | RemoveConsumerRequest
 )
 
-ENTRIES_READ: Final = 256
-"""How many publications one piece of history has at most."""
+CONSUMERS_AT_MOST: Final = 1000
+"""So many consumers a history has: its replicas keep them all, and its leader looks at each of them."""
+
+MEMBERS_AT_MOST: Final = 1000
+"""So many members one consumer has."""
+
+MEMBERS_OF_CLIENT: Final = 256
+"""So many of them are of one client."""
+
+ACK_US_AT_LEAST: Final = 100_000
+ACK_US_AT_MOST: Final = 86_400_000_000
+"""How long messages are leased to members."""
+
+ROOM_US: Final = 10_000
+"""How often it looks whether a member has read what it was sent."""
+
+HANDED_BYTES_AT_MOST: Final = 4 << 20
+"""So many bytes are handed to one member in one turn."""
 
 
 @dataclass
@@ -81,6 +92,9 @@ class MemberAttachment:
     batches: dict[int, tuple[BatchContent, list[tuple[int, int]]]] = field(default_factory=dict)
     # How many messages the member knows that its consumer has missed.
     missed: int = 0
+    # The bytes of this turn; nothing more is handed to a member that does not read.
+    queued_bytes: int = 0
+    is_paused: bool = False
 
 
 class StreamAccess:
@@ -124,10 +138,7 @@ class StreamGateway:
         self._topics = TopicRequests(service)
         service.members = self
         self._attached: dict[tuple[int, str, int], MemberAttachment] = {}
-        # By stream: readers that wait for messages, and the positions of the last publications.
-        self._readers: dict[int, list[Callable[[], None]]] = {}
-        self._positions: dict[int, RecentPositions] = {}
-        self._disk_waits = DiskWaits(service)
+        self._history = HistoryRequests(service)
 
     def on_request(self, client: StreamClient, number: int, payload: bytes) -> None:
         """A client asks for something."""
@@ -155,9 +166,9 @@ class StreamGateway:
         if isinstance(request, DescribeTopic):
             respond(TopicList([self._describe(replica)]))
         elif isinstance(request, ReadHistory):
-            self._read(replica, request, respond)
+            self._history.read(client, replica, request, respond)
         elif isinstance(request, AwaitPosition):
-            self._await_position(client, replica, request, respond)
+            self._history.await_position(client, replica, request, respond)
         else:
             self._consume(client, number, replica, request, respond)
         replica.turn_ends()
@@ -228,105 +239,9 @@ class StreamGateway:
             kept.size,
         )
 
-    # History.
-
-    def _read(self, replica: LiveReplica, request: ReadHistory, respond: Callable[[Response], None]) -> None:
-        check_generation(replica, request.generation)
-        end = replica.coordinator.settled_end
-        position = self._position_of(replica, request.position)
-        if position < end:
-            respond(self._history(replica, position, request.most_bytes))
-        elif request.wait_us == 0:
-            respond(HistoryPiece([], position, replica.stream))
-        else:
-            self._wait_for_news(replica, position, request, respond)
-
-    def _position_of(self, replica: LiveReplica, start: int) -> int:
-        """The position at which somebody begins, or goes on."""
-        earliest = replica.kept().earliest
-        if start == LATEST:
-            return replica.coordinator.settled_end
-        if start == EARLIEST:
-            return earliest
-        if start < earliest:
-            raise RemovedError(
-                f"position {start} of {replica.topic!r} was removed by retention; the earliest one is {earliest}"
-            )
-        return start
-
-    def _wait_for_news(
-        self, replica: LiveReplica, position: int, request: ReadHistory, respond: Callable[[Response], None]
-    ) -> None:
-        is_answered = False
-
-        def answer() -> None:
-            nonlocal is_answered
-            if not is_answered:
-                is_answered = True
-                # Retention may have removed the position meanwhile: then the next question is refused.
-                is_kept = position >= replica.kept().earliest
-                piece = self._history(replica, position, request.most_bytes) if is_kept else HistoryPiece([], position)
-                respond(piece)
-
-        self._readers.setdefault(replica.stream, []).append(answer)
-        self._service.after(request.wait_us, answer)
-
-    def _history(self, replica: LiveReplica, position: int, most_bytes: int) -> HistoryPiece:
-        end, size = replica.coordinator.settled_end, 0
-        batches: list[BatchContent] = []
-        for entry in self._service.store.entries_at(replica.stream, position, ENTRIES_READ):
-            if entry.end > end or (batches and size > most_bytes):
-                break
-            content = self._content(replica, entry)
-            if content is None:
-                break
-            batches.append(content)
-            size += len(content.payload)
-            position = entry.end
-        return HistoryPiece(batches, position, replica.stream)
-
-    def _content(self, replica: LiveReplica, entry: IndexEntry) -> BatchContent | None:
-        batch = replica.batch_of(entry)
-        if batch is None:
-            return None
-        return BatchContent(entry.position, int(batch.publisher), int(batch.sequence), batch.order, batch.payload)
-
-    # Positions.
-
-    def _await_position(
-        self, client: StreamClient, replica: LiveReplica, request: AwaitPosition, respond: Callable[[Response], None]
-    ) -> None:
-        now_us = self._service.now_us()
-
-        def found(position: int, jumps: list[int], entry: int) -> None:
-            leading = replica.replica.leading
-            placed = PositionFound(replica.stream, position, 0 if leading is None else leading.disks(entry), jumps)
-            if request.all_us == 0 or leading is None:
-                respond(placed)
-            else:
-                self._disk_waits.add(replica, DiskWait(placed, entry, self._service.now_us() + request.all_us, respond))
-
-        awaited = AwaitedPositions(client, request.author, request.sequence, request.count, now_us, found, respond)
-        self._positions_of(replica.stream).find(awaited)
-
-    def _positions_of(self, stream: int) -> RecentPositions:
-        return self._positions.setdefault(stream, RecentPositions())
-
     def settled(self, replica: LiveReplica, entry: IndexEntry) -> None:
         """An entry of a stream is settled here."""
-        if entry.kind != DATA:
-            return
-        is_leading = replica.replica.leading is not None
-        if is_leading:
-            for answer in self._readers.pop(replica.stream, ()):
-                answer()
-        # The next leader is asked for positions that were settled before it led.
-        batch = replica.batch_of(entry) if is_leading else replica.batch_in_memory(entry)
-        if batch is None:
-            return
-        first = self._host.first_number(batch)
-        placed = PlacedBatch(first, int(batch.count), entry.position, replica.replica.log.settled)
-        self._positions_of(replica.stream).add(batch.author, placed)
+        self._history.settled(replica, entry)
 
     # Consumers.
 
@@ -339,6 +254,7 @@ class StreamGateway:
         respond: Callable[[Response], None],
     ) -> None:
         coordinator = replica.coordinator
+        client.charge_command()
         if isinstance(request, AttachConsumer):
             self._attach(client, number, replica, request, respond)
             return
@@ -381,17 +297,27 @@ class StreamGateway:
                 f"the consumer {request.consumer!r} of {request.topic!r} has other settings ({known.settings}); "
                 "use these, choose another name, or remove it: antiphon consumers rm"
             )
+        self._check_bounds(client, replica, request)
         # Where a consumer begins counts when it is made; afterwards it goes on.
-        start = self._position_of(replica, request.start) if known is None else 0
+        start = self._history.position_of(replica, request.start) if known is None else 0
         place = (replica.stream, request.consumer, request.member)
+
+        attachment = MemberAttachment(client, number)
+
+        def is_wanted() -> bool:
+            return self._attached.get(place) is attachment
 
         def attached(is_attached: bool) -> None:
             respond(Done(is_attached))
-            self.trimmed(replica)
+            if is_attached:
+                self._tell_missed(replica, request.consumer, attachment)
 
         def created(_: bool) -> None:
-            self._attached[place] = MemberAttachment(client, number)
-            coordinator.attach(request.consumer, request.member, request.held, request.window, attached)
+            # The connection may have ended meanwhile: nobody would take what this member is handed.
+            if client.is_connected:
+                self._attached[place] = attachment
+                held, window = request.held, request.window
+                coordinator.attach(request.consumer, request.member, held, window, attached, is_wanted)
 
         if known is None:
             owner = client.holder.name
@@ -404,19 +330,36 @@ class StreamGateway:
     def trimmed(self, replica: LiveReplica) -> None:
         """Tell members what their consumers have missed."""
         for (stream, name, _), attachment in self._attached.items():
-            consumer = replica.coordinator.table.by_name.get(name) if stream == replica.stream else None
-            if consumer is not None and consumer.missed > attachment.missed:
-                attachment.missed = consumer.missed
-                attachment.client.answer(attachment.number, encode(MissedMessages(consumer.missed)))
+            if stream == replica.stream:
+                self._tell_missed(replica, name, attachment)
+
+    @staticmethod
+    def _tell_missed(replica: LiveReplica, name: str, attachment: MemberAttachment) -> None:
+        consumer = replica.coordinator.table.by_name.get(name)
+        if consumer is not None and consumer.missed > attachment.missed:
+            attachment.missed = consumer.missed
+            attachment.client.answer(attachment.number, encode(MissedMessages(consumer.missed)))
+
+    def _check_bounds(self, client: StreamClient, replica: LiveReplica, request: AttachConsumer) -> None:
+        """Refuse a member beside too many others, and leases that end before anybody can have done the work."""
+        table, ack_us = replica.coordinator.table, request.settings.ack_us
+        if not ACK_US_AT_LEAST <= ack_us <= ACK_US_AT_MOST:
+            raise UsageError(f"messages are leased for 0.1 to 86400 seconds (ack_seconds), not {ack_us / 1e6:g}")
+        consumer = table.by_name.get(request.consumer)
+        if consumer is None and len(table.by_name) >= CONSUMERS_AT_MOST:
+            raise PeerError(f"{request.topic!r} has {CONSUMERS_AT_MOST} consumers, as many as may be; remove some")
+        if consumer is not None and len(consumer.members) >= MEMBERS_AT_MOST:
+            raise PeerError(f"the consumer {request.consumer!r} has {MEMBERS_AT_MOST} members, as many as may be")
+        if sum(each.client is client for each in self._attached.values()) >= MEMBERS_OF_CLIENT:
+            raise PeerError(f"one client may be {MEMBERS_OF_CLIENT} members of consumers at a time; connect once more")
 
     def _detach(self, replica: LiveReplica, consumer: str, member: int) -> None:
         self._attached.pop((replica.stream, consumer, member), None)
         replica.coordinator.detach(consumer, member)
 
     def client_ended(self, client: StreamClient) -> None:
-        """A client has gone: its messages go to others at once, and it waits for no position."""
-        for positions in self._positions.values():
-            positions.holder_ended(client)
+        """A client has gone: its messages go to others at once."""
+        self._history.client_ended(client)
         for place, attachment in tuple(self._attached.items()):
             if attachment.client is client:
                 self._end_member(place)
@@ -446,30 +389,49 @@ class StreamGateway:
         entry = replica.entry_at(position)
         found = attachment.batches.get(entry.position)
         if found is None:
-            content = self._content(replica, entry)
+            content = self._history.content(replica, entry)
             if content is None:
                 return
             found = attachment.batches[entry.position] = (content, [])
+            attachment.queued_bytes += len(content.payload)
             if len(attachment.batches) == 1:
-                self._service.after(0, partial(self._send, attachment, replica.stream))
+                self._service.after(0, partial(self._send, attachment, (replica.stream, consumer, member)))
+            if attachment.queued_bytes > HANDED_BYTES_AT_MOST or not attachment.client.has_room:
+                attachment.is_paused = True
+                handing = replica.coordinator.handing(consumer)
+                assert handing is not None, "it hands out"
+                handing.pause(member)
         found[1].append((position - entry.position, delivery))
 
-    def _send(self, attachment: MemberAttachment, generation: int) -> None:
-        batches, attachment.batches = attachment.batches, {}
+    def _send(self, attachment: MemberAttachment, place: tuple[int, str, int]) -> None:
+        batches, attachment.batches, attachment.queued_bytes = attachment.batches, {}, 0
         for content, places in batches.values():
-            attachment.client.answer(attachment.number, encode(Handed(content, places, generation)))
+            attachment.client.answer(attachment.number, encode(Handed(content, places, place[0])))
+        if attachment.is_paused:
+            self._go_on(attachment, place)
+
+    def _go_on(self, attachment: MemberAttachment, place: tuple[int, str, int]) -> None:
+        """Hand a member more as soon as it has read what it was sent."""
+        if not attachment.client.has_room and self._attached.get(place) is attachment:
+            self._service.after(ROOM_US, partial(self._go_on, attachment, place))
+            return
+        replica = self._service.replicas.get(place[0])
+        handing = None if replica is None else replica.coordinator.handing(place[1])
+        attachment.is_paused = False
+        if replica is not None and handing is not None and self._attached.get(place) is attachment:
+            handing.resume(place[2])
+            replica.turn_ends()
 
     def leader_changed(self, replica: LiveReplica) -> None:
         """Members of a replica that leads no more go to the next leader."""
         if replica.is_open or replica.stream == DIRECTORY:
             return
-        elsewhere = Redirect(self._service.whom_to_ask(replica.stream), "the history has another leader")
-        for awaited in self._positions_of(replica.stream).leads_no_more():
-            awaited.respond(elsewhere)
+        self._history.leader_changed(replica)
         for place, attachment in tuple(self._attached.items()):
             if place[0] == replica.stream:
                 del self._attached[place]
-                attachment.client.answer(attachment.number, encode(elsewhere))
+                reason = Redirect(self._service.whom_to_ask(replica.stream), "the history has another leader")
+                attachment.client.answer(attachment.number, encode(reason))
 
     def bury(
         self, replica: LiveReplica, consumer: str, position: int, deliveries: int, then: Callable[[], object]
@@ -486,12 +448,3 @@ class StreamGateway:
             "antiphon-reason": b"not acknowledged",
         }
         self._host.bury(f"{replica.topic}.dead", value, headers, then)
-
-
-def check_generation(replica: LiveReplica, generation: int) -> None:
-    """Refuse positions of another history of the topic."""
-    if generation not in (0, replica.stream):
-        raise UsageError(
-            f"the position is of generation {generation}, an earlier history of {replica.topic!r} that was removed; "
-            f"the present one has generation {replica.stream}: begin at 'earliest', 'latest' or one of its positions"
-        )

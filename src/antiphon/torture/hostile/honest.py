@@ -63,15 +63,17 @@ class Honest:
         """Check each message that arrives."""
         assert self._subscription is not None, "it has begun"
         async for message in self._subscription:
-            if message.value != str(self._awaited).encode():
-                self._findings.violations.append(
-                    f"{self._topic}: {message.value!r} came in the place of {self._awaited}"
-                )
-            seconds = time.perf_counter() - self._sent_at.pop(self._awaited, time.perf_counter())
-            self._findings.longest_seconds = max(self._findings.longest_seconds, seconds)
-            self._findings.waits.append(seconds)
-            self._findings.received += 1
-            self._awaited += 1
+            self._check(message.value)
+
+    def _check(self, value: bytes) -> None:
+        """A message has come."""
+        if value != str(self._awaited).encode():
+            self._findings.violations.append(f"{self._topic}: {value!r} came in the place of {self._awaited}")
+        seconds = time.perf_counter() - self._sent_at.pop(self._awaited, time.perf_counter())
+        self._findings.longest_seconds = max(self._findings.longest_seconds, seconds)
+        self._findings.waits.append(seconds)
+        self._findings.received += 1
+        self._awaited += 1
 
     async def end(self) -> None:
         """Publish no more, and wait for the rest."""
@@ -81,3 +83,18 @@ class Honest:
             await asyncio.sleep(PAUSE_SECONDS)
         if self._awaited < self._next:
             self._findings.violations.append(f"{self._topic}: {self._next - self._awaited} messages never arrived")
+
+
+class HonestWork(Honest):
+    """A client that publishes on a topic with a history, and one that works on the messages, one after the other."""
+
+    async def begin(self) -> Honest:
+        """Be the member of a consumer."""
+        self._work = await self._subscriber.consume(self._topic, "work", start="earliest").ready()
+        return self
+
+    async def receive(self) -> None:
+        """Check each message that is handed out, and acknowledge it."""
+        async for message in self._work:
+            self._check(message.value)
+            await message.ack()

@@ -17,8 +17,10 @@ from antiphon.sessions.client_messages import (
     LogsResponse,
     ProducerResponse,
     PublishResponse,
+    StreamResponse,
     SubscriptionEnded,
 )
+from antiphon.streams.requests import StreamFailure, decode_response
 from antiphon.transport.links import split_address
 from antiphon.transport.schema import LENGTH_BYTES
 
@@ -35,6 +37,7 @@ ERRORS: Final[dict[Any, int]] = {
 }
 """Where the reason stands in answers that may refuse something; before it come the number of the kind and others."""
 
+STREAM_TAG: Final[Any] = StreamResponse.__struct_config__.tag
 PRODUCER_TAG: Final[Any] = ProducerResponse.__struct_config__.tag
 REASON_LENGTH: Final = 60
 
@@ -88,6 +91,11 @@ class RawClient:
     def _note(self, frame: list[Any]) -> None:
         if frame[0] == PRODUCER_TAG:
             self.told += [topic for node in frame[2] for topic in node[1]]
+        if frame[0] == STREAM_TAG:
+            response = decode_response(frame[2])
+            if isinstance(response, StreamFailure):
+                self._reasons[named(response.error)] += 1
+            return
         place = ERRORS.get(frame[0])
         if place is not None and len(frame) > place and frame[place]:
             self._reasons[named(str(frame[place]))] += 1

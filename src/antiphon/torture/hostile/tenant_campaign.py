@@ -29,10 +29,11 @@ from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import AntiphonError
 from antiphon.node.acl import new_token, token_hash
 from antiphon.node.local_cluster import Member, Plan, ProcessCluster, any_ports, founders_file
+from antiphon.torture.hostile.attacker import HIDDEN, OWN, SHARED, Episode
 from antiphon.torture.hostile.campaign import AttackSteps, Progress, Tell, resident_megabytes
-from antiphon.torture.hostile.honest import Honest, HonestFindings
+from antiphon.torture.hostile.honest import Honest, HonestFindings, HonestWork
+from antiphon.torture.hostile.stream_attacks import HISTORY
 from antiphon.torture.hostile.tenant_process import AttackPlan
-from antiphon.torture.hostile.tenants import HIDDEN, OWN, SHARED, Episode
 from antiphon.transport.links import split_address
 
 HONEST_P99_SECONDS: Final = 0.25
@@ -43,6 +44,11 @@ WARM_SECONDS: Final = 20.0
 
 MEGABYTES_AT_MOST: Final = 700.0
 """What a node takes under the heaviest load, as ``docs/operations.md`` says."""
+
+WORK: Final = "honest.work"
+"""A topic with a history, on whose messages honest clients work."""
+
+HISTORY_BYTES: Final = 20_000_000
 
 LOOK_SECONDS: Final = 0.25
 PROBE_SECONDS: Final = 5.0
@@ -56,6 +62,8 @@ RIGHTS: Final = """
 token = "{shop}"
 publish = ["{own}.>"]
 subscribe = ["{own}.>", "{shared}"]
+consume = ["{own}.>"]
+manage = ["{own}.kept.>"]
 
 [clients.shop.quotas]
 connections = 40
@@ -65,12 +73,16 @@ messages_per_second = 20000
 bytes_per_second = 10000000
 memory = 16000000
 series = 200
+consumers = 20
+histories = 3
+history_bytes = 10000
 policies = ["drop_oldest", "disconnect"]
 
 [clients.bank]
 token = "{bank}"
 publish = ["honest.>"]
 subscribe = ["honest.>"]
+consume = ["honest.>"]
 admin = true
 """
 
@@ -108,6 +120,7 @@ class TenantCampaign:
         tell: Tell,
         progress: Progress,
         p99_seconds: float,
+        attacks: Sequence[str] = (),
     ) -> None:
         self.findings = TenantFindings()
         self._fabric = fabric
@@ -117,6 +130,8 @@ class TenantCampaign:
         self._tell = tell
         self._progress = progress
         self._p99_seconds = p99_seconds
+        self._attacks = attacks
+        self._has_histories = FABRICS[fabric].membership.is_full
         self._members: list[Member] = []
         self._share = 0.0
 
@@ -160,6 +175,10 @@ class TenantCampaign:
         here, there, logged = clients
         pairs = ((HIDDEN, there, here), (SHARED, here, there), ("honest.log", logged, logged))
         honest = [await Honest(topic, publisher, other, self.findings).begin() for topic, publisher, other in pairs]
+        if self._has_histories:
+            await logged.topics.create(HISTORY, replicas=1, retention_bytes=HISTORY_BYTES)
+            await logged.topics.create(WORK, replicas=1, retention_bytes=HISTORY_BYTES)
+            honest.append(await HonestWork(WORK, logged, logged, self.findings).begin())
         work = [asyncio.ensure_future(one.receive()) for one in honest]
         work += [asyncio.ensure_future(one.publish()) for one in honest]
         work += [asyncio.ensure_future(self._probe(member)) for member in self._members]
@@ -189,7 +208,16 @@ class TenantCampaign:
         code = "from antiphon.torture.hostile.tenant_process import main; main()"
         process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdin=PIPE, stdout=PIPE)
         metrics = [str(member.about["metrics"]) for member in self._members]
-        plan = AttackPlan(self._seed, self._fabric, token, addresses[:3], metrics, addresses[3])
+        plan = AttackPlan(
+            self._seed,
+            self._fabric,
+            token,
+            addresses[:3],
+            metrics,
+            addresses[3],
+            self._has_histories,
+            list(self._attacks),
+        )
         assert process.stdin is not None, "it was made with a pipe"
         process.stdin.write(msgspec.json.encode(plan) + b"\n")
         return process

@@ -16,8 +16,9 @@ from typing import Final
 import msgspec
 
 import antiphon
+from antiphon.torture.hostile.attacker import Attacker, Episode
 from antiphon.torture.hostile.liar import Liar
-from antiphon.torture.hostile.tenants import ATTACKS, Attacker, Episode
+from antiphon.torture.hostile.tenants import ATTACKS, ATTACKS_ON_HISTORIES
 
 LANES: Final = 4
 """So many attacks go on at a time, beside the node that lies."""
@@ -36,6 +37,9 @@ class AttackPlan(msgspec.Struct):
     addresses: list[str]
     metrics: list[str]
     lied_to: str
+    has_histories: bool
+    attacks: list[str] = []
+    """Only these attacks; none: all."""
 
 
 def say(episode: Episode) -> None:
@@ -47,14 +51,15 @@ def say(episode: Episode) -> None:
 async def attack(plan: AttackPlan, lane: int) -> None:
     """Run one attack after the other: all kinds in a drawn order, then all in another one."""
     chance = random.Random(plan.seed * LANES + lane)
+    attacks = {**ATTACKS, **(ATTACKS_ON_HISTORIES if plan.has_histories else {})}
     while True:
-        names = list(ATTACKS)
+        names = [name for name in attacks if not plan.attacks or name in plan.attacks]
         chance.shuffle(names)
         for name in names:
             attacker = Attacker(chance, plan.addresses, plan.metrics, plan.token)
             with suppress(OSError, TimeoutError):
                 async with asyncio.timeout(ATTACK_SECONDS):
-                    await ATTACKS[name](attacker)
+                    await attacks[name](attacker)
             say(Episode(name, dict(attacker.reasons), attacker.violations))
 
 

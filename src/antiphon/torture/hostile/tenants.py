@@ -8,17 +8,11 @@ honest clients.
 from __future__ import annotations
 
 import asyncio
-import random
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final
 
-import msgspec
-
-from antiphon.api.batch_codec import encode_columns
-from antiphon.api.columns import BATCH_MESSAGES_AT_MOST, Columns
+from antiphon.api.columns import BATCH_MESSAGES_AT_MOST
 from antiphon.sessions.client_messages import (
     FollowRequest,
     LaneOf,
@@ -28,59 +22,13 @@ from antiphon.sessions.client_messages import (
     Resume,
     SubscribeRequest,
 )
+from antiphon.torture.hostile import stream_attacks
+from antiphon.torture.hostile.attacker import HIDDEN, OWN, SHARED, Attacker, batch
 from antiphon.torture.hostile.raw_client import RawClient
 from antiphon.transport.links import split_address
 from antiphon.transport.schema import LENGTH_BYTES
 
-OWN: Final = "shop"
-"""The first part of all topics on which the attacker has rights."""
-
-HIDDEN: Final = "honest.hidden"
-"""A topic on which it has none, and whose members it must not learn."""
-
-SHARED: Final = "honest.shared"
-"""A topic to which it may subscribe, and on which others publish."""
-
 HTTP_REQUEST: Final = b"GET /metrics HTTP/1.1\r\nHost: node\r\n\r\n"
-
-
-@dataclass
-class Attacker:
-    """One lane of attacks: its chance, its targets and what it was refused."""
-
-    chance: random.Random
-    addresses: list[str]
-    metrics: list[str]
-    token: str
-    reasons: Counter[str] = field(default_factory=Counter)
-    violations: list[str] = field(default_factory=list)
-
-    @property
-    def address(self) -> str:
-        """Some node."""
-        return self.chance.choice(self.addresses)
-
-    @asynccontextmanager
-    async def clients(self, count: int, reads: bool = True) -> AsyncIterator[list[RawClient]]:
-        """So many connections to one node, which end with the block."""
-        address, opened = self.address, []
-        try:
-            for _ in range(count):
-                opened.append(RawClient(self.reasons))
-                await opened[-1].open(address, self.token, f"attacker-{self.chance.getrandbits(60):x}", reads)
-            yield opened
-        finally:
-            for client in opened:
-                client.close()
-
-    async def linger(self, least: float, most: float) -> None:
-        """Stay for a while."""
-        await asyncio.sleep(self.chance.uniform(least, most))
-
-
-def batch(values: list[bytes]) -> bytes:
-    """A batch as a client sends it."""
-    return encode_columns(Columns(1, 0, values))
 
 
 async def stalled_frames(attacker: Attacker) -> None:
@@ -268,14 +216,21 @@ ATTACKS: Final[dict[str, Attack]] = {
     "flood": flood,
     "metrics requests": metrics_requests,
     "silent http": silent_http,
+    "small frames": stream_attacks.small_frames,
 }
 """All attacks with a token, by their names."""
 
-
-class Episode(msgspec.Struct):
-    """One attack that is over: what was refused, and what was not and should have been."""
-
-    attack: str
-    reasons: dict[str, int]
-    violations: list[str]
-    sent: int = 1
+ATTACKS_ON_HISTORIES: Final[dict[str, Attack]] = {
+    "consumer names": stream_attacks.consumer_names,
+    "member numbers": stream_attacks.member_numbers,
+    "short leases": stream_attacks.short_leases,
+    "unread consumers": stream_attacks.unread_consumers,
+    "returned messages": stream_attacks.returned_messages,
+    "long acknowledgements": stream_attacks.long_acknowledgements,
+    "waiting readers": stream_attacks.waiting_readers,
+    "whole histories": stream_attacks.whole_histories,
+    "awaited positions": stream_attacks.awaited_positions,
+    "new histories": stream_attacks.new_histories,
+    "small questions": stream_attacks.small_questions,
+}
+"""Further attacks, where topics have a history."""

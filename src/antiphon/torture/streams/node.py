@@ -103,6 +103,9 @@ class SimulatedAsker:
         self._members: dict[int, tuple[str, int]] = {}
         self._acknowledged: dict[int, tuple[str, list[int]]] = {}
 
+        self.is_connected = True
+        self.has_room = True
+
     def _hear_beginning(self) -> int:
         """Tell the judge where the history begins here; the answer is the term of the leader."""
         found = self._life.history()
@@ -113,6 +116,9 @@ class SimulatedAsker:
 
     def check_kept(self, quota: str, used: int, more: int = 1) -> None:
         """Programs have no quotas."""
+
+    def charge_command(self) -> None:
+        """Nor are they paced."""
 
     def asks(self, number: int, payload: bytes) -> None:
         """A request has come."""
@@ -206,6 +212,7 @@ class StreamLife(ServingLife):
     def _end(self, pipe: Pipe) -> None:
         asker = self._askers.pop(self._connections[pipe], None)
         if asker is not None:
+            asker.is_connected = False
             self.access.client_ended(asker)
         super()._end(pipe)
 

@@ -21,8 +21,8 @@ from antiphon.api.batch import Message
 from antiphon.api.columns import Receipt
 from antiphon.api.requests.serving import Request
 from antiphon.api.streams.consumption import ConsumedMessage
+from antiphon.api.streams.position_waits import SettledReceipt
 from antiphon.api.streams.starts import StreamStart
-from antiphon.api.streams.stream_api import SettledReceipt
 from antiphon.api.streams.topics import PolicyChanges, Topics
 from antiphon.client.handle import Client
 from antiphon.client.handle import connect as connect_async
@@ -82,7 +82,10 @@ class SyncMessage:
 
     def ack(self) -> None:
         """The work is done: the message never comes again."""
-        self._thread.run(self._message.ack())
+        self._thread.run(self._acked())
+
+    async def _acked(self) -> None:
+        await self._message.ack()
 
     def nack(self, delay_seconds: float = 0.0) -> None:
         """Give the message back: it is handed out again, after a while."""

@@ -32,7 +32,7 @@ QUICK = {
     "a client does not hand in again what is not safe": (11, "stuck"),
     "a resumed subscription begins now": (11, "lost"),
     "a node replays the last batch first": (20, "lost"),
-    "an acknowledgement is answered before it is settled": (4, "again"),
+    "a receipt comes before a majority has the message": (1, "receipt"),
 }
 """Bugs of all fabrics, with a seed that finds each and how it shows."""
 

@@ -284,7 +284,7 @@ def test_a_file_that_cannot_be_used_leaves_everything_as_it_was(tmp_path: Path) 
             ):
                 write(path, wrong)
                 node._live.read_rights_again()
-                assert "stay as they were" in node._live.rights.trouble
+                assert "the old rights stay" in node._live.rights.trouble
                 assert any("rights:" in trouble for trouble in antiphon_status(node)["troubles"])
                 await shop.publish("shop", b"still")
             path.unlink()

@@ -89,6 +89,18 @@ def test_a_message_that_is_given_back_goes_to_the_only_member_that_has_room(mode
     assert stream.handed == [(1, 0), (1, 0)]
 
 
+def test_a_key_leaves_a_member_that_does_nothing_though_its_leases_end_one_after_the_other() -> None:
+    stream = a_consumer("key")
+    stream.handing.attach(1, [], 4)
+    stream.passes(500)
+    stream.end = 2
+    stream.handing.advance()
+    stream.handing.attach(2, [], 4)
+    for end_us in (1000, 1500, 2000):
+        stream.passes(end_us)
+    assert stream.handed == [(1, 0), (1, 1), (2, 0), (2, 1)]
+
+
 def test_members_take_turns() -> None:
     stream = a_consumer("any", 9)
     for member in range(3):

@@ -26,6 +26,7 @@ from antiphon.streams.requests import (
     AwaitPosition,
     Done,
     Handed,
+    PositionFound,
     ReadHistory,
     Request,
     Response,
@@ -35,7 +36,7 @@ from antiphon.streams.requests import (
 )
 from antiphon.streams.service.disk_waits import DiskWait, WaitingForDisks
 from antiphon.streams.service.open_waits import READERS_AT_MOST
-from antiphon.streams.service.recent_positions import PlacedBatch, RecentPositions
+from antiphon.streams.service.recent_positions import AwaitedPositions, PlacedBatch, RecentPositions
 from tests.node.strangers import Attacker, attacking, frames
 from tests.node.support import cluster, running, until
 
@@ -228,10 +229,13 @@ def test_a_step_after_a_commit_that_fails_stops_no_other(tmp_path: Path) -> None
 def test_waiting_publishers_cost_a_batch_only_what_it_answers() -> None:
     recent, found = RecentPositions(), list[tuple[int, int]]()
 
-    def note(position: int, entry: int) -> None:
+    def note(position: int, jumps: list[int], entry: int) -> None:
         found.append((position, entry))
 
-    ends = [recent.find(7, sequence, note) for sequence in (3, 4, 4, 1 << 50)]
+    def awaited(sequence: int) -> AwaitedPositions:
+        return AwaitedPositions(7, sequence, 1, note, lambda _: None)
+
+    ends = [recent.find(awaited(sequence)) for sequence in (3, 4, 4, 1 << 50)]
     assert all(ends)
     ends[2]()  # type: ignore[misc]
     recent.add(7, PlacedBatch(3, 2, 100, 9))
@@ -239,12 +243,13 @@ def test_waiting_publishers_cost_a_batch_only_what_it_answers() -> None:
     assert set(recent._waiting[7]) == {1 << 50}
     ends[3]()  # type: ignore[misc]
     assert recent._waiting == {}
-    assert recent.find(7, 4, note) is None and found[-1] == (101, 9)
+    assert recent.find(awaited(4)) is None and found[-1] == (101, 9)
 
 
 def test_publishers_that_wait_for_disks_are_looked_at_in_the_order_of_their_entries() -> None:
     waiting = WaitingForDisks()
-    waits = [DiskWait(entry, entry, until_us, lambda _: None) for entry, until_us in ((5, 100), (3, 300), (4, 200))]
+    placed = PositionFound(1, 0, 0)
+    waits = [DiskWait(placed, entry, until_us, lambda _: None) for entry, until_us in ((5, 100), (3, 300), (4, 200))]
     for wait in waits:
         waiting.add(wait)
     assert waiting.first() is waits[1]
@@ -254,3 +259,20 @@ def test_publishers_that_wait_for_disks_are_looked_at_in_the_order_of_their_entr
     waits[1].end()
     assert waiting.first() is waits[2]
     assert waiting.late(250) is waits[2] and waiting.late(1000) is None
+
+
+def test_messages_of_several_batches_are_answered_together_with_their_positions() -> None:
+    recent, found = RecentPositions(), list[tuple[int, list[int], int]]()
+
+    def note(position: int, jumps: list[int], entry: int) -> None:
+        found.append((position, jumps, entry))
+
+    recent.add(7, PlacedBatch(1, 2, 10, 1))
+    assert recent.find(AwaitedPositions(7, 2, 5, note, lambda _: None)) is not None
+    recent.add(7, PlacedBatch(5, 2, 40, 4))
+    assert found == []
+    recent.add(7, PlacedBatch(3, 2, 12, 3))
+    assert found == [(11, [3, 40], 4)]
+    placed = PositionFound(1, *found[0][:1], 0, found[0][1])
+    assert [placed.position_of(place) for place in range(5)] == [11, 12, 13, 40, 41]
+    assert recent._waiting == {}

@@ -14,7 +14,7 @@ import pytest
 import antiphon
 import antiphon.sync
 from antiphon import Node
-from antiphon.api.streams.stream_api import SettledReceipt
+from antiphon.api.streams.position_waits import SettledReceipt
 from antiphon.cli.streams.policy import changes_of, topics_in
 from antiphon.sync import LoopThread
 

@@ -147,5 +147,5 @@ def test_traces_that_do_not_belong_together_are_refused() -> None:
         merge_traces([trace(rows), trace([(1, "subscribed", 1, 1, 0)], {"host": "simulator"})])
     with pytest.raises(UsageError, match="node 0 is in two traces"):
         merge_traces([trace(rows), trace(rows)])
-    with pytest.raises(UsageError, match="there is no trace"):
+    with pytest.raises(UsageError, match="no trace is named"):
         merge_traces([])

@@ -9,6 +9,9 @@ from rich.table import Table
 
 from antiphon.cli import output
 from antiphon.kernel.errors import PeerError, UsageError
+from antiphon_lab.bench.durable.measure import DurableFigures
+from antiphon_lab.bench.durable.measure import measure as measure_durable
+from antiphon_lab.bench.durable.stores import STORES
 from antiphon_lab.bench.peers.contender import Contender
 from antiphon_lab.bench.peers.measure import LATENCY_MESSAGES_PER_SECOND, MeasurePlan, measure
 from antiphon_lab.bench.peers.registry import CONTENDERS, contender_named
@@ -52,14 +55,21 @@ def peers(
     seconds: SecondsOption = STANDARD.seconds,
     rounds: RoundsOption = STANDARD.rounds,
     latency: LatencyOption = True,
+    durable: Annotated[
+        bool, typer.Option("--durable", help=f"Compare histories on disk instead: {', '.join(STORES)}.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Compare Antiphon, with causal order, to systems without: deliveries per second, and latency.
 
     Every publisher and subscriber is a process of its own; all run on loopback, with Python at both ends.
-    Servers and clients that are not installed are named, and left out.
+    Servers and clients that are not installed are named, and left out. With --durable: publish with receipts, consume
+    with acknowledgements, alone and in a group of four, and read all, in windows of 256.
     """
     output.warn_if_not_compiled()
+    if durable:
+        report_durable(only, messages, parse_bytes(payload.split(",", maxsplit=1)[0]), json)
+        return
     workloads = [parse_workload(one, parse_bytes(size)) for size in payload.split(",") for one in workload.split(",")]
     plan = parse_plan(messages, seconds, rounds, latency)
     present, absent = invited(only)
@@ -76,6 +86,48 @@ def peers(
             f"{len(failures)} of {len(figures)} runs failed, the first being {failures[0].contender} "
             f"{failures[0].workload}: {failures[0].error}"
         )
+
+
+def report_durable(only: str, messages: int, size: int, as_json: bool) -> None:
+    """Measure histories on disk, one system after the other, and print the result."""
+    names = list(STORES) if only == ",".join(CONTENDERS) else [name.strip() for name in only.split(",")]
+    unknown = [name for name in names if name not in STORES]
+    if unknown:
+        raise UsageError(f"there is no history named {unknown[0]!r}; choose among {', '.join(STORES)}")
+    figures = []
+    with output.progress("bench peers --durable", len(names)) as steps:
+        for name in names:
+            reason = STORES[name].missing()
+            if reason:
+                output.errors.print(f"{STORES[name].title}: {reason}", soft_wrap=True, markup=False)
+            else:
+                figures.append(measure_durable(STORES[name], messages, size))
+            steps.step(name)
+    if as_json:
+        output.print_json({"machine": Machine.here(), "figures": figures})
+    else:
+        show_durable(figures)
+    failures = [each for each in figures if each.error]
+    if failures:
+        raise PeerError(f"{failures[0].title}: {failures[0].error}")
+
+
+def show_durable(figures: list[DurableFigures]) -> None:
+    """The table for people."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("messages/s (CPU µs each)", no_wrap=True)
+    for heading in ("publish", "consume", "group of four", "read all"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for one in figures:
+        jobs = (one.publish, one.consume, one.group, one.read)
+        cells = [
+            "failed" if job is None else f"{job.messages_per_second:,.0f} ({job.processor_microseconds:.1f})"
+            for job in jobs
+        ]
+        table.add_row(one.title, *cells)
+    output.console.print(table)
+    for one in figures:
+        output.console.print(f"{one.title}: {one.settings}", markup=False, soft_wrap=True)
 
 
 def parse_bytes(text: str) -> int:

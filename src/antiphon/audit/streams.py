@@ -55,6 +55,8 @@ class ConsumerRecord:
         self.may_be_done: set[int] = set()
         self._asked: dict[int, int] = {}
         self._done: set[int] = set()
+        # Those that were done before they were removed.
+        self.done_in_time: set[int] = set()
         # By leader and position.
         self.deliveries: dict[tuple[tuple[int, int], int], int] = {}
         self.missed = 0
@@ -64,11 +66,13 @@ class ConsumerRecord:
         self._asked[position] = self._asked.get(position, 0) + 1
         self.may_be_done.add(position)
 
-    def answered(self, position: int, counts: bool) -> None:
+    def answered(self, position: int, counts: bool, is_kept: bool) -> None:
         """A node says whether that counts. A message that nobody else reports as done may be handed out again."""
         self._asked[position] -= 1
         if counts:
             self._done.add(position)
+            if is_kept:
+                self.done_in_time.add(position)
         elif not self._asked[position] and position not in self._done:
             self.may_be_done.discard(position)
 
@@ -133,6 +137,13 @@ class StreamsJudge:
         """A message is accepted."""
         self._messages[name].is_accepted = True
 
+    def refused(self, name: str) -> None:
+        """A message is refused. Those that its program has asked for meanwhile do not name what it followed."""
+        record = self._messages[name]
+        for other in self._messages.values():
+            if other.program == record.program and name in other.past:
+                other.past -= record.past
+
     def died(self, program: int) -> None:
         """A program has ended."""
         self._dead.add(program)
@@ -177,7 +188,7 @@ class StreamsJudge:
     def answered(self, consumer: str, positions: Sequence[int], counts: bool) -> None:
         """A node answers that."""
         for position in positions:
-            self._consumers[consumer].answered(position, counts)
+            self._consumers[consumer].answered(position, counts, position >= self.earliest)
 
     def buried(self, consumer: str, position: int) -> None:
         """A node has published a dead letter."""
@@ -306,7 +317,7 @@ class StreamsJudge:
         if left:
             self.violation(STUCK, f"{len(left)} messages of {name} are not done, the first at position {left[0]}")
         gone = set(range(earliest))
-        if record.missed > len(gone - record.acknowledged):
+        if record.missed > len(gone - record.done_in_time):
             self.violation(LOST, f"{name} is told of {record.missed} missed messages; fewer were removed")
         handed = {position for position in record.holders if position < earliest}
         unseen = len(handed - record.may_be_done)

@@ -104,6 +104,14 @@ class BackfillResponse(StreamMessage, frozen=True, array_like=True, tag=9):
     contents: list[NamedContent]
 
 
+class UnplacedReport(StreamMessage, frozen=True, array_like=True, tag=10):
+    """A replica tells its leader which publications were delivered to it and have no settled place, in the
+    order of their delivery: each with its source, its number, its messages and its bytes.
+    """
+
+    publications: Annotated[list[tuple[Count, Count, Count, Count]], msgspec.Meta(max_length=65_536)]
+
+
 ReplicaMessage = (
     VoteRequest
     | VoteResponse
@@ -115,6 +123,7 @@ ReplicaMessage = (
     | SnapshotRequest
     | BackfillRequest
     | BackfillResponse
+    | UnplacedReport
 )
 
 _DECODER: Final[msgspec.msgpack.Decoder[Any]] = msgspec.msgpack.Decoder(ReplicaMessage)

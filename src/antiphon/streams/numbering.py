@@ -44,6 +44,14 @@ class Numbering:
         self._delivered[name] = extent
         return name not in self._placed
 
+    def has_no_place(self, name: Name) -> bool:
+        """Whether a publication has no place, settled or not."""
+        return name not in self._placed and not self.is_settled(name)
+
+    def unsettled(self) -> Iterator[tuple[Name, Extent]]:
+        """The publications that were delivered here and whose place is not settled, in the order of their delivery."""
+        return iter(self._delivered.items())
+
     def waiting(self) -> Iterator[tuple[Name, Extent]]:
         """The publications without a place, in the order of their delivery."""
         return iter([(name, extent) for name, extent in self._delivered.items() if name not in self._placed])

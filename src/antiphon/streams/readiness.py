@@ -222,7 +222,10 @@ class KeyReadiness(Readiness):
     def _list(self, key: bytes, queue: WaitingKey) -> None:
         """List a key under the member that must get its next message; under nobody while one waits for its time."""
         place = queue.member if queue.leased else ANYBODY
-        wanted = None if queue.paused or not queue.waiting else place
+        # A member that let one of them come back gets no more of the key: it works off those that it holds, or their
+        # leases end, and then the key goes on.
+        is_leaving = queue.leased > 0 and queue.former == queue.member
+        wanted = None if queue.paused or is_leaving or not queue.waiting else place
         if wanted != queue.listed:
             if queue.listed is not None:
                 self._listed[queue.listed].pop(key)

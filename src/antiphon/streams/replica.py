@@ -9,7 +9,7 @@ time are from Ongaro's thesis. It departs from them in three ways:
 2. There are no heartbeats. The host knows which nodes are connected: a replica looks for another leader when it has
    lost the connection to its leader, and a leader that has lost a majority resigns and says so.
 3. Nobody sends publications to the leader: it appends what is delivered to it. Publications without a place when a
-   leader fails get one from the next leader.
+   leader fails get one from the next leader, also those that were delivered to other replicas alone.
 
 ``docs/proofs/streams.md`` has the argument.
 """
@@ -23,7 +23,7 @@ from antiphon.streams.election import Election
 from antiphon.streams.entries import COMMAND, MEMBERS, OPENING, ReplicaSet, encode_set
 from antiphon.streams.fetching import Backfilling, Fetching
 from antiphon.streams.host import NOBODY, ReplicaHost, SavedReplica
-from antiphon.streams.leading import Leading
+from antiphon.streams.leading import Gathering, Leading, report_to
 from antiphon.streams.messages import (
     AppendRequest,
     AppendResponse,
@@ -34,6 +34,7 @@ from antiphon.streams.messages import (
     ResignedRequest,
     SnapshotRequest,
     StreamMessage,
+    UnplacedReport,
     VoteRequest,
     VoteResponse,
 )
@@ -54,6 +55,7 @@ class Replica:
         self._election = Election(stream, me, self.log, self)
         self._fetching = Fetching(stream, me, self.log)
         self._backfilling = Backfilling(stream, me, self.log)
+        self._gathering: Gathering | None = None
         self._reported: tuple[int, ...] | None = None
         self._handlers: dict[type, Callable[[int, Any], None]] = {
             VoteRequest: self._on_vote_request,
@@ -66,6 +68,7 @@ class Replica:
             ContentResponse: self._fetching.on_response,
             BackfillRequest: self._backfilling.on_request,
             BackfillResponse: self._backfilling.on_response,
+            UnplacedReport: self._on_report,
         }
 
     @property
@@ -117,7 +120,7 @@ class Replica:
     def delivered(self, source: int, sequence: int, count: int, size: int) -> None:
         """The fabric has delivered a publication with so many messages and bytes here, and it is on disk."""
         has_no_place = self.log.numbering.deliver((source, sequence), (count, size))
-        if has_no_place and self.leading is not None:
+        if has_no_place and self.leading is not None and self._gathering is not None and self._gathering.is_over:
             self.leading.place((source, sequence), (count, size))
         self._fetching.advance()
 
@@ -156,8 +159,7 @@ class Replica:
         self.leader = self.me
         self.leading = Leading(self.stream, self.me, self.log, self._resign)
         self.leading.append(OPENING)
-        for name, extent in self.log.numbering.waiting():
-            self.leading.place(name, extent)
+        self._gathering = Gathering(self.log, self.me, self.leading.place)
         self._fetching.advance()
         self.host.leads(self.log.term)
 
@@ -166,11 +168,14 @@ class Replica:
         if self.leading is not None:
             self.leading.is_over = True
             self.leading = None
+            if self._gathering is not None:
+                self._gathering.is_over = True
         if leader != self.leader:
             self.leader = leader
             self.log.matched = self.log.settled
             self._reported = None
             self.host.followed(leader)
+            report_to(leader, self.stream, self.log)
 
     def _resign(self) -> None:
         for each in self.log.replicas.all:
@@ -247,6 +252,11 @@ class Replica:
         if news != self._reported:
             self._reported = news
             self.host.send(self.leader, AppendResponse(self.stream, log.term, True, *news))
+
+    def _on_report(self, sender: int, message: UnplacedReport) -> None:
+        if self.leading is not None and self._gathering is not None and message.term == self.log.term:
+            self._gathering.on_report(sender, message)
+            self._fetching.advance()
 
     def _on_append_response(self, sender: int, message: AppendResponse) -> None:
         if self.leading is not None and message.term == self.log.term:

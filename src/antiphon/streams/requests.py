@@ -174,14 +174,22 @@ class ReadHistory(msgspec.Struct, frozen=True, array_like=True, tag=11):
     """Begin at a time of day instead; 0: at ``position``."""
 
 
+MESSAGES_AWAITED: Final = 65_536
+"""The positions of so many messages may be asked for at one time."""
+
+
 class AwaitPosition(msgspec.Struct, frozen=True, array_like=True, tag=12):
-    """Which position has a message, named by its author and the author's number; answered when it is settled."""
+    """Which positions have messages, named by their author and the author's numbers from one on; answered when all of
+    them are settled.
+    """
 
     topic: Name
     author: Count
     sequence: Count
     all_us: Count = 0
-    """Wait for so long until all replicas have it; 0: a majority is enough."""
+    """Wait for so long until all replicas have them; 0: a majority is enough."""
+    count: Annotated[int, msgspec.Meta(ge=1, le=MESSAGES_AWAITED)] = 1
+    """How many messages."""
 
 
 class SetPolicy(msgspec.Struct, frozen=True, array_like=True, tag=40):
@@ -320,11 +328,23 @@ class HistoryPiece(msgspec.Struct, frozen=True, array_like=True, tag=5):
 
 
 class PositionFound(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """A message has a position, and is on so many disks."""
+    """Messages have positions, and are on so many disks. ``position`` is that of the first one."""
 
     generation: int
     position: int
     disks: int
+    jumps: list[Count] = []
+    """Messages whose positions do not follow those before them: by turns the place among those that were asked for,
+    from 1 on, and the position."""
+
+    def position_of(self, place: int) -> int:
+        """The position of a message, by its place among those that were asked for."""
+        first, position = 0, self.position
+        for number in range(0, len(self.jumps), 2):
+            if self.jumps[number] > place:
+                break
+            first, position = self.jumps[number], self.jumps[number + 1]
+        return position + place - first
 
 
 class MissedMessages(msgspec.Struct, frozen=True, array_like=True, tag=40):

@@ -484,7 +484,7 @@ def test_large_publications_are_kept_up_to_a_number_of_bytes_of_each_source() ->
 def test_options_that_do_not_fit_are_refused() -> None:
     with pytest.raises(UsageError, match="keep at least 128"):
         FaultTolerantVCubePs(Notebook(0), PartialCube(1, [0]), Options(mixed=True), FaultOptions(keep=100))
-    with pytest.raises(UsageError, match="orders are mixed"):
+    with pytest.raises(UsageError, match="set mixed = true"):
         FaultTolerantVCubePs(Notebook(0), PartialCube(1, [0]), Options(), FaultOptions())
     with pytest.raises(UsageError, match="do not forget before"):
         FaultOptions(compare_ticks=10, forget_ticks=5)

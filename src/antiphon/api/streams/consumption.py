@@ -55,9 +55,11 @@ class ConsumedMessage:
         # Value, key, headers and so on are those of the message.
         return getattr(self._message, name)
 
-    async def ack(self) -> None:
-        """The work is done. When this returns, a majority of the replicas knows, and the message never comes again."""
-        await self._consumption.acknowledge(self)
+    def ack(self) -> asyncio.Future[None]:
+        """The work is done. When this has been awaited, a majority of the replicas knows, and the message never comes
+        again. The acknowledgements of one turn of the loop go together: begin many, then await them.
+        """
+        return self._consumption.acknowledge(self)
 
     async def nack(self, delay_seconds: float = 0.0) -> None:
         """Give the message back: it is handed out again, after a while."""
@@ -105,7 +107,8 @@ class Consumption:
         self._failure: BaseException | None = None
         self._attachment = 0
         # Acknowledgements that are not sent yet, with those who wait for them.
-        self._acks: list[tuple[int, asyncio.Future[bool]]] = []
+        self._acks: list[tuple[int, asyncio.Future[None]]] = []
+        self._acking: set[asyncio.Task[None]] = set()
         self._is_acking = False
 
     # Being a member.
@@ -218,18 +221,16 @@ class Consumption:
 
     # Acknowledging.
 
-    async def acknowledge(self, message: ConsumedMessage) -> None:
+    def acknowledge(self, message: ConsumedMessage) -> asyncio.Future[None]:
         """A message is done; see :meth:`ConsumedMessage.ack`."""
-        counts: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._acks.append((int(message.position), counts))
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        self._acks.append((int(message.position), done))
         if not self._is_acking:
             self._is_acking = True
-            asyncio.get_running_loop().create_task(self._send_acks())
-        if not await counts:
-            raise LostTurnError(
-                f"the message at position {message.position} of {self.topic!r} was handed to another member of "
-                f"{self.name!r}: its acknowledgement came later than after {self._settings.ack_us / 1e6:g} seconds"
-            )
+            self._acking.add(task := loop.create_task(self._send_acks()))
+            task.add_done_callback(self._acking.discard)
+        return done
 
     async def _send_acks(self) -> None:
         """Acknowledgements of one turn of the loop go together; the next ones do not wait for their answer."""
@@ -251,10 +252,19 @@ class Consumption:
                 if not waiting.done():
                     waiting.set_exception(error)
 
-    def _acked(self, position: int, waiting: asyncio.Future[bool], counts: bool) -> None:
+    def _acked(self, position: int, waiting: asyncio.Future[None], counts: bool) -> None:
         self._held.pop(position, None)
-        if not waiting.done():
-            waiting.set_result(counts)
+        if waiting.done():
+            return
+        if counts:
+            waiting.set_result(None)
+        else:
+            waiting.set_exception(
+                LostTurnError(
+                    f"the message at position {position} of {self.topic!r} was handed to another member of "
+                    f"{self.name!r}: its acknowledgement came later than after {self._settings.ack_us / 1e6:g} seconds"
+                )
+            )
 
     async def give_back(self, message: ConsumedMessage, delay_seconds: float) -> None:
         """Give a message back; see :meth:`ConsumedMessage.nack`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from typing import Final, NamedTuple
@@ -13,6 +14,7 @@ from antiphon.api.receipts import Publishing
 from antiphon.api.streams.consumption import Consumption
 from antiphon.api.streams.leader_links import LeaderLinks, NoAnswerError
 from antiphon.api.streams.pattern_consumption import PatternConsumption
+from antiphon.api.streams.position_waits import PositionWaits, SettledReceipt
 from antiphon.api.streams.starts import StartPlace, StreamStart, place_of
 from antiphon.api.streams.topics import ASK_SECONDS, Topics
 from antiphon.api.topic_names import checked_pattern, is_pattern
@@ -22,11 +24,9 @@ from antiphon.runtime.logging import logger
 from antiphon.streams.commands import MODES, ConsumerSettings
 from antiphon.streams.position import Position
 from antiphon.streams.requests import (
-    AwaitPosition,
     BatchContent,
     DescribeTopic,
     HistoryPiece,
-    PositionFound,
     ReadHistory,
 )
 
@@ -46,17 +46,6 @@ LOOK_SECONDS: Final = 3.0
 log = logger("streams")
 
 
-class SettledReceipt(NamedTuple):
-    """Of a message in the history of its topic: its author and number, its position, and on how many disks it is."""
-
-    topic: str
-    author: int
-    sequence: int
-    generation: int
-    position: Position
-    disks: int
-
-
 class BatchPiece(NamedTuple):
     """A piece of a history, and the position behind it."""
 
@@ -71,6 +60,7 @@ class StreamCalls:
 
     def __init__(self, links: LeaderLinks) -> None:
         self._links = links
+        self._positions = PositionWaits(links)
         self.topics = Topics(links)
         # The messages that the program receives, which those that it publishes follow.
         self.heard = HeardTable()
@@ -149,17 +139,13 @@ class StreamCalls:
                 for message in batch.messages(max(place.position, batch.first_offset)):
                     yield message
 
-    async def settle(self, publishing: Publishing, acks: str) -> SettledReceipt:
+    def settle(self, publishing: Publishing, acks: str) -> asyncio.Future[SettledReceipt]:
         """The receipt of a message when it has its position, and is on the disks that were asked for."""
-        return await self.settled(await publishing, SETTLE_SECONDS, ALL_SECONDS if acks == "all" else 0.0)
+        return self._positions.settle(publishing, SETTLE_SECONDS, ALL_SECONDS if acks == "all" else 0.0)
 
     async def settled(self, receipt: Receipt, timeout: float, all_seconds: float = 0.0) -> SettledReceipt:
         """Wait until a message has its position, and a majority of the replicas has it on disk; then for the others."""
-        request = AwaitPosition(receipt.topic, receipt.author, receipt.sequence, round(all_seconds * 1e6))
-        _, found = await self._links.ask(receipt.topic, request, timeout + all_seconds)
-        assert isinstance(found, PositionFound)
-        position = Position(found.position, found.generation)
-        return SettledReceipt(receipt.topic, receipt.author, receipt.sequence, found.generation, position, found.disks)
+        return await self._positions.settled(receipt, timeout, all_seconds)
 
 
 def batch_from(topic: str, content: BatchContent, generation: int) -> Batch:

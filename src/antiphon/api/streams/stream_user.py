@@ -11,8 +11,9 @@ from antiphon.api.iteration import Callback
 from antiphon.api.pubsub import PubSubHost, Subscription
 from antiphon.api.streams.consumption import Consumption
 from antiphon.api.streams.history_subscriptions import EarliestSubscription, HistoryFeed
+from antiphon.api.streams.position_waits import SettledReceipt
 from antiphon.api.streams.starts import StreamStart
-from antiphon.api.streams.stream_api import SETTLE_SECONDS, SettledReceipt, StreamCalls
+from antiphon.api.streams.stream_api import SETTLE_SECONDS, StreamCalls
 from antiphon.api.streams.table import Table
 from antiphon.api.streams.topics import Topics
 from antiphon.api.subscription import DEFAULT_LIMIT, LiveSubscription, Start, WhenMissed

@@ -11,8 +11,9 @@ from typing import Final
 from antiphon.api.batch import Message
 from antiphon.api.columns import Receipt
 from antiphon.api.publisher import Key, bytes_of_key
+from antiphon.api.streams.position_waits import SettledReceipt
 from antiphon.api.streams.starts import StartPlace, place_of
-from antiphon.api.streams.stream_api import SettledReceipt, StreamCalls
+from antiphon.api.streams.stream_api import StreamCalls
 from antiphon.api.topic_names import checked_name
 from antiphon.kernel.errors import RemovedError
 from antiphon.runtime.errors import ClosedError, SlowConsumerError

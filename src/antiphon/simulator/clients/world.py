@@ -197,11 +197,12 @@ class ClientWorld:
             self.network.cut(frozenset(apart), step.lasts_us)
         elif step.kind == "blackout":
             for number in range(self.schedule.nodes):
-                self._hurt(msgspec.structs.replace(step, kind="crash", node=number))
+                self.hurt(msgspec.structs.replace(step, kind="crash", node=number))
         else:
-            self._hurt(step)
+            self.hurt(step)
 
-    def _hurt(self, step: ClientStep) -> None:
+    def hurt(self, step: ClientStep) -> None:
+        """Something happens to a node."""
         node = self.nodes[step.node]
         if node is None or not node.is_up:
             return

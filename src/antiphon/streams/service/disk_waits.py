@@ -7,6 +7,8 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Final
 
+import msgspec
+
 from antiphon.streams.requests import PositionFound, Redirect, Response, StreamFailure
 from antiphon.streams.service.live_replica import LiveReplica
 from antiphon.streams.service.service import StreamService
@@ -16,10 +18,10 @@ LOOK_US: Final = 5000
 
 
 class DiskWait:
-    """A publisher that waits; ``entry`` is the one with its message."""
+    """A publisher that waits; ``entry`` is the last one with its messages, ``placed`` its answer but for the disks."""
 
-    def __init__(self, position: int, entry: int, until_us: int, respond: Callable[[Response], None]) -> None:
-        self.position = position
+    def __init__(self, placed: PositionFound, entry: int, until_us: int, respond: Callable[[Response], None]) -> None:
+        self.placed = placed
         self.entry = entry
         self.until_us = until_us
         self.respond = respond
@@ -99,7 +101,7 @@ class DiskWaits:
         disks = leading.disks(wait.entry)
         if disks < self._wanted(replica):
             return False
-        wait.respond(PositionFound(replica.stream, wait.position, disks))
+        wait.respond(msgspec.structs.replace(wait.placed, disks=disks))
         return True
 
     @staticmethod
@@ -110,5 +112,5 @@ class DiskWaits:
     def _refuse(self, replica: LiveReplica, wait: DiskWait) -> None:
         leading = replica.replica.leading
         disks = 0 if leading is None else leading.disks(wait.entry)
-        why = f"the message is at position {wait.position} of {replica.topic!r}, on {disks} of {self._wanted(replica)}"
-        wait.respond(StreamFailure(f"{why} disks; replicas that are away or slow get it later"))
+        where = f"at position {wait.placed.position} of {replica.topic!r}, on {disks} of {self._wanted(replica)} disks"
+        wait.respond(StreamFailure(f"the message is {where}; replicas that are away or slow get it later"))

@@ -13,6 +13,7 @@ from antiphon.streams.requests import (
     HistoryPiece,
     PositionFound,
     ReadHistory,
+    Redirect,
     Response,
 )
 from antiphon.streams.service.disk_waits import DiskWait, DiskWaits
@@ -20,7 +21,7 @@ from antiphon.streams.service.host import StreamClient
 from antiphon.streams.service.inquiries import check_generation, first_position, last_values_from
 from antiphon.streams.service.live_replica import LiveReplica
 from antiphon.streams.service.open_waits import PUBLISHERS_AT_MOST, READERS_AT_MOST, WAIT_US, OpenWaits
-from antiphon.streams.service.recent_positions import PlacedBatch, RecentPositions
+from antiphon.streams.service.recent_positions import AwaitedPositions, PlacedBatch, RecentPositions
 from antiphon.streams.service.service import StreamService
 
 PIECE_BYTES_AT_MOST: Final = 1 << 20
@@ -127,7 +128,7 @@ class HistoryRequests:
     def await_position(
         self, client: StreamClient, replica: LiveReplica, request: AwaitPosition, respond: Callable[[Response], None]
     ) -> None:
-        """A publisher wants to know the position of its message."""
+        """A publisher wants to know the positions of its messages."""
         self._waiting_publishers.check(client)
         over: Callable[[], object] = bool
 
@@ -135,19 +136,21 @@ class HistoryRequests:
             over()
             respond(response)
 
-        def found(position: int, entry: int) -> None:
+        def found(position: int, jumps: list[int], entry: int) -> None:
             nonlocal over
             leading = replica.replica.leading
+            placed = PositionFound(replica.stream, position, 0 if leading is None else leading.disks(entry), jumps)
             if request.all_us == 0 or leading is None:
-                answer(PositionFound(replica.stream, position, 0 if leading is None else leading.disks(entry)))
+                answer(placed)
                 return
             until_us = self._service.now_us() + min(request.all_us, WAIT_US)
-            wait = DiskWait(position, entry, until_us, answer)
+            wait = DiskWait(placed, entry, until_us, answer)
             over()
             over = self._waiting_publishers.begin(client, wait.end)
             self._disk_waits.add(replica, wait)
 
-        give_up = self._positions_of(replica.stream).find(request.author, request.sequence, found)
+        awaited = AwaitedPositions(request.author, request.sequence, request.count, found, answer)
+        give_up = self._positions_of(replica.stream).find(awaited)
         if give_up is not None:
             over = self._waiting_publishers.begin(client, give_up)
 
@@ -156,17 +159,25 @@ class HistoryRequests:
 
     def settled(self, replica: LiveReplica, entry: IndexEntry) -> None:
         """An entry of a stream is settled here."""
-        if entry.kind != DATA or replica.replica.leading is None:
+        if entry.kind != DATA:
             return
-        readers = self._readers.pop(replica.stream, None)
+        is_leading = replica.replica.leading is not None
+        readers = self._readers.pop(replica.stream, None) if is_leading else None
         if readers:
             self._wake(replica.stream, list(readers))
-        batch = replica.batch_of(entry)
+        # The next leader is asked for positions that were settled before it led.
+        batch = replica.batch_of(entry) if is_leading else replica.batch_in_memory(entry)
         if batch is None:
             return
         first = self._host.first_number(batch)
         placed = PlacedBatch(first, int(batch.count), entry.position, replica.replica.log.settled)
         self._positions_of(replica.stream).add(batch.author, placed)
+
+    def leader_changed(self, replica: LiveReplica) -> None:
+        """A replica leads no more: publishers ask the next leader."""
+        elsewhere = Redirect(self._service.whom_to_ask(replica.stream), "the history has another leader")
+        for awaited in self._positions_of(replica.stream).leads_no_more():
+            awaited.respond(elsewhere)
 
     def client_ended(self, client: StreamClient) -> None:
         """A client has gone: nobody waits for its answers."""

@@ -18,10 +18,14 @@ from antiphon.streams.reassignment import Reassignment
 from antiphon.streams.replica import Replica
 from antiphon.streams.requests import StreamInfo
 from antiphon.streams.retention import Bounds, KeptRange, LastValue, Retention, newest_of
+from antiphon.streams.service.entry_window import EntryWindow
 from antiphon.streams.service.host import Name, ServiceHost, StreamBatch, StreamContent, StreamFiles
 
 BATCHES_CACHED: Final = 256
 """The messages of so many publications are held in memory for consumers."""
+
+ENTRIES_READ: Final = 64
+"""So many entries are read at one time for a consumer that is behind."""
 
 NOTHING_KNOWN: Final = MessageLinks(-1, 0)
 """Of a message that is not here any more."""
@@ -88,11 +92,11 @@ class LiveReplica:
         self._cache: dict[Name, StreamBatch] = {}
         self.now_us, self.draw, self.clock_us = node.host.now_us, node.host.draw, node.host.clock_us
         self.is_connected = node.is_connected
-        # Entries with messages that are settled, by their last position: the tail that consumers look at.
-        self._tail: dict[int, IndexEntry] = {}
+        # Entries with messages that are settled: the last ones, and those that consumers behind them read.
+        self._tail = EntryWindow()
+        self._read = EntryWindow(ENTRIES_READ)
         # Whether the log says that the newest values of removed messages are too many.
         self._is_told_full = False
-        self._looked_at: IndexEntry | None = None
         self.coordinator = Coordinator(self)
         self._retention = Retention(self)
         self._reassignment = Reassignment(self)
@@ -149,6 +153,10 @@ class LiveReplica:
         if len(self._cache) > BATCHES_CACHED:
             del self._cache[next(iter(self._cache))]
 
+    def batch_in_memory(self, entry: IndexEntry) -> StreamBatch | None:
+        """The messages of an entry, if they are in memory."""
+        return self._cache.get((entry.source, entry.sequence))
+
     def batch_of(self, entry: IndexEntry) -> StreamBatch | None:
         """The messages of an entry, if they are here."""
         name = (entry.source, entry.sequence)
@@ -168,13 +176,12 @@ class LiveReplica:
 
     def entry_at(self, position: int) -> IndexEntry:
         """The settled entry that holds a position."""
-        found = self._tail.get(position)
+        found = self._tail.find(position) or self._read.find(position)
         if found is None:
-            # Consumers that begin far back look at one message after the other.
-            found = self._looked_at
-            if found is None or not found.position <= position < found.end:
-                (found, *_) = self._store.entries_at(self.stream, position, 1)
-                self._looked_at = found
+            # A consumer goes on from there: it needs the next ones soon.
+            (found, *others) = self._store.entries_at(self.stream, position, ENTRIES_READ)
+            for entry in (found, *others):
+                self._read.add(entry)
         return found
 
     # What the replica asks for.
@@ -260,10 +267,8 @@ class LiveReplica:
     def settled(self, number: int, entry: IndexEntry) -> None:
         if entry.kind == DATA:
             self._offsets.pop((entry.source, entry.sequence), None)
-            for position in range(entry.position, entry.end):
-                self._tail[position] = entry
-            while len(self._tail) > 8192:
-                del self._tail[next(iter(self._tail))]
+            if entry.count:
+                self._tail.add(entry)
         if self.topic:
             self.coordinator.settled(number, entry)
         self._node.settled(self, number, entry)

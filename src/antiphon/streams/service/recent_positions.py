@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
+from antiphon.streams.requests import Response
+
 RECENT: Final = 4096
 """The positions of so many publications can be asked for afterwards."""
 
@@ -24,8 +26,45 @@ class PlacedBatch(NamedTuple):
         return self.first <= sequence < self.first + self.messages
 
 
-Found = Callable[[int, int], None]
-"""Called with the position of a message and the number of its entry."""
+Found = Callable[[int, list[int], int], None]
+"""Called with the position of the first message, jumps (:class:`antiphon.streams.requests.PositionFound`), and the
+number of the last entry."""
+
+
+class AwaitedPositions:
+    """Messages of one author, from one number on, whose positions somebody waits for.
+
+    ``respond`` takes another answer than the one that ``found`` gives.
+    """
+
+    def __init__(self, author: int, first: int, count: int, found: Found, respond: Callable[[Response], None]) -> None:
+        self.author = author
+        self.respond = respond
+        # The first of the messages that have no position yet.
+        self.missing = first
+        self._first = first
+        self._end = first + count
+        self._position = self._expected = 0
+        self._jumps: list[int] = []
+        self._entry = 0
+        self._found = found
+
+    def take(self, batch: PlacedBatch) -> bool:
+        """The batch has the position of the first missing message; whether there are more."""
+        position = batch.position + self.missing - batch.first
+        if self.missing == self._first:
+            self._position = position
+        elif position != self._expected:
+            self._jumps += (self.missing - self._first, position)
+        end = min(self._end, batch.first + batch.messages)
+        self._expected = position + end - self.missing
+        self.missing = end
+        self._entry = max(self._entry, batch.entry)
+        return self.missing < self._end
+
+    def answer(self) -> None:
+        """All of them have positions."""
+        self._found(self._position, self._jumps, self._entry)
 
 
 class RecentPositions:
@@ -34,28 +73,41 @@ class RecentPositions:
     def __init__(self) -> None:
         self._by_author: dict[int, deque[PlacedBatch]] = {}
         self._authors: deque[int] = deque()
-        # By author and number. A batch looks only for its own numbers, however many others are waited for.
-        self._waiting: dict[int, dict[int, list[Found]]] = {}
+        # By author and the first missing number. A batch looks only for its own numbers, however many others are
+        # waited for.
+        self._waiting: dict[int, dict[int, list[AwaitedPositions]]] = {}
 
-    def find(self, author: int, sequence: int, found: Found) -> Callable[[], None] | None:
-        """Call ``found`` for a message of an author: now, or when it is settled. The answer ends the waiting."""
+    def find(self, awaited: AwaitedPositions) -> Callable[[], None] | None:
+        """Answer a publisher: now, or when all its messages are settled. The answer ends the waiting."""
+        return partial(self._give_up, awaited) if self._waits(awaited) else None
+
+    def _waits(self, awaited: AwaitedPositions) -> bool:
+        """Take what has its position; whether something is missing. If not, the publisher is answered."""
+        while (batch := self._placed(awaited.author, awaited.missing)) is not None:
+            if not awaited.take(batch):
+                awaited.answer()
+                return False
+        self._waiting.setdefault(awaited.author, {}).setdefault(awaited.missing, []).append(awaited)
+        return True
+
+    def _placed(self, author: int, sequence: int) -> PlacedBatch | None:
         # A publisher asks right after it has published: the newest come first.
-        for batch in reversed(self._by_author.get(author, ())):
-            if batch.has(sequence):
-                found(batch.position + sequence - batch.first, batch.entry)
-                return None
-        self._waiting.setdefault(author, {}).setdefault(sequence, []).append(found)
-        return partial(self._give_up, author, sequence, found)
+        return next((batch for batch in reversed(self._by_author.get(author, ())) if batch.has(sequence)), None)
 
-    def _give_up(self, author: int, sequence: int, found: Found) -> None:
-        waiting = self._waiting.get(author, {})
-        those = waiting.get(sequence, [])
-        if found in those:
-            those.remove(found)
+    def _give_up(self, awaited: AwaitedPositions) -> None:
+        waiting = self._waiting.get(awaited.author, {})
+        those = waiting.get(awaited.missing, [])
+        if awaited in those:
+            those.remove(awaited)
             if not those:
-                del waiting[sequence]
+                del waiting[awaited.missing]
             if not waiting:
-                del self._waiting[author]
+                del self._waiting[awaited.author]
+
+    def leads_no_more(self) -> list[AwaitedPositions]:
+        """Nobody is answered here from now on; the answer are those who wait."""
+        waiting, self._waiting = self._waiting, {}
+        return [each for numbers in waiting.values() for several in numbers.values() for each in several]
 
     def add(self, author: int, batch: PlacedBatch) -> None:
         """Messages of an author are settled."""
@@ -71,8 +123,8 @@ class RecentPositions:
             return
         numbers = range(batch.first, batch.first + batch.messages)
         settled = [each for each in (waiting if len(waiting) < len(numbers) else numbers) if each in waiting]
-        for sequence in [each for each in settled if batch.has(each)]:
-            for found in waiting.pop(sequence):
-                found(batch.position + sequence - batch.first, batch.entry)
+        answered = [awaited for each in settled if batch.has(each) for awaited in waiting.pop(each)]
         if not waiting:
-            self._waiting.pop(author, None)
+            del self._waiting[author]
+        for awaited in answered:
+            self._waits(awaited)

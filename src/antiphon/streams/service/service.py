@@ -40,6 +40,9 @@ from antiphon.streams.service.service_messages import (
 PLACE_US: Final = 1_000_000
 """How often the leader of the directory looks whether streams must move."""
 
+GREET_US: Final = 1_000_000
+"""How often a node looks for others that have not greeted it."""
+
 PLACED_AT_ONCE: Final = 256
 """So many streams it looks at, at one time."""
 
@@ -83,6 +86,8 @@ class StreamService:
         self._identities: dict[int, int] = {}
         self._identifiers: dict[int, int] = {}
         self._with_directory: set[int] = set()
+        # By identifier: for how many rounds a node has not answered.
+        self._silent: dict[int, int] = {}
         self.replicas: dict[int, LiveReplica] = {}
         self.by_topic: dict[str, LiveReplica] = {}
         self._absences = Absences()
@@ -103,6 +108,7 @@ class StreamService:
         self._write_kept()
         for identifier in self.host.identifiers():
             self.peer_found(identifier)
+        self.after(GREET_US, self._greet_again)
         self.host.settle()
 
     def close(self) -> None:
@@ -163,6 +169,18 @@ class StreamService:
     def peer_found(self, identifier: int) -> None:
         """Another node can be reached."""
         self._tell(identifier, StreamGreeting(self.identity, DIRECTORY in self.replicas, sorted(self.replicas)))
+
+    def _greet_again(self) -> None:
+        """Greet the nodes that have not answered: a greeting is lost where the other one had no place yet."""
+        if self._is_over:
+            return
+        self.after(GREET_US, self._greet_again)
+        silent = {each for each in self.host.identifiers() if each not in self._identities}
+        self._silent = {each: self._silent.get(each, 0) + 1 for each in silent}
+        for identifier, rounds in self._silent.items():
+            # Nodes without a data directory never answer: after the 1st, 2nd, 4th, ... round.
+            if rounds & (rounds - 1) == 0:
+                self.peer_found(identifier)
 
     def peer_lost(self, identifier: int) -> None:
         """Another node cannot be reached any more."""

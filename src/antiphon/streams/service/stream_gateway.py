@@ -427,6 +427,7 @@ class StreamGateway:
         """Members of a replica that leads no more go to the next leader."""
         if replica.is_open or replica.stream == DIRECTORY:
             return
+        self._history.leader_changed(replica)
         for place, attachment in tuple(self._attached.items()):
             if place[0] == replica.stream:
                 del self._attached[place]

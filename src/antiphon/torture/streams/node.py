@@ -106,6 +106,14 @@ class SimulatedAsker:
         self.is_connected = True
         self.has_room = True
 
+    def _hear_beginning(self) -> int:
+        """Tell the judge where the history begins here; the answer is the term of the leader."""
+        found = self._life.history()
+        if found is None:
+            return 0
+        self._judge.begins_at(found.kept().earliest)
+        return found.replica.log.term
+
     def check_kept(self, quota: str, used: int, more: int = 1) -> None:
         """Programs have no quotas."""
 
@@ -126,12 +134,10 @@ class SimulatedAsker:
         """Send an answer."""
         response = decode_response(payload)
         if isinstance(response, Done) and number in self._acknowledged:
+            self._hear_beginning()
             self._judge.answered(*self._acknowledged.pop(number), response.counts)
         elif isinstance(response, Handed):
-            found = self._life.history()
-            assert found is not None, "it leads"
-            self._judge.begins_at(found.kept().earliest)
-            leader = (self._life.number, found.replica.log.term)
+            leader = (self._life.number, self._hear_beginning())
             consumer, member = self._members[number]
             content = response.batch
             batch = Batch(ROOM, content.publisher, content.order, content.position, content.payload)

@@ -22,7 +22,14 @@ from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.kernel.randomness import RandomStream
 from antiphon.membership.messages import PROTOCOL_VERSION, Hello
 from antiphon.runtime.errors import ClosedError, LostTurnError
-from antiphon.sessions.client_messages import Delivery, StatusResponse, StreamRequest, StreamResponse
+from antiphon.sessions.client_messages import (
+    Delivery,
+    FollowResponse,
+    PublishResponse,
+    StatusResponse,
+    StreamRequest,
+    StreamResponse,
+)
 from antiphon.simulator.clients.batches import SimulatedBatch, batch_of
 from antiphon.simulator.clients.client import SimulatedClient
 from antiphon.simulator.clients.machine import ROOM
@@ -205,6 +212,12 @@ class StreamProgram(SimulatedClient):
         self.streams.accepted(f"{self.number}.{number}")
         if acks != "one":
             self.loop.spawn(self._settle(number, acks))
+
+    def refused(self, receipt: Any, answer: PublishResponse | FollowResponse) -> None:
+        super().refused(receipt, answer)
+        # The next message follows what this one would have followed.
+        self.calls.heard.give_back(ROOM, MessageText(receipt).follows)
+        self.streams.refused(f"{self.number}.{self._asked_names[receipt][0]}")
 
     async def _settle(self, number: int, acks: str) -> None:
         """Wait for the receipt of a message as ``publish(..., acks=...)`` does."""

@@ -61,6 +61,8 @@ class StreamScheduleDraw(ClientScheduleDraw):
                 self._join(number)
         for _ in range(int(mine.between(0, 2))):
             self._task("read")
+        for _ in range(pick(mine, (0, 0, 1, 1, 2, 3))):
+            self._task("crash leader", program=0, lasts_us=pick(mine, (1000, SECOND_US, 4 * SECOND_US)))
         # The first program gives the topic its history, so it stays.
         for _ in range(int(mine.below(2))):
             self._task("die", program=int(mine.between(1, self._clients - 1)))

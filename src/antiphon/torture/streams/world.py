@@ -14,7 +14,7 @@ from antiphon.audit.streams import StreamsJudge
 from antiphon.kernel.randomness import RandomStream
 from antiphon.membership.host import SECOND_US
 from antiphon.simulator.clients.machine import ROOM, Machine
-from antiphon.simulator.clients.world import BEGIN_US, COMMIT_US, ClientSchedule, ClientWorld
+from antiphon.simulator.clients.world import BEGIN_US, COMMIT_US, ClientSchedule, ClientStep, ClientWorld
 from antiphon.simulator.cluster.disk import SimulatedDisk
 from antiphon.streams.commands import ConsumerSettings
 from antiphon.streams.requests import Policy
@@ -38,11 +38,14 @@ LEADERLESS: Final = 6
 
 LEASE_US: Final = 2_000_000
 
-TaskKind = Literal["publish", "consume", "leave", "die", "read"]
+TaskKind = Literal["publish", "consume", "leave", "die", "read", "crash leader"]
 
 
 class StreamTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a program does. ``consumer`` is the number of one, ``pace`` how slowly it works."""
+    """What a program does. ``consumer`` is the number of one, ``pace`` how slowly it works.
+
+    A ``crash leader`` is no deed of a program: the node that leads the history at that time crashes.
+    """
 
     at_us: int
     kind: TaskKind
@@ -52,6 +55,7 @@ class StreamTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     acks: str = "one"
     key: int = 0
     pace: int = 20
+    lasts_us: int = 0
 
 
 class DrawnConsumer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -87,6 +91,7 @@ class StreamWorld(ClientWorld):
         self.streams = StreamsJudge(modes, schedule.replicas)
         # Its only replica lacks what was published while it was away.
         ends = any(step.kind in ("crash", "leave", "wipe", "blackout") for step in schedule.steps)
+        ends = ends or any(task.kind == "crash leader" for task in schedule.tasks)
         self.streams.may_lack = schedule.replicas == 1 and ends
         super().__init__(schedule)
 
@@ -156,6 +161,12 @@ class StreamWorld(ClientWorld):
         program.consume(f"consumer{number}", settings, pace)
 
     def _do(self, task: StreamTask) -> None:
+        if task.kind == "crash leader":
+            leader = self._leader()
+            if leader is not None:
+                node = self.nodes.index(leader)
+                self.hurt(ClientStep(at_us=0, kind="crash", node=node, lasts_us=task.lasts_us))
+            return
         program = self._program(task.program)
         if not program.is_up:
             return

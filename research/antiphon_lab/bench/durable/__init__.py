@@ -1,0 +1,1 @@
+"""``antiphon bench peers --durable``: histories on disk, with receipts and acknowledgements."""

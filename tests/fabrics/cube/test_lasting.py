@@ -486,5 +486,5 @@ def test_options_that_do_not_fit_are_refused() -> None:
         FaultTolerantVCubePs(Notebook(0), PartialCube(1, [0]), Options(mixed=True), FaultOptions(keep=100))
     with pytest.raises(UsageError, match="set mixed = true"):
         FaultTolerantVCubePs(Notebook(0), PartialCube(1, [0]), Options(), FaultOptions())
-    with pytest.raises(UsageError, match="do not forget before"):
+    with pytest.raises(UsageError, match="forget_ticks is not less than compare_ticks"):
         FaultOptions(compare_ticks=10, forget_ticks=5)

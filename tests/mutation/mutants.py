@@ -226,8 +226,8 @@ TREE = (
     tree(
         "a returned child does not receive missed items",
         "streams",
-        "        for item in topic.items[len(history) :] if join.frontier is None else topic.missing_at(join.frontier):\n",
-        "        for item in topic.items[len(history) :] if join.frontier is None else ():\n",
+        " if join.frontier is None else topic.missing_at(join.frontier):\n",
+        " if join.frontier is None else ():\n",
     ),
     tree(
         "a lock counts as closed after one child",

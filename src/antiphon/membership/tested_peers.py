@@ -79,7 +79,7 @@ class PeerDigests:
             self._send(sender, PeersDigest(own, False))
 
     def lost(self, peer: int) -> None:
-        """What was said to a node may not have arrived."""
+        """A node may not have got what it was told."""
         self._compared.pop(peer, None)
 
 

@@ -75,7 +75,7 @@ class Sessions(Protocol):
         """A connection has ended."""
 
     def until_room(self, session: MqttSession, mqtt_name: str) -> Awaitable[Any] | None:
-        """What a client waits for before it may publish."""
+        """The awaitable for which a client waits before it may publish."""
 
     def publish(self, session: MqttSession, packet: PublishPacket) -> asyncio.Future[Any]:
         """Publish a message."""

@@ -300,7 +300,7 @@ class MqttDoor:
     # Publishing.
 
     def until_room(self, session: MqttSession, mqtt_name: str) -> Awaitable[Any] | None:
-        """What a client waits for before it may publish; None if it need not wait."""
+        """The awaitable for which a client waits before it may publish; None if it need not wait."""
         return self._publisher.until_room(session, mqtt_name)
 
     def publish(self, session: MqttSession, packet: PublishPacket) -> asyncio.Future[Any]:

@@ -25,7 +25,7 @@ LEAST_TTL_SECONDS: Final = 0.001
 
 
 class MqttEnvelope(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
-    """What a PUBLISH says beside topic and payload. ``sender`` is the session that published it."""
+    """The parts of a PUBLISH beside topic and payload. ``sender`` is the session that published it."""
 
     qos: int = 2
     retain: bool = False
@@ -99,7 +99,7 @@ def check_text(payload: bytes) -> None:
 
 
 def envelope_of(headers: dict[str, bytes]) -> MqttEnvelope:
-    """What the publisher said beside topic and payload."""
+    """The parts of the PUBLISH beside topic and payload."""
     found = headers.get(HEADER)
     if found is None:
         return FOREIGN_ENVELOPE

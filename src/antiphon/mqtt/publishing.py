@@ -33,7 +33,7 @@ class MqttPublisher:
         return self._publisher.publish(topic, value)
 
     def until_room(self, session: MqttSession, mqtt_name: str) -> Awaitable[Any] | None:
-        """What a client waits for before it may publish; None if it need not wait."""
+        """The awaitable for which a client waits before it may publish; None if it need not wait."""
         account = session.account
         if account.has_rates and (seconds := account.wait_seconds()) > 0:
             return asyncio.sleep(seconds)

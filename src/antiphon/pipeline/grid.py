@@ -25,7 +25,7 @@ import antiphon
 from antiphon.kernel.errors import ScenarioError, UsageError
 from antiphon.pipeline.sweep_cells import Cell, Scalar
 from antiphon.simulator.scenario.file import check_scenario, read_text
-from antiphon.simulator.scenario.scenario import LARGEST_SEED, OnceWorkload, RateWorkload, Scenario, Table
+from antiphon.simulator.scenario.scenario import LARGEST_SEED, OnceWorkload, RateWorkload, Scenario, ScenarioTable
 from antiphon.simulator.scenario.toml_document import Document, Place, spell, to_toml
 from antiphon.simulator.scenario.workload import publisher_count
 from antiphon.trace.store import SCHEMA, SCHEMA_VERSION
@@ -44,7 +44,7 @@ class VariantTable(msgspec.Struct, frozen=True, kw_only=True):
     name: Annotated[str, Meta(pattern=NAME, description="a name of letters, digits, '-', '_'", examples=["crash"])]
 
 
-class GridTable(Table, frozen=True, kw_only=True):
+class GridTable(ScenarioTable, frozen=True, kw_only=True):
     """A whole grid file."""
 
     experiment: Annotated[

@@ -71,7 +71,7 @@ class DurableStore(ABC):
         """The command lines of its servers, one for each replica."""
 
     def missing(self) -> str:
-        """What is not installed, as a sentence; empty if nothing is missing."""
+        """The missing packages, as a sentence; empty if nothing is missing."""
         return "" if self.rival is None else self.rival.missing()
 
 

@@ -161,7 +161,7 @@ def cases(plan: Plan) -> list[CorrectionCase]:
 
 
 def compare(plan: Plan, results: Results[CorrectionCase, CorrectionOutcome]) -> Iterator[Finding]:
-    """What corrections give, and what they take."""
+    """The gain and the cost of corrections."""
     every = cases(plan)
     yield promised("logs out of order, all runs", [found.disorders for case in every for found in results.of(case)])
     dropping = [case for case in every if not case.corrects]

@@ -92,7 +92,7 @@ def symmetric_views(nodes: int, arrangement: str, seed: int) -> Views:
 
 
 class Traffic:
-    """What arrives while streams run."""
+    """The messages that arrive while streams run."""
 
     def __init__(self, nodes: int) -> None:
         self.is_counting = False

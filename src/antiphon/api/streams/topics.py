@@ -95,8 +95,8 @@ class Topics:
     async def reset_consumer(self, topic: str, name: str, start: StreamStart = "earliest") -> None:
         """Let a consumer hand out the messages of a topic from another place on; it must have no members.
 
-        What was acknowledged behind that place comes again. ``start`` is ``"earliest"``, ``"latest"``, a position or a
-        ``datetime`` with a time zone.
+        Messages that were acknowledged behind that place come again. ``start`` is ``"earliest"``, ``"latest"``, a
+        position or a ``datetime`` with a time zone.
         """
         where = place_of(start)
         request = ResetConsumerRequest(topic, name, where.position, where.generation, where.time_us)

@@ -178,7 +178,7 @@ class TreeTopic:
     def begin_at(self, known: Known) -> None:
         """Begin with nothing but what another broker will not send.
 
-        What was here before came from a parent that was lost before it had sent all.
+        Everything here came from a parent that was lost before it had sent all.
         """
         self.items = []
         for name in list(self.locks):

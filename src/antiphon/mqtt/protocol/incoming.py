@@ -1,7 +1,7 @@
 """The receiver's end of QoS 1 and 2: which messages of a client are being accepted, and which are known already.
 
-Acknowledgements leave in the order in which the messages came, whatever the order in which they were accepted. What is
-known of messages with QoS 2 outlives connections, so a message that comes again is not published again.
+Acknowledgements leave in the order in which the messages came, whatever the order in which they were accepted. The
+record of messages with QoS 2 outlives connections, so a message that comes again is not published again.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class IncomingMessages:
         return message
 
     def acknowledgements(self) -> list[PublishAckPacket]:
-        """What may be acknowledged now: all before the first message that is not settled."""
+        """The acknowledgements that may leave now: of all messages before the first one that is not settled."""
         found: list[PublishAckPacket] = []
         while self._waiting and (reason := self._waiting[0].reason) is not None:
             message = self._waiting.popleft()

@@ -89,7 +89,7 @@ class OutgoingMessages:
             raise broken(f"a PUBCOMP names the identifier {ack.packet_id}, about which no PUBREL was sent")
 
     def resumed(self) -> list[PublishPacket | PublishAckPacket]:
-        """What a client that has connected again gets first: messages as duplicates, and releases."""
+        """The first packets for a client that has connected again: messages as duplicates, and releases."""
         return [
             PublishAckPacket(PUBREL, packet_id) if packet is None else replace(packet, is_duplicate=True)
             for packet_id, packet in self._unacked.items()

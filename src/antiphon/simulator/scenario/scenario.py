@@ -46,20 +46,20 @@ ANY_TOPIC = "any"
 NODE_RANGES = re.compile(r"\d{1,9}(-\d{1,9})?(,\d{1,9}(-\d{1,9})?)*")
 
 
-class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ScenarioTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of every table: immutable, and strict about unknown keys."""
 
 
 # Delays.
 
 
-class ConstantLaw(Table, frozen=True, kw_only=True, tag_field="law", tag="constant"):
+class ConstantLaw(ScenarioTable, frozen=True, kw_only=True, tag_field="law", tag="constant"):
     """The same delay for every copy."""
 
     ticks: Ticks
 
 
-class NormalLaw(Table, frozen=True, kw_only=True, tag_field="law", tag="normal"):
+class NormalLaw(ScenarioTable, frozen=True, kw_only=True, tag_field="law", tag="normal"):
     """A normal delay, rounded to ticks, drawn for every copy."""
 
     mean: Annotated[float, Meta(ge=1, le=1e9, description="a mean in ticks, 1 or more", examples=[100])]
@@ -68,7 +68,7 @@ class NormalLaw(Table, frozen=True, kw_only=True, tag_field="law", tag="normal")
     ]
 
 
-class QuantileLaw(Table, frozen=True, kw_only=True, tag_field="law", tag="quantiles"):
+class QuantileLaw(ScenarioTable, frozen=True, kw_only=True, tag_field="law", tag="quantiles"):
     """A measured distribution, as points of a share of the copies and the delay that they do not exceed."""
 
     points: Annotated[
@@ -80,7 +80,7 @@ class QuantileLaw(Table, frozen=True, kw_only=True, tag_field="law", tag="quanti
     ]
 
 
-class LinkLaw(Table, frozen=True, kw_only=True, tag_field="law", tag="link"):
+class LinkLaw(ScenarioTable, frozen=True, kw_only=True, tag_field="law", tag="link"):
     """Each link draws its delay once and keeps it."""
 
     of: Annotated[
@@ -90,7 +90,7 @@ class LinkLaw(Table, frozen=True, kw_only=True, tag_field="law", tag="link"):
     symmetric: Flag = True
 
 
-class MatrixLaw(Table, frozen=True, kw_only=True, tag_field="law", tag="matrix"):
+class MatrixLaw(ScenarioTable, frozen=True, kw_only=True, tag_field="law", tag="matrix"):
     """A delay for each pair of places; node ``i`` is at place ``i`` modulo the number of places."""
 
     rows: Annotated[
@@ -121,7 +121,7 @@ def mean_ticks(law: DelayLaw) -> float:
     return max(max(row) for row in law.rows)
 
 
-class NetworkTable(Table, frozen=True, kw_only=True):
+class NetworkTable(ScenarioTable, frozen=True, kw_only=True):
     """The cost of one hop, and its faults."""
 
     delay: DelayLaw = ConstantLaw(ticks=100)
@@ -140,7 +140,7 @@ class NetworkTable(Table, frozen=True, kw_only=True):
 # Memberships.
 
 
-class TopicsTable(Table, frozen=True, kw_only=True):
+class TopicsTable(ScenarioTable, frozen=True, kw_only=True):
     """The topics and their members at the start: a drawn share of the nodes, or listed nodes."""
 
     count: Annotated[int, Meta(ge=1, le=1 << 16, description="a number of topics from 1 to 65536", examples=[2])] = 1
@@ -153,7 +153,7 @@ class TopicsTable(Table, frozen=True, kw_only=True):
     ) = None
 
 
-class Targeted(Table, frozen=True, kw_only=True):
+class Targeted(ScenarioTable, frozen=True, kw_only=True):
     """An event at one node or, at the same time, at several."""
 
     at: Time
@@ -184,7 +184,7 @@ DrawnKeys = Annotated[int, Meta(ge=0, le=1 << 31, description="a number of keys 
 DrawnTopic = Annotated[int | str, Meta(description='the number of a topic, or "any"', examples=[ANY_TOPIC])]
 
 
-class OnceWorkload(Table, frozen=True, kw_only=True, tag_field="kind", tag="once"):
+class OnceWorkload(ScenarioTable, frozen=True, kw_only=True, tag_field="kind", tag="once"):
     """A share of the nodes, drawn at random, publishes once each, at a random time of a window."""
 
     share: Annotated[float, Meta(gt=0, le=1, description="a share of the nodes, above 0, up to 1", examples=[0.25])] = (
@@ -198,7 +198,7 @@ class OnceWorkload(Table, frozen=True, kw_only=True, tag_field="kind", tag="once
     payload_bytes: PayloadBytes = 0
 
 
-class RateWorkload(Table, frozen=True, kw_only=True, tag_field="kind", tag="rate"):
+class RateWorkload(ScenarioTable, frozen=True, kw_only=True, tag_field="kind", tag="rate"):
     """Publications at random times with a given mean gap, each by a random node."""
 
     mean_gap: Annotated[
@@ -213,7 +213,7 @@ class RateWorkload(Table, frozen=True, kw_only=True, tag_field="kind", tag="rate
     payload_bytes: PayloadBytes = 0
 
 
-class PublishTable(Table, frozen=True, kw_only=True):
+class PublishTable(ScenarioTable, frozen=True, kw_only=True):
     """One listed publication."""
 
     at: Time
@@ -255,7 +255,7 @@ class LeaveFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="lea
     """Nodes leave orderly and are not members any more."""
 
 
-class PartitionFault(Table, frozen=True, kw_only=True, tag_field="kind", tag="partition"):
+class PartitionFault(ScenarioTable, frozen=True, kw_only=True, tag_field="kind", tag="partition"):
     """Copies between different groups are lost for a while, or for ever."""
 
     at: Time
@@ -303,7 +303,7 @@ BesideLives = PartitionFault | ClockFault | DiskFault
 # The rest.
 
 
-class LimitsTable(Table, frozen=True, kw_only=True):
+class LimitsTable(ScenarioTable, frozen=True, kw_only=True):
     """Limits at which a run ends even if events are left."""
 
     time: PositiveTicks = 10**9
@@ -312,13 +312,13 @@ class LimitsTable(Table, frozen=True, kw_only=True):
     ] = 200_000_000
 
 
-class TraceTable(Table, frozen=True, kw_only=True):
+class TraceTable(ScenarioTable, frozen=True, kw_only=True):
     """The contents of the trace."""
 
     level: Literal["counts", "deliveries", "everything"] = "deliveries"
 
 
-class Scenario(Table, frozen=True, kw_only=True):
+class Scenario(ScenarioTable, frozen=True, kw_only=True):
     """A whole scenario. Only the number of nodes and something to publish are required."""
 
     name: Annotated[str, Meta(description="a title in quotes", examples=["a first try"])] = "unnamed"

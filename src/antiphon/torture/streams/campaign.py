@@ -56,7 +56,7 @@ def run_stream_schedule(schedule: StreamSchedule) -> Outcome:
 
 
 def events_of(schedule: StreamSchedule) -> list[str]:
-    """What happens in a schedule, by kind."""
+    """The faults of a schedule, by kind."""
     return [*(step.kind for step in schedule.steps), *(task.kind for task in schedule.tasks)]
 
 

@@ -242,7 +242,7 @@ class SimulatedStreamHost(StoredBatches):
         self.identifiers: Callable[[], Iterable[int]] = life.identifiers
 
     def settle(self) -> None:
-        """What is sent leaves at once."""
+        """Messages leave at once."""
 
     def send(self, identifier: int, is_replica: bool, payload: bytes) -> None:
         """Send another node something about streams."""

@@ -12,7 +12,7 @@ from antiphon.fabrics.gossip.parents import LinkMeasurements
 from antiphon.fabrics.gossip.reach import GRACE_PERIODS, SILENT_PERIODS, Reach
 from antiphon.fabrics.gossip.recovery import HOPELESS
 from antiphon.fabrics.gossip.retransmit import MOST_SOUGHT, SEARCH_HOPS, Searches, serve, serve_after_leaving
-from antiphon.fabrics.gossip.stream import Stream
+from antiphon.fabrics.gossip.stream import PASSED_AT_MOST, Stream
 from antiphon.kernel.message import Publication
 from antiphon.orders.barriers import CausalBarriers
 from antiphon.orders.fifo import Fifo
@@ -452,3 +452,12 @@ def test_a_short_cut_makes_nearly_no_holes_in_total_order(group: list[int], one_
         assert result.violations is not None and not any(result.violations.values()), result.judgement
         lost.append(result.lost)
     assert lost[0] > 20 and lost[1] <= 5
+
+
+def test_a_number_far_ahead_is_not_passed_over_in_one_turn() -> None:
+    """Only a node that lies names it; what stands for each number takes memory."""
+    world = World(2, BrisaOptions(contacts=[0, 1]), can_fail=True)
+    world.publish(0, CUT)
+    world.engine.run(until=CUT + 1000)
+    stream = world.brisa(1).group(0).stream(0)
+    assert len(stream.pass_over(1 << 40, 0)) == PASSED_AT_MOST

@@ -25,6 +25,9 @@ from antiphon.orders.order import Order
 MOST_FETCHED: Final = 64
 """So many publications are asked for, or sent again, at a time."""
 
+PASSED_AT_MOST: Final = 8192
+"""So many publications of a source a node gives up in one period: as many as logs serve."""
+
 
 @final
 @mypyc_attr(acyclic=True)
@@ -284,9 +287,12 @@ class Stream:
         return any(self.has.get(peer, complete) < complete for peer in neighbours)
 
     def pass_over(self, gone: i64, topic: i64) -> list[Missed]:
-        """Count as received what is missing up to a number, since nobody has kept it; what stands for it."""
+        """Count as received what is missing up to a number, since nobody has kept it; what stands for it.
+
+        Of a number far ahead, which only a node that lies can give, the rest is passed over in the next periods.
+        """
         passed: list[Missed] = []
-        while self.received.complete < gone:
+        while self.received.complete < gone and len(passed) < PASSED_AT_MOST:
             number = self.received.complete + 1
             self._advance_to(number)
             passed.append(Missed(self.source, number, topic))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Protocol, cast
 
@@ -257,9 +258,7 @@ class MqttConnection(asyncio.Protocol):
         topic = self._aliases.get(alias)
         if topic is None:
             raise broken(f"no topic has the alias {alias}")
-        return PublishPacket(
-            topic, packet.payload, packet.qos, packet.retain, packet.is_duplicate, packet.packet_id, packet.properties
-        )
+        return replace(packet, topic=topic)
 
     def _publish(self, session: MqttSession, packet: PublishPacket, message: IncomingMessage | None) -> None:
         if packet.properties.subscription_identifiers:

@@ -356,7 +356,7 @@ class MqttDoor:
         except AntiphonError as error:
             log.debug("a subscription was refused", client=session.client_id, pattern=pattern, reason=str(error))
             return why_refused(error)
-        subscription = session.subscriptions[pattern] = MqttSubscription(topic_filter, identifier, self._policy)
+        subscription = session.subscriptions[pattern] = MqttSubscription(topic_filter, identifier)
         if not pattern.startswith("$"):
             for each in patterns:
                 live = self._live.subscriptions.add(

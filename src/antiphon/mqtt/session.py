@@ -30,7 +30,6 @@ class SessionConnection(Protocol):
     """The connection that a session has now."""
 
     version: int
-    packet_bytes_at_most: int
 
     @property
     def may_write(self) -> bool:
@@ -46,11 +45,9 @@ class SessionConnection(Protocol):
 class MqttSubscription:
     """One topic filter of a session, and the subscriptions of the node that feed it."""
 
-    def __init__(self, topic_filter: TopicFilter, identifier: int | None, policy: str) -> None:
-        self.filter = topic_filter
-        self.identifiers = () if identifier is None else (identifier,)
-        self.policy = policy
+    def __init__(self, topic_filter: TopicFilter, identifier: int | None) -> None:
         self.live: list[LiveSubscription] = []
+        self.update(topic_filter, identifier)
 
     def update(self, topic_filter: TopicFilter, identifier: int | None) -> None:
         """The client asks for the same filter with other options; nothing is missed between the two."""

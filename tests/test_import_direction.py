@@ -42,7 +42,7 @@ def inside(*packages: str) -> frozenset[str]:
     return frozenset(packages)
 
 
-PROTOCOLS = ("kernel", "orders", "fabrics", "membership", "sessions", "streams")
+PROTOCOLS = ("kernel", "orders", "fabrics", "membership", "sessions", "spaces", "streams")
 """Pure: state machines and what they are made of."""
 
 HOST = (*PROTOCOLS, "runtime", "transport", "api", "storage")
@@ -64,6 +64,7 @@ RULES = {
     # Its messages are data descriptions, which hosts encode and check.
     "membership": Rule(inside("kernel", "orders", "fabrics", "membership"), only=PURE | {"msgspec"}),
     "sessions": Rule(inside(*PROTOCOLS), only=PURE | {"msgspec"}),
+    "spaces": Rule(inside("kernel", "spaces"), only=PURE),
     "streams": Rule(inside("kernel", "streams"), only=PURE | {"msgspec"}),
     "trace": Rule(
         inside("kernel", "trace"), only=PURE | {"contextlib", "json", "numpy", "os", "pathlib", "pyarrow", "types"}

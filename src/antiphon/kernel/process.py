@@ -209,6 +209,17 @@ class Process:
         """All that counts as past here on a topic, as keys; ``Environment.restored_frontier`` after a restart."""
         raise NotImplementedError
 
+    def recipients(self, topic: i64) -> list[int] | None:
+        """The nodes that must have what this node publishes on a topic now; None where no node knows them all.
+
+        Whoever becomes a member later counts as past, from the beginning, what starts before it is among them.
+        """
+        return None
+
+    def known_nodes(self) -> list[int]:
+        """The nodes that this node knows and can send to."""
+        return []
+
     def check_only_order(self, asked: i64, only: i64) -> None:
         """Complain if an order is asked for where all publications have the same one (or pass none at all)."""
         if asked != UNSPECIFIED and asked != only:

@@ -203,6 +203,18 @@ class CubeProcess(Process):
             return 0
         return max(0, self.options.window - state.in_flight - len(state.queue))
 
+    def frontier_keys(self, topic: i64) -> list[int]:
+        return list(self.topic_table.find(topic).order.frontier())
+
+    def recipients(self, topic: i64) -> list[int] | None:
+        state = self.topic_table.get(topic)
+        if state is None:
+            return []
+        return [*state.view.members(), *state.away]
+
+    def known_nodes(self) -> list[int]:
+        return self.nodes.cube.members()
+
     def _chosen_order(self, asked: i64) -> i64:
         """The order of a publication: what was asked for, if that may be, or the default."""
         if asked == UNSPECIFIED:

@@ -118,6 +118,10 @@ class View:
         """All active members, ascending."""
         return self._active.members()
 
+    def members(self) -> list[int]:
+        """All members, active or passive."""
+        return [*self._active.members(), *self._passive]
+
     def state(self) -> str:
         """The content as text, to compare states."""
         return f"{self._counters.sorted_items()} {self._active.members()} {sorted(self._passive.items())}"

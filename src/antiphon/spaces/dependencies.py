@@ -1,0 +1,98 @@
+"""What the next publication of a node names: the frontier of what it follows, by topic.
+
+Of a topic that the node is subscribed to, the entries are its direct predecessors there: a publication that comes
+takes away what the order of its own topic puts before it. Of another topic nothing is known but what headers say, so
+the entries are the highest numbers of each source. Entries that are stable are named no more
+(:mod:`antiphon.spaces.stability`).
+
+A publication names nothing of its own topic that its node has delivered: the order of the topic sees to that. It does
+name what counted as past there without having been delivered, since the order of the topic does not put that before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK
+from antiphon.spaces.header import Frontier, count_entries, sorted_frontier
+
+
+class SpaceDependencies:
+    """The causal past of one node in one space, as far as later publications must name it."""
+
+    def __init__(self, me: int) -> None:
+        self._me = me
+        self._named: Frontier = {}
+        # What is stable: by topic and source the last number.
+        self._stable: Frontier = {}
+        # What counted as past here without having been delivered.
+        self._unheard: Frontier = {}
+
+    def of(self, topic: int) -> dict[int, int]:
+        """What is named of one topic."""
+        return self._named.get(topic, {})
+
+    def size(self) -> int:
+        """How many publications are named."""
+        return count_entries(self._named)
+
+    def header_on(self, topic: int) -> Frontier:
+        """What a publication on a topic names."""
+        found = {other: dict(entries) for other, entries in self._named.items() if other != topic}
+        own = self._unheard_of(topic)
+        if own:
+            found[topic] = own
+        return found
+
+    def _unheard_of(self, topic: int) -> dict[int, int]:
+        unheard = self._unheard.get(topic)
+        if unheard is None:
+            return {}
+        return {source: number for source, number in self.of(topic).items() if number <= unheard.get(source, 0)}
+
+    def published(self, topic: int, sequence: int) -> None:
+        """This node publishes: its publication stands for all that it follows on its topic."""
+        entries = self._unheard_of(topic)
+        entries[self._me] = sequence
+        self._named[topic] = entries
+
+    def counted_unheard(self, topic: int, source: int, number: int) -> None:
+        """Publications up to a number count as past here without having been delivered."""
+        unheard = self._unheard.setdefault(topic, {})
+        unheard[source] = max(number, unheard.get(source, 0))
+
+    def delivered(self, topic: int, source: int, sequence: int, implied: Iterable[int], header: Frontier) -> None:
+        """A publication is delivered; ``implied`` are the keys that the order of its topic puts before it."""
+        for other, entries in header.items():
+            for named_source, number in entries.items():
+                self._add(other, named_source, number)
+        own = self.of(topic)
+        for key in implied:
+            self._remove_implied(own, int(key) & SOURCE_MASK, int(key) >> SOURCE_BITS)
+        self._add(topic, source, sequence)
+
+    def _remove_implied(self, own: dict[int, int], source: int, number: int) -> None:
+        if own.get(source, number + 1) <= number:
+            del own[source]
+
+    def _add(self, topic: int, source: int, number: int) -> None:
+        stable = self._stable.get(topic)
+        if stable is not None and number <= stable.get(source, 0):
+            return
+        entries = self._named.setdefault(topic, {})
+        if number > entries.get(source, 0):
+            entries[source] = number
+
+    def became_stable(self, topic: int, source: int, number: int) -> None:
+        """All members of a topic have the publications of a source up to a number: nobody needs to name them."""
+        stable = self._stable.setdefault(topic, {})
+        stable[source] = max(number, stable.get(source, 0))
+        entries = self._named.get(topic)
+        if entries is not None and entries.get(source, number + 1) <= number:
+            del entries[source]
+            if not entries:
+                del self._named[topic]
+
+    def state(self) -> str:
+        """The content as text."""
+        return f"{sorted_frontier(self._named)} {sorted_frontier(self._stable)} {sorted_frontier(self._unheard)}"

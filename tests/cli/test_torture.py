@@ -139,8 +139,8 @@ def test_a_failure_becomes_a_file_that_simulate_replays(
     [
         (
             ["--fabric", "ring"],
-            "antiphon: there is no fabric 'ring'; choose from all, cube, cube-faults, tree, gossip, epto, clients, "
-            "streams, membership\n",
+            "antiphon: there is no fabric 'ring'; choose from all, cube, cube-faults, tree, gossip, epto, spaces, "
+            "clients, streams, membership\n",
         ),
         (
             ["--order", "best"],

@@ -52,6 +52,10 @@ class SpaceWorld(ExplorerEnvironment):
         super().__init__(identifier, system)
         self._spaces = system.spaces
 
+    def subscribed(self, topic: int) -> None:
+        super().subscribed(topic)
+        self._spaces.subscribed(self.identifier, topic)
+
     def deliver(self, publication: Publication) -> None:
         super().deliver(publication)
         self._spaces.delivered(self.identifier, publication.topic, publication.source, publication.sequence)
@@ -66,6 +70,12 @@ class SpaceSystem(System):
         if identifier == 0:
             self.spaces = SpaceOracle(self.oracle.findings)
         return SpaceWorld(identifier, self)
+
+    def take(self, choice: int) -> None:
+        node = -1 - choice
+        if choice < 0 and self._scripts[node][self._done[node]][0] == "unsubscribe":
+            self.spaces.leaving(node, self._scripts[node][self._done[node]][1])
+        super().take(choice)
 
     def _publish(self, process: object, topic: int, order: int, keys: list[int]) -> None:
         assert isinstance(process, SpaceProcess)

@@ -6,13 +6,14 @@ from collections.abc import Iterable
 
 import pytest
 
+from antiphon.kernel.message import Publication
 from antiphon.simulator.explore.explorer import Operation
 from antiphon.spaces.barrier import SpaceBarrier
 from antiphon.spaces.dependencies import SpaceDependencies
 from antiphon.spaces.header import Frontier
 from antiphon.spaces.space import Space, SpaceOutside
 from antiphon.spaces.stability import Stability
-from tests.spaces.systems import NewSpace, Scripts, explore_space
+from tests.spaces.systems import NewSpace, Scripts, SpaceSystem, builder, explore_space
 
 QUESTIONS, ANSWERS, NOTES = 0, 1, 2
 
@@ -95,7 +96,7 @@ SILENT_SYSTEMS = {
 """The systems in which nothing is forgotten, and how many states each has."""
 
 
-LONG = {"publishing newcomer", "leaves its own topic to its order", "enters at once", "one is enough"}
+LONG = {"newcomer", "publishing newcomer", "leaves its own topic to its order", "enters at once", "one is enough"}
 """Those with thousands of schedules, which run in campaigns."""
 
 
@@ -169,6 +170,19 @@ class EntersAtOnce(Space):
         self._outside.entered(topic)
 
 
+class CountsOwnAtOnce(Space):
+    """A node counts its own publication as past at once, though its topic puts it behind one that waits."""
+
+    def delivered(self, publication: Publication) -> None:
+        if int(publication.source) != self.me:
+            super().delivered(publication)
+            return
+        topic, sequence = int(publication.topic), int(publication.sequence)
+        self.dependencies.published(topic, sequence)
+        self._outside.deliver(publication)
+        self._release(self.barrier.passed(topic, self.me, sequence))
+
+
 class OneIsEnough(Stability):
     """A publication is taken to be stable when one other member has it."""
 
@@ -223,3 +237,37 @@ def test_a_rule_that_looks_right_is_broken_by_a_schedule(name: str) -> None:
     found = explore_space(members, scripts, new_space)
     assert found.violation is not None, found
     assert any(each in found.violation for each in complaint.split("|"))
+
+
+OWN_BEHIND = (
+    "node 1: publish 0",
+    "node 1: publish 1",
+    "node 1: publish 1",
+    "1->0 Ordered | sequence=1 source=1 topic=1",
+    "1->0 Ordered | sequence=2 source=1 topic=1",
+    "1->2 Ordered | sequence=1 source=1 topic=1",
+    "1->2 Ordered | sequence=2 source=1 topic=1",
+    "node 0: publish 1",
+    "0->2 Ordered | source=0 topic=1",
+    "node 2: publish 1",
+    "2->0 Ordered | source=2 topic=1",
+    "1->0 Ordered | source=1 topic=0",
+)
+"""Node 0 publishes while two answers wait there for their question; node 2 has these, and names only node 0's."""
+
+
+@pytest.mark.parametrize(("kind", "is_right"), [(Space, True), (CountsOwnAtOnce, False)])
+def test_an_own_publication_is_past_when_what_its_topic_puts_before_it_is(kind: type[Space], is_right: bool) -> None:
+    answers = publish(ANSWERS)
+    build = builder(3, [[0, 1], [0, 1, 2]], lambda me, outside: kind(me, outside, stability=Silent(me)))
+    system = SpaceSystem(build, [[answers], [publish(QUESTIONS), answers, answers], [answers]])
+    for line in OWN_BEHIND:
+        begin, _, end = line.partition(" | ")
+        fitting = [
+            choice
+            for choice in system.choices()
+            if system.describe(choice).startswith(begin) and system.describe(choice).endswith(end)
+        ]
+        assert len(fitting) == 1, line
+        system.take(fitting[0])
+    assert system.oracle.findings.clean == is_right, str(system.oracle.findings)

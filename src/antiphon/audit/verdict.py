@@ -26,6 +26,7 @@ from antiphon.audit.incarnations import (
 from antiphon.audit.majorities import publications_apart
 from antiphon.audit.oracle import evidence, judge, losses_in
 from antiphon.audit.out_of_reach import publications_out_of_reach
+from antiphon.audit.spaces import judge_spaces
 from antiphon.audit.total_order import judge_total_order
 from antiphon.kernel.message import ORDER_NAMES, UNSPECIFIED
 from antiphon.trace.contract import (
@@ -108,6 +109,7 @@ def judge_trace(table: pa.Table, contract: Contract, stopped: str, stuck: int = 
         stopped != FINISHED,
         contract.all_asked,
     )
+    judge_spaces(rows, of_rows, contract.spaces, findings)
     verdict = Verdict(checks, findings.publications, findings.deliveries, len(losses))
     if contract.loose_sessions:
         among = judge_sessions(ordered_rows(rows), contract)

@@ -131,6 +131,8 @@ class Protocol:
     """The order in which nodes may pass over a publication, and report it; weaker orders are complete."""
     disks: Callable[[Any], DiskOptions | None] | None = None
     """The disks of nodes with some options; None where nodes have none."""
+    has_spaces: bool = False
+    """Whether its topics can be in spaces, with causal order across topics."""
     keeps_after_cut: bool = False
     """Whether a node that has lost a neighbour forgets nothing for a while, as far as ``buffer`` and ``log`` hold."""
     fabric: str = ""

@@ -71,6 +71,18 @@ class SpaceBarrier:
         """Whether this node is a member of a topic."""
         return topic in self._past
 
+    def topics(self) -> list[int]:
+        """The topics that this node is a member of."""
+        return sorted(self._past)
+
+    def is_held(self, topic: int, source: int, sequence: int) -> bool:
+        """Whether a publication is here and waits."""
+        return (topic, int(publication_key(source, sequence))) in self.held
+
+    def wanted(self) -> list[tuple[int, int, int]]:
+        """The publications that others wait for: topic, source and number."""
+        return sorted({held.waits_for for held in self.held.values()})
+
     def count(self, topic: int, source: int) -> int:
         """Up to which number the publications of a source are past."""
         past = self._past.get(topic)
@@ -154,6 +166,10 @@ class SpaceBarrier:
             key = int(publication_key(publication.source, publication.sequence))
             del self.held[int(publication.topic), key]
             released.append(held)
+
+    def waiting(self) -> int:
+        """How many publications wait."""
+        return len(self.held)
 
     def state(self) -> str:
         """The content as text."""

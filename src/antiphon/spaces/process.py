@@ -26,6 +26,9 @@ NO_SPACE = -1
 STABILITY_TIMER = 1 << 50
 """The name of the timer of this layer; those of fabrics are lower."""
 
+GIVE_UP_TIMER = STABILITY_TIMER + 1
+"""The timer after which a publication is given up whose source is lost."""
+
 REFUSED_TOTAL = "total order is not available on topics of a space; publish there in causal order"
 
 SpaceOf = Callable[[int], int]
@@ -33,7 +36,7 @@ SpaceOf = Callable[[int], int]
 
 
 class PendingOperation:
-    """Something that the application asked for while a subscription was not effective; without payload, a change."""
+    """Something that the application asked for and that has not begun; without payload, a change of membership."""
 
     def __init__(self, topic: int, payload: bytes | None, keys: list[int], subscribes: bool) -> None:
         self.topic = topic
@@ -45,7 +48,8 @@ class PendingOperation:
 class SpaceProcess(Process, SpaceOutside):
     """The process of a fabric, built by ``build``, under the spaces of its topics.
 
-    Acknowledgements of the space are collected for ``acknowledge_ticks``; with 0 they leave at once.
+    Acknowledgements of the space are collected for ``acknowledge_ticks``; with 0 they leave at once. If a source has
+    been lost for ``give_up_ticks``, nothing waits for its publications that have not come; None waits for ever.
     """
 
     def __init__(
@@ -55,6 +59,7 @@ class SpaceProcess(Process, SpaceOutside):
         space_of: SpaceOf,
         place: HeaderPlace | None = None,
         acknowledge_ticks: int = 0,
+        give_up_ticks: int | None = None,
         new_space: Callable[[int, SpaceOutside], Space] = Space,
     ) -> None:
         super().__init__(environment)
@@ -63,10 +68,18 @@ class SpaceProcess(Process, SpaceOutside):
         self._place = HeaderPlace() if place is None else place
         self._acknowledge_ticks = acknowledge_ticks
         self._has_timer = False
+        self._give_up_ticks = give_up_ticks
+        self._lost_since: dict[int, int] = {}
+        self._gives_up_at = 0
         self.spaces: dict[int, Space] = {}
-        # Topics of spaces whose subscription was asked for and is not effective, and what waits for that.
-        self._pending: dict[int, list[PendingOperation]] = {}
-        self._entered: list[int] = []
+        # Topics of spaces whose subscription has begun and is not effective.
+        self._pending: set[int] = set()
+        # Those to which the application's last word was to subscribe.
+        self._wanted: set[int] = set()
+        # What waits for that, by topic.
+        self._until_effective: dict[int, list[PendingOperation]] = {}
+        # By space, what else the application asked for and has not begun.
+        self._operations: dict[int, list[PendingOperation]] = {}
         self._numbers: dict[int, int] = {}
         self._inner: Process | None = None
         self._inner = build(SpaceEnvironment(environment, self))
@@ -90,56 +103,99 @@ class SpaceProcess(Process, SpaceOutside):
     # What the application does.
 
     def publish(self, payload: bytes, topic: i64 = 0, order: i64 = -1) -> i64:
-        if self.space_of(int(topic)) == NO_SPACE:
+        if self.space_of(int(topic)) == NO_SPACE or int(topic) not in self._wanted:
             return self.inner.publish(payload, topic, order)
         return self._publish_in_space(payload, int(topic), int(order), [])
 
     def publish_about(self, keys: list[int], payload: bytes, topic: i64 = 0, order: i64 = -1) -> i64:
-        if self.space_of(int(topic)) == NO_SPACE:
+        if self.space_of(int(topic)) == NO_SPACE or int(topic) not in self._wanted:
             return self.inner.publish_about(keys, payload, topic, order)
         return self._publish_in_space(payload, int(topic), int(order), keys)
 
     def _publish_in_space(self, payload: bytes, topic: int, order: int, keys: list[int]) -> int:
         if order == TOTAL:
             raise UsageError(REFUSED_TOTAL)
-        waiting = self._pending.get(topic)
-        if waiting is not None:
-            waiting.append(PendingOperation(topic, payload, keys, False))
-            number = self._numbers[topic] = self._numbers.get(topic, 0) + 1
-            return number
-        number = self._hand_in(payload, topic, keys)
+        self._queue(topic).append(PendingOperation(topic, payload, keys, False))
+        number = self._numbers[topic] = self._numbers.get(topic, 0) + 1
         self._after()
-        return number
+        # If it began, the fabric has numbered it.
+        return self._numbers[topic] if not self._waits_on(topic) else number
 
-    def _hand_in(self, payload: bytes, topic: int, keys: list[int]) -> int:
-        space = self.space(topic)
-        assert space is not None, "only topics of spaces come here"
-        whole = self._place.embed(payload, space.header_for(topic))
-        if keys:
-            number = int(self.inner.publish_about(keys, whole, topic, CAUSAL))
-        else:
-            number = int(self.inner.publish(whole, topic, CAUSAL))
-        self._numbers[topic] = number
-        space.published(topic, number)
-        return number
+    def _queue(self, topic: int) -> list[PendingOperation]:
+        return self._operations.setdefault(self.space_of(topic), [])
+
+    def _waits_on(self, topic: int) -> bool:
+        return topic in self._until_effective or any(each.topic == topic for each in self._queue(topic))
 
     def subscribe(self, topic: i64) -> None:
         name = int(topic)
-        if self.space_of(name) != NO_SPACE:
-            if name in self._pending:
-                self._pending[name].append(PendingOperation(name, None, [], True))
-                return
-            self._pending[name] = []
-        self.inner.subscribe(topic)
+        if self.space_of(name) == NO_SPACE:
+            self.inner.subscribe(topic)
+            return
+        self._wanted.add(name)
+        self._queue(name).append(PendingOperation(name, None, [], True))
         self._after()
 
     def unsubscribe(self, topic: i64) -> None:
         name = int(topic)
-        if name in self._pending:
-            self._pending[name].append(PendingOperation(name, None, [], False))
+        if self.space_of(name) == NO_SPACE:
+            self.inner.unsubscribe(topic)
             return
-        self.inner.unsubscribe(topic)
+        self._wanted.discard(name)
+        self._queue(name).append(PendingOperation(name, None, [], False))
         self._after()
+
+    def _begin_operations(self) -> bool:
+        """Begin what the application asked for, in its order across the topics of a space; whether anything began.
+
+        A publication begins when its topic has room, so that it starts at once: until then no later one of the space
+        begins. What concerns a topic whose subscription is not effective waits for that, and holds up no other topic:
+        it counts as asked for when the subscription is effective.
+        """
+        has_begun = False
+        for number in list(self._operations):
+            waiting: list[PendingOperation] = []
+            blocked: set[int] = set()
+            is_full = False
+            operations, self._operations[number] = self._operations[number], []
+            for operation in operations:
+                topic = operation.topic
+                if topic in self._pending:
+                    self._until_effective.setdefault(topic, []).append(operation)
+                    continue
+                if topic in blocked:
+                    pass
+                elif operation.payload is None:
+                    self._change(operation)
+                    has_begun = True
+                    continue
+                elif not is_full and self.inner.room(topic) > 0:
+                    self._hand_in(operation.payload, topic, operation.keys)
+                    has_begun = True
+                    continue
+                else:
+                    is_full = True
+                    blocked.add(topic)
+                waiting.append(operation)
+            self._operations[number] = waiting + self._operations[number]
+        return has_begun
+
+    def _change(self, operation: PendingOperation) -> None:
+        if operation.subscribes:
+            self._pending.add(operation.topic)
+            self.inner.subscribe(operation.topic)
+        else:
+            self.inner.unsubscribe(operation.topic)
+
+    def _hand_in(self, payload: bytes, topic: int, keys: list[int]) -> None:
+        space = self.space(topic)
+        assert space is not None, "only topics of spaces come here"
+        whole = self._place.embed(payload, space.header_for(topic))
+        if keys:
+            begun = int(self.inner.publish_about(keys, whole, topic, CAUSAL))
+        else:
+            begun = int(self.inner.publish(whole, topic, CAUSAL))
+        self._numbers[topic] = max(begun, self._numbers.get(topic, 0))
 
     def refusal(self, order: i64, topic: i64 = 0) -> str | None:
         if order == TOTAL and self.space_of(int(topic)) != NO_SPACE:
@@ -147,7 +203,10 @@ class SpaceProcess(Process, SpaceOutside):
         return self.inner.refusal(order, topic)
 
     def room(self, topic: i64) -> i64:
-        return 0 if int(topic) in self._pending else self.inner.room(topic)
+        name = int(topic)
+        if self.space_of(name) != NO_SPACE and (name in self._pending or self._queue(name)):
+            return 0
+        return self.inner.room(topic)
 
     # What the host says.
 
@@ -175,6 +234,11 @@ class SpaceProcess(Process, SpaceOutside):
             self._has_timer = False
             self._tell_news()
             return
+        if name == GIVE_UP_TIMER:
+            self._gives_up_at = 0
+            self._give_up()
+            self._after()
+            return
         self.inner.expire(name)
         self._after()
 
@@ -183,11 +247,15 @@ class SpaceProcess(Process, SpaceOutside):
         self._after()
 
     def peer_lost(self, peer: i64) -> None:
+        self._lost_since.setdefault(int(peer), int(self.environment.now()))
         self.inner.peer_lost(peer)
         self._after()
 
     def peer_found(self, peer: i64) -> None:
+        self._lost_since.pop(int(peer), None)
         self.inner.peer_found(peer)
+        for space in self.spaces.values():
+            space.found(int(peer))
         self._after()
 
     def joined(self, node: i64) -> None:
@@ -212,23 +280,26 @@ class SpaceProcess(Process, SpaceOutside):
     def frontier_keys(self, topic: i64) -> list[int]:
         keys = [int(key) for key in self.inner.frontier_keys(topic)]
         space = self.space(int(topic))
-        held = [] if space is None else [key for name, key in space.barrier.held if name == topic]
+        # Own publications are delivered before they are past.
+        places = [] if space is None else space.barrier.held
+        held = [key for name, key in places if name == topic and key & SOURCE_MASK != self.me]
         return without(keys, held) if held else keys
 
     def known_nodes(self) -> list[int]:
         return self.inner.known_nodes()
 
     def unfinished(self) -> i64:
-        waiting = sum(len(operations) for operations in self._pending.values())
+        queues = [*self._operations.values(), *self._until_effective.values()]
+        waiting = sum(len(operations) for operations in queues)
         return int(self.inner.unfinished()) + waiting + sum(space.unfinished() for space in self.spaces.values())
 
     def state(self) -> str:
         spaces = [(number, space.state()) for number, space in sorted(self.spaces.items())]
         waiting = [
-            (topic, [(each.payload, each.subscribes) for each in operations])
-            for topic, operations in sorted(self._pending.items())
+            (number, [(each.topic, each.payload, each.subscribes) for each in operations])
+            for number, operations in [*sorted(self._operations.items()), *sorted(self._until_effective.items())]
         ]
-        return f"{self.inner.state()} {spaces} {waiting}"
+        return f"{self.inner.state()} {spaces} {waiting} {sorted(self._pending)}"
 
     # The surroundings of spaces.
 
@@ -236,8 +307,13 @@ class SpaceProcess(Process, SpaceOutside):
         self.environment.deliver(publication)
 
     def entered(self, topic: int) -> None:
+        if topic in self._pending:
+            self._pending.discard(topic)
+            self._queue(topic).extend(self._until_effective.pop(topic, []))
+        else:
+            # It is a member from the start.
+            self._wanted.add(topic)
         self.environment.subscribed(topic)
-        self._entered.append(topic)
 
     def header_of(self, publication: Publication) -> bytes:
         return self._place.extract(publication.payload)
@@ -252,25 +328,43 @@ class SpaceProcess(Process, SpaceOutside):
 
     def _after(self) -> None:
         """Go on with what waited for subscriptions, and tell others what is news."""
-        while self._entered:
-            topic = self._entered.pop(0)
-            operations = self._pending.pop(topic, [])
-            while operations:
-                operation = operations.pop(0)
-                if operation.payload is not None:
-                    self._hand_in(operation.payload, topic, operation.keys)
-                elif operation.subscribes:
-                    self._pending[topic] = operations
-                    self.inner.subscribe(topic)
-                    break
-                else:
-                    self.inner.unsubscribe(topic)
+        while any(self._operations.values()) and self._begin_operations():
+            pass
         if any(space.stability.has_news() for space in self.spaces.values()):
             if self._acknowledge_ticks == 0:
                 self._tell_news()
             elif not self._has_timer:
                 self._has_timer = True
                 self.environment.set_timer(self._acknowledge_ticks, STABILITY_TIMER)
+        if self._lost_since and self._give_up_ticks is not None and self._gives_up_at == 0:
+            self._plan_to_give_up(self._give_up_ticks)
+
+    def _plan_to_give_up(self, after_ticks: int) -> None:
+        """Set a timer if something waits for a source that is lost."""
+        due = [
+            self._lost_since[source] + after_ticks
+            for space in self.spaces.values()
+            for _, source, _ in space.barrier.wanted()
+            if source in self._lost_since
+        ]
+        if due:
+            now = int(self.environment.now())
+            self._gives_up_at = max(min(due), now + 1)
+            self.environment.set_timer(self._gives_up_at - now, GIVE_UP_TIMER)
+
+    def _give_up(self) -> None:
+        """Count what has not come of sources that are lost for long as past, and report it as lost."""
+        if self._give_up_ticks is None:
+            return
+        latest = int(self.environment.now()) - self._give_up_ticks
+        for space in self.spaces.values():
+            for topic, source, number in space.barrier.wanted():
+                if self._lost_since.get(source, latest + 1) > latest:
+                    continue
+                for missing in range(space.barrier.count(topic, source) + 1, number + 1):
+                    if not space.barrier.is_held(topic, source, missing):
+                        self.environment.lost(topic, source, missing)
+                        space.pass_over(topic, source, missing)
 
     def _tell_news(self) -> None:
         """Acknowledge what is past here to its sources, and tell all what is stable."""

@@ -63,23 +63,24 @@ class Space:
         """The header of the next publication on a topic."""
         return encode_frontier(self.dependencies.header_on(topic))
 
-    def published(self, topic: int, sequence: int) -> None:
-        """The application has published: later publications on other topics follow it, even before it starts."""
-        self.dependencies.published(topic, sequence)
-
     # What comes from the fabric.
 
     def delivered(self, publication: Publication) -> None:
         """The order of its topic delivers a publication."""
         topic, source, sequence = int(publication.topic), int(publication.source), int(publication.sequence)
+        if sequence <= self.barrier.count(topic, source):
+            # It was given up, and is here after all: what follows it may have been delivered.
+            return
         if topic in self.entering:
             self.pass_over(topic, source, sequence)
         elif source == self.me:
             recipients = self._outside.recipients(topic)
             if recipients is not None:
                 self.stability.started(topic, sequence, recipients)
+            self.dependencies.published(topic, sequence)
             self._outside.deliver(publication)
-            self._release(self.barrier.passed(topic, source, sequence))
+            # The order of its topic put it after all that had come here, also what waits. It is past when that is.
+            self._release(self.barrier.arrived(publication, {}))
             self.settle(topic)
         else:
             header = decode_frontier(self._outside.header_of(publication))
@@ -95,6 +96,8 @@ class Space:
         for held in released:
             publication = held.publication
             topic, source = int(publication.topic), int(publication.source)
+            if source == self.me:
+                continue
             self.dependencies.delivered(topic, source, int(publication.sequence), implied_by(publication), held.header)
             self._outside.deliver(publication)
             self._past_grew(topic, source)
@@ -144,6 +147,12 @@ class Space:
     def became_stable(self, topic: int, source: int, number: int) -> None:
         """A source says that its publications on a topic are stable up to a number."""
         self.dependencies.became_stable(topic, source, number)
+
+    def found(self, peer: int) -> None:
+        """A node can be reached again: what was acknowledged to it, or announced, may be lost."""
+        for topic in self.barrier.topics():
+            self.stability.past_grew(topic, peer, self.barrier.count(topic, peer))
+        self.stability.announce_again()
 
     # What there is to see.
 

@@ -25,6 +25,7 @@ class Stability:
         # By source, then by topic: up to which number this node has something that it has not acknowledged.
         self._to_acknowledge: Frontier = {}
         self._to_announce: dict[int, int] = {}
+        self._stable: dict[int, int] = {}
 
     def open_count(self) -> int:
         """How many own publications are not stable."""
@@ -53,7 +54,7 @@ class Stability:
         while waiting and all(acked.get(node, 0) >= waiting[0][0] or node not in present for node in waiting[0][1]):
             stable = waiting.popleft()[0]
         if stable:
-            self._to_announce[topic] = stable
+            self._to_announce[topic] = self._stable[topic] = stable
         return stable
 
     def take_announcement(self) -> dict[int, int]:
@@ -61,11 +62,15 @@ class Stability:
         found, self._to_announce = self._to_announce, {}
         return found
 
+    def announce_again(self) -> None:
+        """Announce everything that is stable once more: somebody may not have heard."""
+        self._to_announce.update(self._stable)
+
     # Publications of others.
 
     def past_grew(self, topic: int, source: int, number: int) -> None:
         """This node has the publications of a source on a topic up to a number."""
-        if source != self._me:
+        if source != self._me and number > 0:
             self._to_acknowledge.setdefault(source, {})[topic] = number
 
     def take_acknowledgements(self) -> Frontier:

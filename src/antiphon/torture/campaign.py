@@ -15,14 +15,14 @@ from pathlib import Path
 
 from antiphon.fabrics.registry import DEFAULT_FABRIC
 from antiphon.kernel.errors import ScenarioError, UsageError
-from antiphon.kernel.message import ORDER_NAMES
+from antiphon.kernel.message import CAUSAL, ORDER_NAMES
 from antiphon.simulator.scenario.run import run_scenario
 from antiphon.simulator.scenario.scenario import Scenario
 from antiphon.torture.clients.campaign import run_client_schedule
 from antiphon.torture.clients.schedules import draw_client_schedule
 from antiphon.torture.clusters import draw_cluster, draws_cluster, run_cluster
 from antiphon.torture.results import CampaignJournal, Failed, SeedPlan, append, now
-from antiphon.torture.schedules.every_fabric import ALL, SCHEDULES
+from antiphon.torture.schedules.every_fabric import ALL, SCHEDULES, SPACES
 from antiphon.torture.schedules.families import FAMILIES, family_name, orders_of
 from antiphon.torture.schedules.operations import MIXED
 from antiphon.torture.streams.campaign import draws_streams, events_of, run_stream_schedule
@@ -183,7 +183,9 @@ def check_campaign(fabric: str, order: str | None) -> None:
         raise UsageError(f"there is no fabric {fabric!r}; choose from {', '.join((*names, MEMBERSHIP))}")
     fabrics = list(FAMILIES) if fabric == ALL else [fabric]
     orders: list[str] = list(ORDER_NAMES)
-    if fabric not in (CLIENTS, STREAMS):
+    if fabric == SPACES:
+        orders = [ORDER_NAMES[CAUSAL]]
+    elif fabric not in (CLIENTS, STREAMS):
         orders = [name for name in (*ORDER_NAMES, MIXED) if any(name in orders_of(one) for one in fabrics)]
     if order is not None and order not in orders:
         raise UsageError(

@@ -165,12 +165,18 @@ class Shrinker:
             for operation in operations_of(self.scenario)
             if keep or operation.topic != topic or operation.kind == PAUSE
         ]
-        return with_operations(self._with_members([sorted(nodes) for nodes in members]), kept)
+        smaller = self._with_members([sorted(nodes) for nodes in members])
+        if smaller.topics is not None:
+            spaces = spaces_without(smaller.topics.spaces, topic)
+            smaller = msgspec.structs.replace(smaller, topics=msgspec.structs.replace(smaller.topics, spaces=spaces))
+        return with_operations(smaller, kept)
 
     def _with_members(self, members: list[list[int]]) -> Scenario:
         if self.scenario.topics is None:
             return self.scenario
-        topics = TopicsTable(count=len(members), members=list(members))
+        topics = msgspec.structs.replace(
+            self.scenario.topics, share=TopicsTable().share, count=len(members), members=list(members)
+        )
         return msgspec.structs.replace(self.scenario, topics=topics)
 
     def _fewer_nodes(self) -> bool:
@@ -393,3 +399,9 @@ def write_story(scenario: Scenario, path: Path) -> None:
         for batch in table.to_batches():
             file.writelines(lines(batch))
         file.write(end)
+
+
+def spaces_without(spaces: list[list[int]], topic: int) -> list[list[int]]:
+    """The spaces without a topic; the topics above it get smaller numbers."""
+    left = [[other - (other > topic) for other in space if other != topic] for space in spaces]
+    return [space for space in left if space]

@@ -85,6 +85,8 @@ class Contract:
     returns: bool = False
     """Whether restarted nodes continue to publish under their number. Each incarnation is judged as a node of its own.
     """
+    spaces: tuple[tuple[int, ...], ...] = ()
+    """The spaces: the topics of each have causal order across them."""
 
     def checks(self, stopped: str) -> tuple[str, ...]:
         """The promises that apply to a run that ended like this: ``finished``, or at a limit.

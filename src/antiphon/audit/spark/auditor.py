@@ -24,6 +24,11 @@ ONLY_TOTALS = (
     "orders are on the same side of them everywhere: audit without --spark."
 )
 
+NO_SPACES = (
+    "Spark has judged each topic by itself. Only the judge in memory checks causal order across the topics of a space: "
+    "audit without --spark."
+)
+
 
 def audit_in_session(
     session: SparkSession, files: Sequence[Path], scenarios: Scenarios | None = None, rows_per_part: int | None = None
@@ -70,6 +75,8 @@ def audit_in_session(
     verdict = verdict_of(checks)
     if contract.secured and TOTAL_ORDER in applying and surveyed.orders != {TOTAL_ORDER}:
         unjudged.append(ONLY_TOTALS)
+    if contract.spaces:
+        unjudged.append(NO_SPACES)
     return Audit(*judged, seconds, checks, verdict, missing, "spark", surveyed.losses, unjudged)
 
 

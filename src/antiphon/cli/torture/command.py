@@ -18,9 +18,9 @@ def torture(
     fabric: Annotated[
         str | None,
         typer.Option(
-            help="all, cube, cube-faults, gossip, epto, tree, membership: nodes that come and go, clients: clients "
-            "that change their node, or streams: histories and consumers. By default all; with --live or --hostile "
-            "cube.",
+            help="all, cube, cube-faults, gossip, epto, tree, spaces: causal order across topics, membership: nodes "
+            "that come and go, clients: clients that change their node, or streams: histories and consumers. By "
+            "default all; with --live or --hostile cube.",
             show_default=False,
         ),
     ] = None,

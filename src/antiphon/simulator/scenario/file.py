@@ -29,6 +29,7 @@ from antiphon.simulator.scenario.scenario import (
     expand_nodes,
     mean_ticks,
 )
+from antiphon.simulator.scenario.spaces import check_spaces
 from antiphon.simulator.scenario.toml_document import Document, Place, wrong_word
 from antiphon.simulator.scenario.topics import (
     check_connections,
@@ -97,6 +98,7 @@ def check_scenario(scenario: Scenario, document: Document | None = None) -> None
     if protocol.needs_connections:
         check_connections(scenario, document)
     check_keys(scenario, document)
+    check_spaces(scenario, document)
     check_states(scenario, document)
 
 

@@ -30,6 +30,7 @@ from antiphon.simulator.scenario.scenario import (
     ResumeFault,
     Scenario,
 )
+from antiphon.simulator.scenario.spaces import spaces_of
 from antiphon.simulator.scenario.workload import plan
 from antiphon.trace.contract import (
     COMPLETENESS,
@@ -244,6 +245,7 @@ def contract_of(scenario: Scenario) -> Contract:
         all_asked=waits_for_majority(scenario),
         loose_sessions=not scenario.protocol_options.get("strict_session", True),
         returns=returns_as_itself(scenario),
+        spaces=spaces_of(scenario),
     )
 
 

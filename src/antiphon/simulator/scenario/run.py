@@ -11,7 +11,7 @@ import msgspec
 
 from antiphon.fabrics.cube.topology import Cube, PartialCube, dimension_for, full_or_partial
 from antiphon.fabrics.gossip.process import Brisa
-from antiphon.fabrics.protocol import DiskKind, DiskOptions, Setting
+from antiphon.fabrics.protocol import DiskKind, DiskOptions, Setting, WaitingCounts
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import ORDER_NAMES, TOTAL, UNSPECIFIED
 from antiphon.kernel.process import Environment, Process
@@ -54,6 +54,7 @@ from antiphon.simulator.scenario.scenario import (
     Targeted,
     expand_nodes,
 )
+from antiphon.simulator.scenario.spaces import barriers_of, fabric_process, with_spaces
 from antiphon.simulator.scenario.subscriptions import changes_by_time, first_members
 from antiphon.simulator.scenario.verdict import Witness, agreement, judge_run
 from antiphon.simulator.scenario.workload import plan
@@ -146,7 +147,7 @@ class Simulation:
             scenario.seed,
             scenario.later_incarnations(),
         )
-        self._build = self._protocol.prepare(setting)
+        self._build = with_spaces(self._protocol.prepare(setting), scenario, options)
         disks = None if self._protocol.disks is None else self._protocol.disks(options)
         # Every process that ever existed; its counters survive its node's crash.
         self._processes: list[Process] = []
@@ -211,7 +212,10 @@ class Simulation:
         engine = self.engine
         scenario = self.scenario
         elsewhere = int(engine.deliveries - engine.own_deliveries)
-        orders_of = self._protocol.orders_of
+
+        def orders_of(process: Process) -> list[WaitingCounts]:
+            return [*self._protocol.orders_of(fabric_process(process)), *barriers_of(process)]
+
         orders = [order for process in self._processes for order in orders_of(process)]
         present = [node.process for node in engine.nodes if node.process is not None]
         members_stay = not self._protocol.has_topics and all(

@@ -151,6 +151,10 @@ class TopicsTable(ScenarioTable, frozen=True, kw_only=True):
         ]
         | None
     ) = None
+    spaces: Annotated[
+        list[list[int]], Meta(description="a list of spaces, each a list of topics", examples=[[[0, 1]]])
+    ] = []
+    acknowledge: Ticks = 300
 
 
 class Targeted(ScenarioTable, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from antiphon.torture.schedules.extra_faults import ExtraFaults
 from antiphon.torture.schedules.families import FAMILIES, Draw, agreement_of, orders_of
 from antiphon.torture.schedules.last_words import with_last_words
 from antiphon.torture.schedules.operations import pick
+from antiphon.torture.space_schedules import draw_space_schedule
 
 ALL_STREAM = 30
 """The stream of random numbers for this draw; the simulator and the families use smaller numbers."""
@@ -46,8 +47,18 @@ def is_calm(scenario: Scenario) -> bool:
 
 ALL = "all"
 
+SPACES = "spaces"
+"""Schedules of several topics with causal order across them; they are counted under the family of their protocol."""
+
+
+def draw_schedule_of_spaces(seed: int, _order: str | None = None) -> Scenario:
+    """The scenario of a seed with spaces, with last words; all are causal."""
+    return with_last_words(draw_space_schedule(seed))
+
+
 SCHEDULES: dict[str, Draw] = {
     ALL: draw_any_schedule,
     **{name: partial(draw_schedule_of, name) for name in FAMILIES},
+    SPACES: draw_schedule_of_spaces,
 }
 """Draws the schedule of a seed, with last words, by the name that ``antiphon torture --fabric`` takes."""

@@ -118,6 +118,7 @@ VCUBE_PS: Final = Protocol(
     has_topics=True,
     mixes_orders=True,
     has_keys=True,
+    has_spaces=True,
     tolerates_faults=False,
 )
 LASTING: Final = Protocol(
@@ -129,6 +130,7 @@ LASTING: Final = Protocol(
     has_topics=True,
     mixes_orders=True,
     has_keys=True,
+    has_spaces=True,
     needs_connections=True,
     outlives_publishers=True,
     recovers=True,

@@ -55,7 +55,9 @@ class AppliedOperations:
         try:
             found = sorted((rows.decode(row).heard, author, row) for author, row in (stored or {}).items())
         except msgspec.MsgspecError as error:
-            raise PeerError(f"the store of this replica is damaged: {error}; remove it, and the replica begins anew") from error
+            raise PeerError(
+                f"the store of this replica is damaged: {error}; remove it, and the replica begins anew"
+            ) from error
         for heard, author, row in found:
             self._authors[author] = numbers_of(rows.decode(row).ranges)
             self._heard[author] = heard

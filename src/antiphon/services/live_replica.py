@@ -106,7 +106,9 @@ class LiveReplica:
             self.store_failures += 1
             first, most = STORE_AGAIN_SECONDS
             seconds = min(most, first * 2 ** min(self.store_failures, 10))
-            log.warning("the store of a replica cannot be reached", topic=self.topic, again_seconds=seconds, cause=error)
+            log.warning(
+                "the store of a replica cannot be reached", topic=self.topic, again_seconds=seconds, cause=error
+            )
             await asyncio.sleep(seconds)
             return False
         self.store_failures = 0

@@ -55,7 +55,9 @@ class PastPublications:
 def host_of(peer: object) -> Any:
     """The live object behind a node or a client."""
     if not isinstance(peer, PubSub):
-        raise UsageError(f"a service works at a node or a client, not at {type(peer).__name__}; pass antiphon.start(...)")
+        raise UsageError(
+            f"a service works at a node or a client, not at {type(peer).__name__}; pass antiphon.start(...)"
+        )
     return peer._pubsub
 
 

@@ -161,8 +161,11 @@ class ServiceProxy:
                 return await self._ask(AskQuery(body, seen, max(left, 0.01)), max(left, 0.01))
             except PeerError as error:
                 if until - self._loop.time() <= LOOK_SECONDS:
-                    raise NoReplyError(f"no replica of {self._topic!r} answered {bound.call.full_name}: {error}") from error
+                    raise NoReplyError(
+                        f"no replica of {self._topic!r} answered {bound.call.full_name}: {error}"
+                    ) from error
                 await asyncio.sleep(LOOK_SECONDS / 4)
+                self._home = 0
                 await self._find_home()
 
     async def _ask(self, asked: AskQuery, seconds: float) -> bytes:

@@ -87,4 +87,3 @@ class RecentOperations:
             if any(there.outside(first, last) for first, last in numbers.inside(1, numbers.highest())):
                 return None
         return [each for each in self._kept if not known.get(each[0], nothing).has(each[1])]
-

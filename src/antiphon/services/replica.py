@@ -182,7 +182,6 @@ def version_of(description: ServiceDescription) -> int:
     return found if isinstance(found, int) else 1
 
 
-
 def refusal(error: Exception) -> bytes:
     """The result of a call that does not count."""
     return encode(ResultFrame(msgspec.Raw(encode([])), type(error).__name__, str(error)))

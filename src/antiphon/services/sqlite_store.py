@@ -133,7 +133,9 @@ def locked(path: Path) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise UsageError(f"the store {path} cannot be opened: {error}; name a file that this program may write") from error
+        raise UsageError(
+            f"the store {path} cannot be opened: {error}; name a file that this program may write"
+        ) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     )
     from antiphon.runtime.tasks import run
     from antiphon.services.declaration import Service, invariant, operation, query
-    from antiphon.services.serving import serve
     from antiphon.services.errors import ServiceError, UnknownOperationError
+    from antiphon.services.serving import serve
     from antiphon.services.store import ServiceStore
     from antiphon.streams.position import Position
     from antiphon.transport.tls import Tls

@@ -200,7 +200,7 @@ def test_every_operation_counts_once_however_often_the_program_is_killed_around_
     kills = handed_in = 0
     while True:
         backend = Mortal(tmp_path / "bank.db", chance)
-        one = replica(backend)  # type: ignore[arg-type]
+        one = replica(backend)
         # Whoever hands in begins somewhere before the first that is missing, and repeats some.
         missing = next((at for at, each in enumerate(messages) if not one.kept.applied.has(*each[:2])), None)
         if missing is None:
@@ -228,7 +228,8 @@ from antiphon.services.replica import Replica
 from antiphon.services.sqlite_store import SqliteStore
 from tests.services.test_replica import BANK, call
 one = Replica(BANK, SqliteStore(sys.argv[1]), 1)
-threading.Timer(random.Random(int(sys.argv[2])).uniform(0.0, 0.05), lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
+seconds = random.Random(int(sys.argv[2])).uniform(0.0, 0.05)
+threading.Timer(seconds, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
 for number in range(max(1, one.applied - 5), 1_000_000):
     one.take(1, number, call("deposit", "anna", 1))
     if number % 3 == 0:

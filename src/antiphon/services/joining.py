@@ -1,9 +1,9 @@
 """How a replica comes to the state of a service, when it is new, comes back, or has missed something.
 
 1. It subscribes. From then on everything that is published is shown to it, and waits.
-2. It publishes a *mark* in causal order, and asks a replica that has the state. That one waits until it has the mark and
-   everything that counts as past where the asking one is. Then it sends what the asking one lacks: operations, if it
-   still has them all, or else a snapshot.
+2. It publishes a *mark* in causal order, and asks a replica that has the state. That one waits until it has the mark
+   and everything that counts as past where the asking one is. Then it sends what the asking one lacks: operations, if
+   it still has them all, or else a snapshot.
 3. If no replica has the state, the history of the topic does: it is read from the replica's position up to the mark.
 4. What waits is applied; what is part of the state already is recognised by author and number.
 

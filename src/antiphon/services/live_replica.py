@@ -1,8 +1,9 @@
 """A replica at a node or a client: it follows the topic of its service, applies, commits, and sends results.
 
 It first comes to the state that others have (:mod:`antiphon.services.joining`). From then on it takes what its
-subscription shows, in that order; what is shown at once shares a transaction. Where messages were missed it comes to the
-state of others anew. While its store cannot be reached it waits: nothing is skipped, and callers get an error in time.
+subscription shows, in that order; what is shown at once shares a transaction. Where messages were missed it comes to
+the state of others anew. While its store cannot be reached it waits: nothing is skipped, and callers get an error in
+time.
 """
 
 from __future__ import annotations
@@ -12,9 +13,8 @@ import secrets
 from collections.abc import Callable
 from typing import Any, Final
 
-from antiphon.api.batch import Message
-from antiphon.kernel.errors import AntiphonError, PeerError, UsageError
-from antiphon.runtime.errors import ClosedError, MissedMessagesError
+from antiphon.kernel.errors import AntiphonError, PeerError
+from antiphon.runtime.errors import ClosedError
 from antiphon.runtime.logging import logger
 from antiphon.runtime.tasks import Tasks
 from antiphon.services.description import ServiceDescription
@@ -80,9 +80,7 @@ class LiveReplica:
                     pass
                 if self.replica.is_full:
                     await self._commit()
-            if self.subscription is None or not self.subscription.waiting or not self.is_established:
-                await self._commit()
-            elif self.replica.is_full:
+            if not self.is_established or not self.subscription.waiting:
                 await self._commit()
         self._wake()
 
@@ -203,15 +201,7 @@ class LiveReplica:
         self.replica.kept.close()
 
 
-def operations_of(messages: list[Message]) -> list[tuple[int, int, bytes]]:
-    """Messages of the topic as a replica takes them."""
-    return [(each.author, each.author_sequence, each.value) for each in messages]
-
-
 def replica_here(peer: Any, topic: str) -> LiveReplica | None:
     """An established replica at the same node or client."""
     found = LOCAL.get((id(host_of(peer)), topic), [])
     return found[0] if found else None
-
-
-__all__ = ["LiveReplica", "MissedMessagesError", "UsageError", "operations_of", "replica_here"]

@@ -1,7 +1,8 @@
 """What a replica or a proxy needs of the node or client that it works at, as far as applications do not.
 
-A node that becomes a member of a topic begins behind some publications, which it will never deliver. A replica there must
-get them in the state of another replica, so it names them; where a fabric passes a barrier instead, a mark is enough.
+A node that becomes a member of a topic begins behind some publications, which it will never deliver. A replica there
+must get them in the state of another replica, so it names them; where a fabric passes a barrier instead, a mark is
+enough.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a replica keeps in memory of the operations that it has applied: their results, and the operations themselves."""
+"""What a replica remembers of the operations that it has applied: their results, and the operations themselves."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """A replica as a pure state machine: which operation counts, what it answers, and what is committed when.
 
 The host hands it what was delivered on the topic of the service, in that order, and then lets it commit. Whatever comes
-again is recognised by its author and number and passed over. Effects, and which operations they belong to, are committed
-together; results leave after that. So after a crash at any moment the store says what it has, and the host hands in the
-rest. Nothing here waits, looks at a clock or opens anything: the simulator runs the same class.
+again is recognised by its author and number and passed over. Effects, and which operations they belong to, are
+committed together; results leave after that. So after a crash at any moment the store says what it has, and the host
+hands in the rest. Nothing here waits, looks at a clock or opens anything: the simulator runs the same class.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ async def test_gossip_is_refused(cluster: Cluster) -> None:
         await antiphon.serve(Bank, cluster.nodes[0])
 
 
-@antiphon.testing.with_cluster(nodes=3, fabric="tree", durable=True, tree={"quorum_delivery": ">"})
+@antiphon.testing.with_cluster(nodes=3, fabric="tree", durable=True, tree={"quorum_delivery": [">"]})
 async def test_a_service_works_on_a_tree(cluster: Cluster, tmp_path: Path) -> None:
     replicas = [
         await antiphon.serve(Bank, node, store=tmp_path / f"{place}.db") for place, node in enumerate(cluster.nodes)

@@ -98,6 +98,15 @@ RULES = {
         never=NO_SPARK | {"numpy", "pyarrow", "sqlite3"},
     ),
     "sync": Rule(inside("kernel", "runtime", "streams", "api", "client", "node"), never=NO_SPARK),
+    # Declarations, calls and stores know nothing of hosts; replicas and proxies run on nodes and clients.
+    "services": Rule(inside(*LIVE, "services"), never=NO_SPARK),
+    "services.calls": Rule(inside("kernel", "services"), only=PURE | {"msgspec"}),
+    "services.declaration": Rule(inside("kernel", "services"), only=PURE | {"msgspec"}),
+    "services.description": Rule(
+        inside("kernel", "services"), only=PURE | {"inspect", "msgspec", "sys", "types", "uuid"}
+    ),
+    "services.marks": Rule(inside("kernel", "services"), only=PURE),
+    "services.store": Rule(inside("kernel", "services"), only=PURE | {"contextlib", "msgspec"}),
     # For tests of users; nothing in the product imports it.
     "testing": Rule(inside(*LIVE, "testing"), never=NO_SPARK),
     "maelstrom": Rule(inside(*HOST, "maelstrom"), never=NO_SPARK),
@@ -110,7 +119,7 @@ RULES = {
     "torture.clients": Rule(inside(*PROTOCOLS, *JUDGES), never=WORLDLY),
     "pipeline": Rule(inside(*LIVE, *JUDGES, "pipeline", "spark", ROOT)),
     "cli": Rule(inside(*LIVE, *JUDGES, "maelstrom", "mqtt", "pipeline", "spark", "plugins", "cli", ROOT)),
-    ROOT: Rule(inside(*LIVE), never=NO_SPARK),
+    ROOT: Rule(inside(*LIVE, "services"), never=NO_SPARK),
     "__main__": Rule(inside("cli"), only=frozenset({"__future__"})),
 }
 

@@ -52,6 +52,6 @@ def test_cities_that_come_one_after_the_other_are_twenty_percent_nearer_than_at_
         for total, place_of in ((0, dict(enumerate(order))), (1, arrived(rows, order))):
             assert sorted(place_of.values()) == list(range(places))
             cost, place_at = cost_of_identifiers(place_of, rows)
-            mean_us = cost.total(vec[i64](place_at)) / cost.pairs()
+            mean_us = cost.mean_us(vec[i64](place_at))
             usual, chosen = (usual, chosen + mean_us) if total else (usual + mean_us, chosen)
     assert chosen < 0.8 * usual

@@ -92,6 +92,10 @@ class TreeCost:
         """The number of pairs of a publisher and a receiver."""
         return max(1, self.count * (self.count - 1))
 
+    def mean_us(self, place_at: vec[i64]) -> float:
+        """The mean latency of all pairs."""
+        return float(self.total(place_at)) / float(self.pairs())
+
     def total(self, place_at: vec[i64]) -> i64:
         """The sum of the latencies of all pairs, in microseconds."""
         total: i64 = 0

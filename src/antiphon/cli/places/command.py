@@ -130,7 +130,7 @@ def improved(cost: TreeCost, start: list[int], goal: str, seed: int, effort: flo
         search = LongestWay(cost, annealing.best, seed, effort)
         for _ in range(STEPS):
             search.step()
-            steps.step(f"largest {search.largest_us / 1000:.1f} ms")
+            steps.step(f"largest {int(search.largest_us) / 1000:.1f} ms")
         return search.best
 
 
@@ -140,8 +140,8 @@ def priced(cost: TreeCost, identifiers: list[int], delays: DelayMatrix) -> Price
     largest_us, publisher, receiver = cost.largest(place_at)
     return Priced(
         identifiers,
-        cost.total(place_at) / cost.pairs() / 1000,
-        largest_us / 1000,
+        cost.mean_us(place_at) / 1000,
+        int(largest_us) / 1000,
         [delays.names[at] for at in cost.way(place_at, publisher, receiver)],
         [latency / 1000 for latency in cost.latencies(place_at)],
     )

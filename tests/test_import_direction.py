@@ -60,7 +60,7 @@ RULES = {
     "kernel": Rule(inside("kernel"), only=PURE),
     "orders": Rule(inside("kernel", "orders"), only=PURE),
     # Its options are data descriptions, which hosts check.
-    "fabrics": Rule(inside("kernel", "orders", "fabrics"), only=PURE | {"msgspec"}),
+    "fabrics": Rule(inside("kernel", "orders", "spaces", "fabrics"), only=PURE | {"msgspec"}),
     # Of fabrics it needs the shape of the cube.
     "placement": Rule(inside("kernel", "fabrics", "placement"), only=PURE),
     # Its messages are data descriptions, which hosts encode and check.

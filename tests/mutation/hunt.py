@@ -27,8 +27,8 @@ ROOT = Path(__file__).parent.parent.parent
 SOURCES = ROOT / "src" / "antiphon"
 TRIED_BY = Path(__file__).parent / "trial.py"
 COPIED = (
-    "kernel", "orders", "fabrics", "membership", "sessions", "streams", "runtime", "transport", "api", "trace", "audit",
-    "simulator", "torture",
+    "kernel", "orders", "fabrics", "membership", "sessions", "spaces", "streams", "runtime", "transport", "api",
+    "trace", "audit", "simulator", "torture",
 )  # fmt: skip
 """What a campaign needs."""
 

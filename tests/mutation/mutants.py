@@ -11,6 +11,7 @@ from tests.mutation.client_mutants import CLIENTS
 from tests.mutation.fault_mutants import FAULTS, HARMLESS_FAULTS
 from tests.mutation.membership_mutants import MEMBERSHIP
 from tests.mutation.mutant import Mutant
+from tests.mutation.space_mutants import SPACES
 from tests.mutation.stream_mutants import STREAMS
 
 
@@ -464,7 +465,8 @@ RETURNS = (
 
 WHOLE_NODES = (*MEMBERSHIP, *CLIENTS, *STREAMS)
 
-MUTANTS: tuple[Mutant, ...] = (*CUBE, *FAULTS, *ORDERS, *TREE, *RETURNS, *GOSSIP, *EPTO, *WHOLE_NODES)
+
+MUTANTS: tuple[Mutant, ...] = (*CUBE, *FAULTS, *ORDERS, *TREE, *RETURNS, *GOSSIP, *EPTO, *SPACES, *WHOLE_NODES)
 """Those that campaigns find."""
 
 HARMLESS: tuple[Mutant, ...] = (

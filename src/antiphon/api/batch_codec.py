@@ -19,6 +19,11 @@ HAS_WRITER: Final = 1 << 30
 """Added, too, where the author is a lane of a writer, of which more follows (:mod:`antiphon.sessions.writers`)."""
 
 
+HAS_SPACE: Final = 1 << 29
+"""Added, too, where a header of a space stands before the columns (:mod:`antiphon.spaces.header`), after its length."""
+
+SPACE_LENGTH: Final = Layout("<I")
+
 SCANNED_BYTES: Final = 1 << 20
 """Longer batches are looked through before they are decoded: their headers may be far more objects than messages."""
 
@@ -102,12 +107,38 @@ def read_header(payload: bytes) -> tuple[int, int, Author]:
     if len(payload) < COUNT_BYTES:
         return int.from_bytes(payload, "little"), COUNT_BYTES, NO_AUTHOR
     word = payload[0] | payload[1] << 8 | payload[2] << 16 | payload[3] << 24
-    count = word & ~(HAS_AUTHOR | HAS_WRITER)
-    if word < HAS_AUTHOR:
+    count = word & ~(HAS_AUTHOR | HAS_WRITER | HAS_SPACE)
+    if word < HAS_SPACE:
         return count, COUNT_BYTES, NO_AUTHOR
-    layout = WRITER_AUTHOR if word & HAS_WRITER else CLIENT_AUTHOR
-    end = COUNT_BYTES + layout.size
-    return count, end, Author(*layout.unpack_from(payload, COUNT_BYTES)) if len(payload) >= end else NO_AUTHOR
+    end, author = COUNT_BYTES, NO_AUTHOR
+    if word & HAS_AUTHOR:
+        layout = WRITER_AUTHOR if word & HAS_WRITER else CLIENT_AUTHOR
+        end = COUNT_BYTES + layout.size
+        if len(payload) >= end:
+            author = Author(*layout.unpack_from(payload, COUNT_BYTES))
+    if word & HAS_SPACE and len(payload) >= end + SPACE_LENGTH.size:
+        end += SPACE_LENGTH.size + SPACE_LENGTH.unpack_from(payload, end)[0]
+    return count, end, author
+
+
+def with_space_header(payload: bytes, header: bytes) -> bytes:
+    """The payload of a batch, with the header of its space before its columns."""
+    word = COUNT.unpack_from(payload)[0]
+    _, begin, _ = read_header(payload)
+    start = COUNT.pack(word | HAS_SPACE) + payload[COUNT_BYTES:begin]
+    return start + SPACE_LENGTH.pack(len(header)) + header + payload[begin:]
+
+
+def space_header(payload: bytes) -> bytes:
+    """The header of its space that a batch carries; empty if it carries none."""
+    if len(payload) < COUNT_BYTES or not COUNT.unpack_from(payload)[0] & HAS_SPACE:
+        return b""
+    word = COUNT.unpack_from(payload)[0]
+    begin = COUNT_BYTES
+    if word & HAS_AUTHOR:
+        begin += WRITER_AUTHOR.size if word & HAS_WRITER else CLIENT_AUTHOR.size
+    begin += SPACE_LENGTH.size
+    return payload[begin : read_header(payload)[1]]
 
 
 def decode_columns(payload: bytes) -> Columns:

@@ -13,6 +13,7 @@ import typer
 
 from antiphon.cli import output, running
 from antiphon.fabrics.registry import DEFAULT_FABRIC, FABRICS
+from antiphon.kernel.errors import UsageError
 
 if TYPE_CHECKING:
     from antiphon.node.handle import Node
@@ -68,6 +69,10 @@ def node(
     keep: Annotated[
         list[str] | None,
         setting("TOPIC", "A topic or pattern of which the node is a member from the start; repeatable."),
+    ] = None,
+    spaces: Annotated[
+        list[str] | None,
+        setting("NAME=TOPICS", "A space: shop=orders.>,payments.> has causal order across them; repeatable."),
     ] = None,
     window: Annotated[Number, setting("N", "Batches in transit per topic before publishers wait; 64.")] = None,
     window_bytes: Annotated[Number, setting("BYTES", "The same in bytes; 16 MiB.")] = None,
@@ -149,9 +154,22 @@ def node(
 
     given = locals()
     flags = {name: given[name] for name in Settings.__struct_fields__ if given[name] is not None}
+    if spaces is not None:
+        flags["spaces"] = spaces_in(spaces)
     settings = settings_from(flags, "antiphon node") if config is None else read_settings(config, **flags)
     write_logs(log_level, log_json)
     antiphon.run(serve(settings, json, until_input_ends, join_when_told, mqtt))
+
+
+def spaces_in(flags: list[str]) -> dict[str, list[str]]:
+    """The spaces that flags name."""
+    found: dict[str, list[str]] = {}
+    for flag in flags:
+        name, equals, topics = flag.partition("=")
+        if not name or not equals or not topics:
+            raise UsageError(f"--spaces takes a name and topics, such as shop=orders.>,payments.>; not {flag!r}")
+        found.setdefault(name, []).extend(topics.split(","))
+    return found
 
 
 async def begin(settings: Settings) -> Node:

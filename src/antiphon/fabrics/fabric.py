@@ -128,6 +128,8 @@ class Fabric:
     """Whether buffers are so short that peers ask the log for what they miss."""
     may_pass_over: bool = False
     """Whether a node may pass a message over that nobody within reach has, and weaker messages overtake total ones."""
+    has_spaces: bool = False
+    """Whether topics can be in spaces, with causal order across topics."""
     is_secured: bool = False
     """Whether a trace says which epochs order totally."""
     may_lose_with_node: bool = False

@@ -209,6 +209,10 @@ class Process:
         """All that counts as past here on a topic, as keys; ``Environment.restored_frontier`` after a restart."""
         raise NotImplementedError
 
+    def of_fabric(self) -> Process:
+        """The process of the fabric itself, where this one stands above it."""
+        return self
+
     def recipients(self, topic: i64) -> list[int] | None:
         """The nodes that must have what this node publishes on a topic now; None where no node knows them all.
 

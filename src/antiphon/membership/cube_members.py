@@ -115,7 +115,7 @@ class CubeMembers(FullMesh):
     # The nodes that count.
 
     def figures(self) -> dict[str, Any]:
-        process = self._events.process
+        process = None if self._events.process is None else self._events.process.of_fabric()
         if not isinstance(process, FaultTolerantVCubePs):
             return {}
         return {
@@ -125,7 +125,7 @@ class CubeMembers(FullMesh):
         }
 
     def dismiss(self, brokers: Sequence[int]) -> str:
-        process = self._events.process
+        process = None if self._events.process is None else self._events.process.of_fabric()
         if not isinstance(process, FaultTolerantVCubePs):
             return super().dismiss(brokers)
         present = [node for node in brokers if node not in process.missing_voters()]

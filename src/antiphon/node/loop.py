@@ -26,7 +26,7 @@ from antiphon.kernel.errors import AntiphonError, ProtocolError
 from antiphon.kernel.message import ORDER_NAMES, ProtocolMessage, Publication
 from antiphon.kernel.process import Process
 from antiphon.membership.membership import Membership
-from antiphon.node.open_receipts import OpenReceipts
+from antiphon.node.open_receipts import OpenReceipts, OwnBatch
 from antiphon.node.settings import Settings
 from antiphon.node.write_scheduler import CREDIT_FRAMES, WriteScheduler
 from antiphon.runtime.clocks import monotonic_us, wall_clock_us
@@ -111,8 +111,7 @@ class NodeLoop:
         self._held_for_disk: list[tuple[int, ProtocolMessage]] = []
         # The batch that was made or checked last, with its content: its delivery mostly follows at once.
         self._decoded: tuple[bytes, Columns] | None = None
-        # The batch that is being published, until it is delivered here.
-        self._published: bytes = b""
+        self._own: Final = OwnBatch()
         self._is_settling = False
         # Whether something happened on a topic for which a client's session waits.
         self._has_watched_news = False
@@ -161,13 +160,12 @@ class NodeLoop:
             self.trace.published(self.identifier, topic, segment.columns, order)
         # This node delivers it too, mostly at once, and has its columns already.
         self._decoded = (payload, segment.columns)
-        self._published = payload
+        self._own.begin(payload)
         if segment.about:
             number = process.publish_about(list(segment.about), payload, topic.number, order)
         else:
             number = process.publish(payload, topic.number, order)
-        is_delivered = self._published is not payload
-        self._published = b""
+        is_delivered = self._own.end(topic.number, number)
         topic.sent(len(payload))
         if self.trace is not None:
             self.trace.numbered(self.identifier, topic, segment.columns, int(number))
@@ -302,8 +300,8 @@ class NodeLoop:
         """The process delivers: the messages get their offsets; subscribers see them when the node settles."""
         topic = self._by_number[publication.topic]
         payload = publication.payload
-        if payload is self._published:
-            self._published = b""
+        if publication.source == self.identifier:
+            self._own.delivered(publication)
         batch = self._batch_of(topic, publication)
         fact = None
         if batch.is_written:

@@ -28,6 +28,7 @@ from antiphon.node.gateway.session_host import SessionHost, check_batches
 from antiphon.node.loop import NodeLoop
 from antiphon.node.membership_host import MembershipHost
 from antiphon.node.settings import Settings
+from antiphon.node.spaces import new_process_with_spaces
 from antiphon.node.streams.relay import StreamRelay
 from antiphon.node.subscriptions import Subscriptions
 from antiphon.runtime.tasks import Tasks
@@ -86,7 +87,10 @@ class ProcessMaker:
     def new_process(self, node: Foundation, environment: LiveEnvironment, members: list[int]) -> Process:
         """The process of a node, which has its place beside these others."""
         settings = node.settings
-        return FABRICS[settings.fabric].implementation().new_process(settings.choices(), environment, members)
+        new_process, choices = FABRICS[settings.fabric].implementation().new_process, settings.choices()
+        return new_process_with_spaces(
+            settings, node.loop.topics, environment, lambda below: new_process(choices, below, members)
+        )
 
 
 class Members:

@@ -39,6 +39,7 @@ from antiphon.node.loop import ORDER_NUMBERS, NodeLoop
 from antiphon.node.members import Foundation, ProcessMaker
 from antiphon.node.quotas import Ledger
 from antiphon.node.settings import Settings
+from antiphon.node.spaces import check_total
 from antiphon.node.status import NodeStatus, StatusServer
 from antiphon.node.streams.relay import StreamRelay
 from antiphon.node.streams.stream_host import StreamHost
@@ -448,10 +449,10 @@ class LiveNode(PubSubHost):
         return outbox.post_columns(order, about, columns, self.with_receipts, author)
 
     def check_majority(self, topic: str, order: str) -> None:
-        process = self.process
+        check_total(self.settings.spaces, topic, order)
         # What is no order is refused later, with a better word.
-        reason = None if process is None else process.refusal(ORDER_NUMBERS.get(order, TOTAL), topic_number(topic))
-        if reason is not None:
+        number, process = ORDER_NUMBERS.get(order, TOTAL), self.process
+        if process is not None and (reason := process.refusal(number, topic_number(topic))) is not None:
             raise NoMajorityError(reason)
 
     def _publish_on(self, topic: str) -> None:

@@ -76,6 +76,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Topics or patterns of which the node is a member from the start, so that clients of other nodes find here what
     they lack."""
 
+    spaces: dict[str, list[str]] = {}
+    """Sets of topics with causal order across them, as a table: the name of each space, and the patterns of its
+    topics. The same at all nodes of the cluster; on a cube."""
+
     window: int = 64
     """Batches of one topic under way from this node before its publishers wait. One publisher sends at most window / t
     batches per second over a round trip of t seconds."""
@@ -169,6 +173,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         for pattern in self.keep:
             checked_pattern(pattern)
         choose("fabric", self.fabric, tuple(FABRICS))
+        check_spaces(self.spaces, self.fabric)
         if self.aggregate:
             raise UsageError(AGGREGATE_REFUSED)
         check_order(self.order)
@@ -250,6 +255,30 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         table = read_fabric_table(self.fabric, implementation.table, self.table)
         implementation.check(msgspec.structs.replace(self, table=table).choices(), bool(self.join))
         return table
+
+
+def check_spaces(spaces: dict[str, list[str]], fabric: str) -> None:
+    """Refuse spaces on fabrics without them, and a pattern that is in two spaces."""
+    if spaces and not FABRICS[fabric].has_spaces:
+        able = next(name for name, other in FABRICS.items() if other.has_spaces)
+        raise UsageError(f"the fabric {fabric!r} has no spaces; leave spaces out, or choose fabric = {able!r}")
+    named = [(space, checked_pattern(pattern)) for space, patterns in spaces.items() for pattern in patterns]
+    for place, (space, pattern) in enumerate(named):
+        for other_space, other in named[:place]:
+            if space != other_space and overlap(pattern.split("."), other.split(".")):
+                raise UsageError(
+                    f"topics of {pattern!r} in the space {space!r} would be in {other_space!r} too, by {other!r}; "
+                    "a topic is in one space at most"
+                )
+
+
+def overlap(words: list[str], others: list[str]) -> bool:
+    """Whether a topic may match both of two patterns."""
+    if not words or not others:
+        return not words and not others
+    if words[0] == ">" or others[0] == ">":
+        return True
+    return (words[0] == others[0] or "*" in (words[0], others[0])) and overlap(words[1:], others[1:])
 
 
 def read_fabric_table(fabric: str, kind: type[msgspec.Struct], given: Any) -> msgspec.Struct:

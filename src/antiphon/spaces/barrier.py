@@ -79,6 +79,11 @@ class SpaceBarrier:
         """Whether a publication is here and waits."""
         return (topic, int(publication_key(source, sequence))) in self.held
 
+    def get_held(self, topic: int, source: int, sequence: int) -> Publication | None:
+        """A publication that is here and waits."""
+        held = self.held.get((topic, int(publication_key(source, sequence))))
+        return None if held is None else held.publication
+
     def wanted(self) -> list[tuple[int, int, int]]:
         """The publications that others wait for: topic, source and number."""
         return sorted({held.waits_for for held in self.held.values()})

@@ -65,17 +65,18 @@ class SpaceDependencies:
         """A publication is delivered; ``implied`` are the keys that the order of its topic puts before it."""
         for other, entries in header.items():
             for named_source, number in entries.items():
-                self._add(other, named_source, number)
+                self.add(other, named_source, number)
         own = self.of(topic)
         for key in implied:
             self._remove_implied(own, int(key) & SOURCE_MASK, int(key) >> SOURCE_BITS)
-        self._add(topic, source, sequence)
+        self.add(topic, source, sequence)
 
     def _remove_implied(self, own: dict[int, int], source: int, number: int) -> None:
         if own.get(source, number + 1) <= number:
             del own[source]
 
-    def _add(self, topic: int, source: int, number: int) -> None:
+    def add(self, topic: int, source: int, number: int) -> None:
+        """Name publications up to a number, unless they are stable."""
         stable = self._stable.get(topic)
         if stable is not None and number <= stable.get(source, 0):
             return

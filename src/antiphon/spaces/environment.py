@@ -73,7 +73,10 @@ class SpaceEnvironment(Environment):
         return self._outer.was_logged(topic, source, sequence)
 
     def read_logged(self, topic: i64, source: i64, sequence: i64) -> ProtocolMessage | None:
-        return self._outer.read_logged(topic, source, sequence)
+        space = self._table.space(int(topic))
+        # What waits has been acknowledged, and is not in the log yet.
+        held = None if space is None else space.barrier.get_held(int(topic), int(source), int(sequence))
+        return held if held is not None else self._outer.read_logged(topic, source, sequence)
 
     def restored_frontier(self, topic: i64) -> list[int] | None:
         return self._outer.restored_frontier(topic)

@@ -38,3 +38,7 @@ def pairs_in(entries: vec[i64]) -> list[tuple[int, int]]:
     """The pairs of topic and number in a message; a number without its partner is ignored."""
     flat = [int(entry) for entry in entries]
     return list(zip(flat[::2], flat[1::2], strict=False))
+
+
+NUMBERED: Final[dict[int, type[ProtocolMessage]]] = {88: SpaceAcknowledgement, 89: SpaceStable}
+"""The messages by their numbers on the wire."""

@@ -18,7 +18,7 @@ from antiphon.kernel.process import Environment, Process
 from antiphon.spaces.environment import SpaceEnvironment
 from antiphon.spaces.header import HeaderPlace
 from antiphon.spaces.messages import SpaceAcknowledgement, SpaceStable, pairs_in
-from antiphon.spaces.space import Space, SpaceOutside
+from antiphon.spaces.space import Space, SpaceOutside, counts_of
 
 NO_SPACE = -1
 """The number of the space of a topic that is in none."""
@@ -116,7 +116,9 @@ class SpaceProcess(Process, SpaceOutside):
         if order == TOTAL:
             raise UsageError(REFUSED_TOTAL)
         self._queue(topic).append(PendingOperation(topic, payload, keys, False))
-        number = self._numbers[topic] = self._numbers.get(topic, 0) + 1
+        if topic not in self._numbers:
+            self._numbers[topic] = counts_of(self.frontier(topic)).get(int(self.me), 0)
+        number = self._numbers[topic] = self._numbers[topic] + 1
         self._after()
         # If it began, the fabric has numbered it.
         return self._numbers[topic] if not self._waits_on(topic) else number
@@ -222,8 +224,8 @@ class SpaceProcess(Process, SpaceOutside):
                     space.acknowledged(int(sender), topic, number)
         elif isinstance(message, SpaceStable):
             for topic, number in pairs_in(message.entries):
-                space = self.space(topic)
-                if space is not None:
+                # This node may not know the topic, and so not its space.
+                for space in self.spaces.values():
                     space.became_stable(topic, int(message.source), number)
         else:
             self.inner.receive(sender, message)
@@ -285,6 +287,9 @@ class SpaceProcess(Process, SpaceOutside):
         held = [key for name, key in places if name == topic and key & SOURCE_MASK != self.me]
         return without(keys, held) if held else keys
 
+    def of_fabric(self) -> Process:
+        return self.inner
+
     def known_nodes(self) -> list[int]:
         return self.inner.known_nodes()
 
@@ -320,6 +325,9 @@ class SpaceProcess(Process, SpaceOutside):
 
     def frontier(self, topic: int) -> list[int]:
         return [] if self._inner is None else [int(key) for key in self._inner.frontier_keys(topic)]
+
+    def follows_frontier(self, topic: int) -> bool:
+        return self.environment.restored_frontier(topic) is not None
 
     def recipients(self, topic: int) -> list[int] | None:
         return self.inner.recipients(topic)

@@ -33,6 +33,10 @@ class SpaceOutside:
         """What the fabric counts as past on a topic."""
         raise NotImplementedError
 
+    def follows_frontier(self, topic: int) -> bool:
+        """Whether an earlier life of this node delivered what the fabric counts as past on a topic."""
+        return False
+
     def recipients(self, topic: int) -> list[int] | None:
         """The nodes that a publication of this node goes to; None where no node knows them."""
         raise NotImplementedError
@@ -113,7 +117,10 @@ class Space:
         """The subscription is effective in the fabric."""
         frontier = self._outside.frontier(topic)
         self.barrier.begin(topic, frontier)
+        is_own = self._outside.follows_frontier(topic)
         for source, number in counts_of(frontier).items():
+            if is_own:
+                self.dependencies.add(topic, source, number)
             self.dependencies.counted_unheard(topic, source, number)
             self.stability.past_grew(topic, source, number)
         self.entering.add(topic)

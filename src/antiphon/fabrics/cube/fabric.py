@@ -22,4 +22,5 @@ CUBE: Final = Fabric(
     membership=FULL_MESH,
     implementation=implementation,
     keeps_checkpoints=True,
+    has_spaces=True,
 )

@@ -16,6 +16,7 @@ from antiphon.fabrics.cube.total_order import messages as total_order
 from antiphon.fabrics.fabric import Implementation, NodeChoices, ProcessTraits
 from antiphon.fabrics.options import options_of
 from antiphon.kernel.process import Environment, Process
+from antiphon.spaces import messages as spaces
 
 KEPT_BESIDE: Final = 64
 """So many batches of each publisher are kept in memory beyond those that may be in transit."""
@@ -61,7 +62,7 @@ def traits(_table: Any) -> ProcessTraits:
 
 
 IMPLEMENTATION: Final = Implementation(
-    messages={**messages.NUMBERED, **repair.NUMBERED, **total_order.NUMBERED},
+    messages={**messages.NUMBERED, **repair.NUMBERED, **total_order.NUMBERED, **spaces.NUMBERED},
     protocols={
         "broadcast": BROADCAST,
         "single-tree": SINGLE_TREE,

@@ -26,7 +26,7 @@ from antiphon.kernel.errors import AntiphonError, ProtocolError
 from antiphon.kernel.message import ORDER_NAMES, ProtocolMessage, Publication
 from antiphon.kernel.process import Process
 from antiphon.membership.membership import Membership
-from antiphon.node.open_receipts import OpenReceipts, OwnBatch
+from antiphon.node.open_receipts import OpenReceipts
 from antiphon.node.settings import Settings
 from antiphon.node.write_scheduler import CREDIT_FRAMES, WriteScheduler
 from antiphon.runtime.clocks import monotonic_us, wall_clock_us
@@ -111,7 +111,10 @@ class NodeLoop:
         self._held_for_disk: list[tuple[int, ProtocolMessage]] = []
         # The batch that was made or checked last, with its content: its delivery mostly follows at once.
         self._decoded: tuple[bytes, Columns] | None = None
-        self._own: Final = OwnBatch()
+        # The batch that is being published, until it is delivered here.
+        self._published: bytes = b""
+        # The own batch that was delivered last. Its payload may be another one than was published: with a header.
+        self._last_own: Publication | None = None
         self._is_settling = False
         # Whether something happened on a topic for which a client's session waits.
         self._has_watched_news = False
@@ -160,12 +163,14 @@ class NodeLoop:
             self.trace.published(self.identifier, topic, segment.columns, order)
         # This node delivers it too, mostly at once, and has its columns already.
         self._decoded = (payload, segment.columns)
-        self._own.begin(payload)
+        self._published = payload
+        self._last_own = None
         if segment.about:
             number = process.publish_about(list(segment.about), payload, topic.number, order)
         else:
             number = process.publish(payload, topic.number, order)
-        is_delivered = self._own.end(topic.number, number)
+        is_delivered = self._published is not payload or self._was_delivered(topic, int(number))
+        self._published = b""
         topic.sent(len(payload))
         if self.trace is not None:
             self.trace.numbered(self.identifier, topic, segment.columns, int(number))
@@ -300,8 +305,8 @@ class NodeLoop:
         """The process delivers: the messages get their offsets; subscribers see them when the node settles."""
         topic = self._by_number[publication.topic]
         payload = publication.payload
-        if publication.source == self.identifier:
-            self._own.delivered(publication)
+        if payload is self._published:
+            self._published = b""
         batch = self._batch_of(topic, publication)
         fact = None
         if batch.is_written:
@@ -361,8 +366,14 @@ class NodeLoop:
                 self.trace.delivered(self.identifier, topic, batch, publication)
 
     def _accept_own(self, publication: Publication) -> None:
-        if self.receipts.undelivered and publication.source == self.identifier:
-            self.receipts.delivered(publication.topic, publication.sequence)
+        if publication.source == self.identifier:
+            self._last_own = publication
+            if self.receipts.undelivered:
+                self.receipts.delivered(publication.topic, publication.sequence)
+
+    def _was_delivered(self, topic: LiveTopic, number: int) -> bool:
+        last = self._last_own
+        return last is not None and last.topic == topic.number and last.sequence == number
 
     def began_epoch(self, epoch: int, members: list[int], councils: list[list[int]]) -> None:
         """The process takes part in an epoch of total order: judges of traces want to know whose majority it has."""

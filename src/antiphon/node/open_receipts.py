@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import final
-
-from mypy_extensions import i64
 
 from antiphon.api.outbox import set_if_waiting
 from antiphon.api.topic_state import LiveTopic
 from antiphon.kernel.errors import PeerError
-from antiphon.kernel.message import Publication
 from antiphon.storage.group_commit import GroupCommit
 
 
@@ -58,35 +54,3 @@ class OpenReceipts:
         for receipt in tuple(self._open):
             if not receipt.done():
                 receipt.set_exception(error)
-
-
-@final
-class OwnBatch:
-    """The batch that this node is publishing: whether it is delivered here before the call returns."""
-
-    def __init__(self) -> None:
-        self._payload = b""
-        # The last own batch that was delivered meanwhile with another payload, such as one with a header.
-        self._changed: Publication | None = None
-
-    def begin(self, payload: bytes) -> None:
-        """A batch is handed to the process."""
-        self._payload = payload
-        self._changed = None
-
-    def delivered(self, publication: Publication) -> None:
-        """A batch of this node is delivered here."""
-        if publication.payload is self._payload:
-            self._payload = b""
-        elif self._payload:
-            self._changed = publication
-
-    def end(self, topic: i64, number: i64) -> bool:
-        """The process has taken the batch, under this number: whether it is delivered here."""
-        changed = self._changed
-        is_delivered = not self._payload or (
-            changed is not None and changed.topic == topic and changed.sequence == number
-        )
-        self._payload = b""
-        self._changed = None
-        return is_delivered

@@ -68,7 +68,7 @@ def audit(
 def open_at(traces: list[Path], violated: str | None, as_json: bool) -> None:
     """Show a run in the console, at the first violation of a promise if one is broken."""
     import antiphon
-    from antiphon.cli.console import ANY_PORT, show_run
+    from antiphon.cli.console.recorded import ANY_PORT, show_run
 
     fragment = "" if violated is None else f"#/run?violation={violated}"
     antiphon.run(show_run(traces, ANY_PORT, fragment, True, as_json))

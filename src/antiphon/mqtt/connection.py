@@ -38,7 +38,7 @@ from antiphon.mqtt.protocol.reasons import (
     Reason,
     broken,
 )
-from antiphon.mqtt.publishing import ServerTopicError, why_refused
+from antiphon.mqtt.publishing import why_refused
 from antiphon.mqtt.retained import RetainedMessage
 from antiphon.mqtt.session import NEVER_EXPIRES, MqttSession, MqttSubscription
 from antiphon.node.acl import Holder
@@ -292,7 +292,7 @@ class MqttConnection(asyncio.Protocol):
             message.reason = reason
         if message is not None and self.version == VERSION_5:
             self._acknowledge(session)
-        elif message is not None and isinstance(error, ServerTopicError):
+        elif message is not None and isinstance(error, MqttError) and error.is_silent_in_3:
             # MQTT 3.1.1 has no word for it: such a message is acknowledged, and goes nowhere.
             self._acknowledge(session)
         elif message is not None or reason is not Reason.QUOTA_EXCEEDED:

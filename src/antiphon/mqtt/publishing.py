@@ -20,13 +20,6 @@ from antiphon.node.quotas import why_no_topic
 from antiphon.runtime.errors import OverloadedError, QuotaError
 
 
-class ServerTopicError(MqttError):
-    """Clients do not publish on topics of the server."""
-
-    def __init__(self, mqtt_name: str) -> None:
-        super().__init__(Reason.TOPIC_NAME_INVALID, f"{mqtt_name[:64]!r} is a name of the server's own topics")
-
-
 class MqttPublisher:
     """The way from a PUBLISH to the publication of the node."""
 
@@ -74,7 +67,8 @@ class MqttPublisher:
         topic = self._names.get(mqtt_name)
         if topic is None:
             if mqtt_name.startswith("$"):
-                raise ServerTopicError(mqtt_name)
+                text = f"{mqtt_name[:64]!r} is a name of the server's own topics"
+                raise MqttError(Reason.TOPIC_NAME_INVALID, text, is_silent_in_3=True)
             topic = topic_name(mqtt_name)
             if len(self._names) >= NAMES_KEPT:
                 self._names.clear()

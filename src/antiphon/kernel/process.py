@@ -214,7 +214,7 @@ class Process:
         return self
 
     def recipients(self, topic: i64) -> list[int] | None:
-        """The nodes that must have what this node publishes on a topic now; None where no node knows them all.
+        """The nodes that must have what this node publishes on a topic now; None if it does not know them all.
 
         Whoever becomes a member later counts as past, from the beginning, what starts before it is among them.
         """

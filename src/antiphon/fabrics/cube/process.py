@@ -208,8 +208,9 @@ class CubeProcess(Process):
 
     def recipients(self, topic: i64) -> list[int] | None:
         state = self.topic_table.get(topic)
-        if state is None:
-            return []
+        if state is None or state.state != MEMBER:
+            # A node that has left does not know who else has.
+            return None
         return [*state.view.members(), *state.away]
 
     def known_nodes(self) -> list[int]:

@@ -17,7 +17,7 @@ from antiphon.torture.schedules.extra_faults import ExtraFaults
 from antiphon.torture.schedules.families import FAMILIES, Draw, agreement_of, orders_of
 from antiphon.torture.schedules.last_words import with_last_words
 from antiphon.torture.schedules.operations import pick
-from antiphon.torture.space_schedules import draw_space_schedule
+from antiphon.torture.schedules.spaces.drawing import draw_space_schedule
 
 ALL_STREAM = 30
 """The stream of random numbers for this draw; the simulator and the families use smaller numbers."""

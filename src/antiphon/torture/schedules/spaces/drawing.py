@@ -17,6 +17,7 @@ from antiphon.torture.schedules.operations import (
     CRASH,
     EVENT_LIMIT,
     PAUSE,
+    PUBLISH,
     SUBSCRIBE,
     UNSUBSCRIBE,
     Operation,
@@ -25,7 +26,7 @@ from antiphon.torture.schedules.operations import (
     pick,
     with_operations,
 )
-from antiphon.torture.schedules.topic_schedule import Script, draw_network
+from antiphon.torture.schedules.topic_schedule import Move, Script, draw_network
 
 SPACE_STREAM = 31
 """The stream of random numbers; other schedules use smaller numbers."""
@@ -39,6 +40,29 @@ def draw_space_schedule(seed: int) -> Scenario:
         if scenario.publications:
             break
     return scenario
+
+
+class SpaceScript(Script):
+    """Draws conversations that go from topic to topic, beside what other schedules have."""
+
+    def _mixed(self) -> tuple[Move, ...]:
+        return (*super()._mixed(), self._wander, self._wander, self._wander)
+
+    def _restless(self) -> tuple[Move, ...]:
+        return (*super()._restless(), self._wander, self._wander, self._wander)
+
+    def _talkative(self) -> tuple[Move, ...]:
+        return (*super()._talkative(), self._wander, self._wander, self._wander)
+
+    def _wander(self, topic: int) -> None:
+        """Each publishes on one of its topics after it may have got what the one before published."""
+        pause = pick(self._random, (1, 50, 150, 400))
+        for number in range(self._random.between(2, 8)):
+            node = self._member(topic)
+            if node is None:
+                return
+            topic = pick(self._random, [each for each in range(self._topics) if node in self._members[each]])
+            self._add(PUBLISH, node, topic, number * int(self._random.between(1, pause)))
 
 
 def draw_spaces(nodes: int, random: RandomStream) -> TopicsTable:
@@ -71,7 +95,7 @@ def draw_faultless(seed: int, random: RandomStream) -> Scenario:
         topics=draw_spaces(nodes, random),
         limits=LimitsTable(events=EVENT_LIMIT),
     )
-    return with_operations(scenario, Script(scenario, random).draw())
+    return with_operations(scenario, SpaceScript(scenario, random).draw())
 
 
 def draw_faulty(seed: int, random: RandomStream) -> Scenario:
@@ -88,7 +112,7 @@ def draw_faulty(seed: int, random: RandomStream) -> Scenario:
         topics=draw_spaces(nodes, random),
         limits=LimitsTable(events=EVENT_LIMIT),
     )
-    operations = Script(scenario, random).draw()
+    operations = SpaceScript(scenario, random).draw()
     end = max((operation.at for operation in operations), default=0) + 1
     faults: list[Operation] = []
     if random.below(2) == 0:

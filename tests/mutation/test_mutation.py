@@ -64,7 +64,7 @@ def test_each_mutant_has_its_place(mutant: Mutant) -> None:
 
 def test_mutants_are_many_and_everywhere() -> None:
     assert len(MUTANTS) >= 25
-    fabrics = {"cube", "cube-faults", "tree", "gossip", "epto", "membership", "clients", "streams"}
+    fabrics = {"cube", "cube-faults", "tree", "gossip", "epto", "membership", "clients", "streams", "spaces"}
     assert {mutant.fabric for mutant in MUTANTS} == fabrics
     assert len({(mutant.name, mutant.fabric) for mutant in (*MUTANTS, *HARMLESS)}) == len(MUTANTS) + len(HARMLESS)
 
@@ -105,7 +105,7 @@ def test_a_unit_test_finds_a_mutant(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "fabric", ["cube", "cube-faults", "tree", "gossip", "epto", "membership", "clients", "streams"]
+    "fabric", ["cube", "cube-faults", "tree", "gossip", "epto", "membership", "clients", "streams", "spaces"]
 )
 def test_without_a_mutant_the_same_seeds_find_nothing(fabric: str) -> None:
     catch = hunt(None, 1, 4, fabric=fabric)

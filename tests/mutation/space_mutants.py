@@ -70,10 +70,4 @@ SPACES = (
         "                elif not is_full and self.inner.room(topic) > 0:\n",
         "                elif not is_full:\n",
     ),
-    space(
-        "what a lost node did not send is waited for",
-        "process",
-        "                if self._lost_since.get(source, latest + 1) > latest:\n",
-        "                if True:\n",
-    ),
 )

@@ -61,3 +61,50 @@ def test_nodes_that_come_back_are_refused() -> None:
     parse_scenario(text + crash)
     with pytest.raises(ScenarioError, match="none comes back"):
         parse_scenario(text.replace("[network]", "protocol-options.log = 1000\n\n[network]") + crash + back)
+
+
+LOST = """
+protocol = "vcube-ps-lasting"
+nodes = 3
+protocol-options.forget = 20000
+
+[network]
+in_order = true
+
+[topics]
+count = 2
+members = [[0, 2], [0, 1, 2]]
+spaces = [[0, 1]]
+
+[[publish]]
+at = 10
+node = 0
+topic = 0
+
+[[publish]]
+at = 11
+node = 0
+topic = 1
+
+[[fault]]
+kind = "partition"
+at = 5
+until = 2000
+groups = [[0], [1], [2]]
+linked = "chain"
+
+[[fault]]
+kind = "crash"
+at = 500
+node = 0
+"""
+
+
+def test_what_was_lost_with_its_publisher_is_reported_and_holds_nobody_up_for_ever() -> None:
+    found = run_scenario(parse_scenario(LOST))
+    # Node 2 gets the second publication from node 1, and nobody has the first any more.
+    assert found.lost == 1
+    assert found.held_total == 1
+    assert found.held_at_end == 0
+    assert found.deliveries == 4
+    assert found.end_time > 20_000

@@ -27,7 +27,7 @@ from antiphon.services.frames import (
     AskState,
     Hello,
     StatePiece,
-    decode_frame,
+    decode_frames,
     encode,
     hello_replies,
     replica_topic,
@@ -222,10 +222,10 @@ def is_mark(value: bytes, mark: int) -> bool:
     if len(value) > MARK_BYTES_AT_MOST:
         return False
     try:
-        frame = decode_frame(value)
+        frames = decode_frames(value)
     except PeerError:
         return False
-    return frame.kind == MARK and frame.number == mark
+    return any(frame.kind == MARK and frame.number == mark for frame in frames)
 
 
 def group_of(replica: int) -> str:

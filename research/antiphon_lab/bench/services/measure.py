@@ -84,7 +84,8 @@ def running(system: str, directory: Path, fabric: str) -> Iterator[str]:
         for process in processes:
             process.kill()
         for process in processes:
-            process.wait()
+            # Waits for its end, and closes its pipe.
+            process.communicate()
 
 
 def run_callers(job: CallerJob) -> JobFigures:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from antiphon.api.lifecycle import Starting
-from antiphon.kernel.errors import AntiphonError, PeerError, UsageError
+from antiphon.kernel.errors import AntiphonError, DeniedError, PeerError, UsageError
 from antiphon.runtime.errors import ClosedError, MissedMessagesError
 from antiphon.runtime.logging import logger
 from antiphon.runtime.tasks import Tasks
@@ -183,7 +183,14 @@ class ServedReplica:
         if self._serving is not None:
             await self._serving.close()
         async with self._live.turn:
-            self._live.close()
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Stop at once, as a crash does: what is not committed is gone from the store, and callers notice it."""
+        self._tasks.cancel()
+        if self._serving is not None:
+            self._serving.abandon()
+        self._live.close()
         if not self._ended.done():
             self._ended.set_result(None)
 
@@ -244,8 +251,21 @@ async def ensure_history(peer: Any, topic: str) -> bool:
             await peer.topics.create(topic, replicas=replicas)
         except ClosedError:
             raise
+        except DeniedError:
+            # Whoever may make it has done so, or not.
+            return await is_described(peer, topic)
         except PeerError as error:
             log.info("the service has no history with so many replicas", topic=topic, replicas=replicas, cause=error)
             continue
         return True
     return False
+
+
+async def is_described(peer: Any, topic: str) -> bool:
+    """Whether there is a history that this program may read."""
+    try:
+        await peer.topics.describe(topic)
+    except PeerError as error:
+        log.warning("this program may not make the history of the service", topic=topic, cause=error)
+        return False
+    return True

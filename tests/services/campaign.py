@@ -23,7 +23,7 @@ from unittest import mock
 import antiphon
 import antiphon.testing
 from antiphon.kernel.errors import PeerError
-from antiphon.services.sqlite_store import SqliteStore
+from antiphon.services.backends.sqlite_store import SqliteStore
 from antiphon.services.store import Changes
 from antiphon.testing import Cluster
 from tests.services.auditor import Auditor, Books, Told

@@ -12,13 +12,13 @@ import pytest
 
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.services.applied import AppliedOperations
+from antiphon.services.backends.sqlite_store import SqliteStore
 from antiphon.services.calls import bind, decode_result, encode_call
 from antiphon.services.description import describe
 from antiphon.services.errors import ServiceError
 from antiphon.services.frames import LATEST, MARK, OPERATION, ServiceFrame, encode
 from antiphon.services.recent import RecentOperations
 from antiphon.services.replica import OutdatedReplicaError, Replica
-from antiphon.services.sqlite_store import SqliteStore
 from antiphon.services.store import Changes, MemoryStore, StoreBackend
 from tests.services.bank import Bank
 
@@ -235,7 +235,7 @@ def test_a_thousand_kills_around_a_commit(tmp_path: Path) -> None:
 CHILD = """
 import os, random, signal, sys, threading, time
 from antiphon.services.replica import Replica
-from antiphon.services.sqlite_store import SqliteStore
+from antiphon.services.backends.sqlite_store import SqliteStore
 from tests.services.test_replica import BANK, call
 one = Replica(BANK, SqliteStore(sys.argv[1]), 1)
 seconds = random.Random(int(sys.argv[2])).uniform(0.01, 0.06)

@@ -13,6 +13,8 @@ from antiphon.kernel.errors import AntiphonError, DeniedError, PeerError, UsageE
 from antiphon.runtime.errors import ClosedError, MissedMessagesError
 from antiphon.runtime.logging import logger
 from antiphon.runtime.tasks import Tasks
+from antiphon.services.backends.postgres_store import PostgresStore
+from antiphon.services.backends.sqlite_store import SqliteStore
 from antiphon.services.comparing import COMPARE_SECONDS, Comparing
 from antiphon.services.description import ServiceType, describe
 from antiphon.services.digests import Divergence
@@ -30,9 +32,7 @@ from antiphon.services.frames import (
 from antiphon.services.joining import AGAIN_SECONDS, HISTORY_REPLICAS, Joining, StateTransfers, group_of
 from antiphon.services.live_replica import LiveReplica
 from antiphon.services.peers import check_fabric, host_of, topic_of
-from antiphon.services.postgres_store import PostgresStore
 from antiphon.services.replica_store import StateLostError
-from antiphon.services.sqlite_store import SqliteStore
 from antiphon.services.store import MemoryStore, StoreBackend
 
 QUERY_SECONDS_AT_MOST: Final = 60.0

@@ -17,12 +17,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 from antiphon.api.batch import Message
 from antiphon.api.pubsub import Subscription
 from antiphon.api.receipts import Publishing
-from antiphon.api.streams.stream_user import StreamUser
 from antiphon.kernel.errors import UsageError
 from antiphon.placement.cells import (
     Area,
@@ -46,13 +45,23 @@ MERGED_AT_MOST: Final = 64
 """Messages that wait in the merged queue; the others wait in their subscriptions, with the policies of those."""
 
 
+class PubSubUser(Protocol):
+    """A node or a client."""
+
+    def publish(self, *args: Any, **options: Any) -> Any:
+        """Publish a message."""
+
+    def subscribe(self, *args: Any, **options: Any) -> Subscription:
+        """Subscribe to a topic or a pattern."""
+
+
 class Regions:
     """Messages that belong to points, on topics that begin with ``prefix``, at a node or a client.
 
     All programs must use the same ``level``; a cell of the level above is twice as wide and twice as high.
     """
 
-    def __init__(self, pubsub: StreamUser, prefix: str, level: int = DEFAULT_LEVEL) -> None:
+    def __init__(self, pubsub: PubSubUser, prefix: str, level: int = DEFAULT_LEVEL) -> None:
         self._pubsub: Final = pubsub
         self.prefix: Final = prefix
         self.level: Final = checked_level(level)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from antiphon.placement.cells import Area, Point
+from antiphon_lab.experiments.ginger.parents import ParentsCase
 from antiphon_lab.experiments.places import aggregation, brokers, cells, gossip, trees
 from antiphon_lab.experiments.places.model import drawn_delays_us, simulated
 
@@ -69,5 +70,5 @@ def test_gossip_delivers_over_cities_with_both_kinds_of_parents() -> None:
 
 
 def test_orphans_over_cities_find_parents() -> None:
-    found = brokers.measure(brokers.ParentsCase("nearest first", 16), 1)
+    found = brokers.measure(ParentsCase("nearest first", 16), 1)
     assert found.wrong == 0 and found.reach_ms > 0

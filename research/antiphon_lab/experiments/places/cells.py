@@ -93,7 +93,7 @@ def measure(case: CellsCase, seed: int) -> CellCosts:
     points = [Point(150 * random.uniform() - 75, 330 * random.uniform() - 165) for _ in range(case.nodes)]
     cells = [cells_meeting(around(point), case.level) for point in points]
     held = sum(map(len, cells))
-    members: list[list[int | str]] = [
+    members: list[list[int] | str] = [
         [node for node in range(case.nodes) if topic in cells[node]] for topic in range(4**case.level)
     ]
     subscribe, unsubscribe, publish = [], [], []

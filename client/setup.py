@@ -10,7 +10,10 @@ from pathlib import Path
 from setuptools import find_namespace_packages, setup
 
 SOURCES = Path(__file__).resolve().parent.parent / "src"
-PARTS = ("api", "client", "fabrics", "kernel", "membership", "orders", "runtime", "sessions", "streams", "transport")
+PARTS = (
+    *("api", "client", "fabrics", "kernel", "membership", "orders", "runtime", "services", "sessions", "streams"),
+    "transport",
+)
 
 
 def version() -> str:

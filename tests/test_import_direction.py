@@ -42,7 +42,7 @@ def inside(*packages: str) -> frozenset[str]:
     return frozenset(packages)
 
 
-PROTOCOLS = ("kernel", "orders", "fabrics", "membership", "sessions", "streams")
+PROTOCOLS = ("kernel", "orders", "fabrics", "placement", "membership", "sessions", "streams")
 """Pure: state machines and what they are made of."""
 
 HOST = (*PROTOCOLS, "runtime", "transport", "api", "storage")
@@ -61,8 +61,10 @@ RULES = {
     "orders": Rule(inside("kernel", "orders"), only=PURE),
     # Its options are data descriptions, which hosts check.
     "fabrics": Rule(inside("kernel", "orders", "fabrics"), only=PURE | {"msgspec"}),
+    # Of fabrics it needs the shape of the cube.
+    "placement": Rule(inside("kernel", "fabrics", "placement"), only=PURE),
     # Its messages are data descriptions, which hosts encode and check.
-    "membership": Rule(inside("kernel", "orders", "fabrics", "membership"), only=PURE | {"msgspec"}),
+    "membership": Rule(inside("kernel", "orders", "fabrics", "placement", "membership"), only=PURE | {"msgspec"}),
     "sessions": Rule(inside(*PROTOCOLS), only=PURE | {"msgspec"}),
     "streams": Rule(inside("kernel", "streams"), only=PURE | {"msgspec"}),
     "trace": Rule(
@@ -96,6 +98,15 @@ RULES = {
         never=NO_SPARK | {"numpy", "pyarrow", "sqlite3"},
     ),
     "sync": Rule(inside("kernel", "runtime", "streams", "api", "client", "node"), never=NO_SPARK),
+    # Declarations, calls and stores know nothing of hosts; replicas and proxies run on nodes and clients.
+    "services": Rule(inside(*LIVE, "services"), never=NO_SPARK),
+    "services.calls": Rule(inside("kernel", "services"), only=PURE | {"msgspec"}),
+    "services.declaration": Rule(inside("kernel", "services"), only=PURE | {"msgspec"}),
+    "services.description": Rule(
+        inside("kernel", "services"), only=PURE | {"inspect", "msgspec", "sys", "types", "uuid"}
+    ),
+    "services.marks": Rule(inside("kernel", "services"), only=PURE),
+    "services.store": Rule(inside("kernel", "services"), only=PURE | {"contextlib", "msgspec"}),
     # For tests of users; nothing in the product imports it.
     "testing": Rule(inside(*LIVE, "testing"), never=NO_SPARK),
     "maelstrom": Rule(inside(*HOST, "maelstrom"), never=NO_SPARK),
@@ -108,7 +119,7 @@ RULES = {
     "torture.clients": Rule(inside(*PROTOCOLS, *JUDGES), never=WORLDLY),
     "pipeline": Rule(inside(*LIVE, *JUDGES, "pipeline", "spark", ROOT)),
     "cli": Rule(inside(*LIVE, *JUDGES, "maelstrom", "mqtt", "pipeline", "spark", "plugins", "cli", ROOT)),
-    ROOT: Rule(inside(*LIVE), never=NO_SPARK),
+    ROOT: Rule(inside(*LIVE, "services"), never=NO_SPARK),
     "__main__": Rule(inside("cli"), only=frozenset({"__future__"})),
 }
 

@@ -17,6 +17,7 @@ Run a node in your program, or connect to a node; both publish and subscribe wit
 start     run a node in this program; it is a Node
 connect   connect to a node; the connection is a Client
 run       run a coroutine on the fastest event loop that is installed
+Service   declare a replicated service, with operation, query and invariant
 
 Every error that Antiphon raises is an AntiphonError: a UsageError (the call was wrong) or a PeerError (a node, the
 network or a disk did something). Names that are not listed here, and names with an underscore, may change at any time.
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
         SlowConsumerError,
     )
     from antiphon.runtime.tasks import run
+    from antiphon.services.declaration import Service, invariant, operation, query
+    from antiphon.services.errors import ServiceError, UnknownOperationError
+    from antiphon.services.store import ServiceStore
     from antiphon.streams.position import Position
     from antiphon.transport.tls import Tls
 
@@ -71,11 +75,18 @@ __all__ = [
     "Receipt",
     "RemovedError",
     "RequestFailedError",
+    "Service",
+    "ServiceError",
+    "ServiceStore",
     "SlowConsumerError",
     "Subscription",
     "Tls",
+    "UnknownOperationError",
     "UsageError",
     "connect",
+    "invariant",
+    "operation",
+    "query",
     "run",
     "start",
 ]
@@ -108,6 +119,9 @@ HOMES = {
     "antiphon.node.handle": ("Node", "start"),
     "antiphon.api.pubsub": ("Subscription",),
     "antiphon.runtime.tasks": ("run",),
+    "antiphon.services.declaration": ("Service", "invariant", "operation", "query"),
+    "antiphon.services.errors": ("ServiceError", "UnknownOperationError"),
+    "antiphon.services.store": ("ServiceStore",),
     "antiphon.streams.position": ("Position",),
     "antiphon.transport.tls": ("Tls",),
 }

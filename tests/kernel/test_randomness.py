@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import islice
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from antiphon.kernel import RandomStream, mix64
+from antiphon.kernel import RandomStream, mix64, product64
 
 GOLDEN_GAMMA = 0x9E3779B97F4A7C15
 SEEDS = st.integers(-(1 << 70), 1 << 70)
@@ -44,6 +46,36 @@ def test_mix64_is_a_bijection(value: int) -> None:
 @given(SEEDS)
 def test_mix64_looks_at_the_low_64_bits(value: int) -> None:
     assert mix64(value) == mix64(value % (1 << 64))
+
+
+@given(SEEDS, SEEDS)
+@example((1 << 64) - 1, (1 << 64) - 1)
+def test_a_product_has_the_low_64_bits_of_the_real_one(left: int, right: int) -> None:
+    assert product64(left, right) == left * right % 2**64
+
+
+INTERRUPTED = """
+import signal
+from antiphon.kernel import RandomStream
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+signal.signal(signal.SIGVTALRM, interrupt)
+names = list(range(100_000))
+for _ in range(10):
+    try:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.001)
+        while True:
+            RandomStream(1, *names)
+    except KeyboardInterrupt:
+        pass
+"""
+
+
+def test_a_signal_while_numbers_are_made_ends_in_an_exception_and_not_in_the_process() -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], check=False, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def rotated(word: int, count: int) -> int:

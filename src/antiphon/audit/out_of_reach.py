@@ -1,9 +1,9 @@
 """Finds weaker publications that began out of reach of a total one: while every node that had it was down.
 
 On a cube a node may deliver a total publication, crash before any other node has it, and return with it from its log.
-The others do not wait for that. When they have agreed that the node does not count, they open the keys and go on. What
-is published about these keys until then comes before the total publication for them, and after it for the node that had
-it (``docs/guarantees.md``).
+The others do not wait for that. When they have agreed that the node does not count, they open the keys and go on. The
+publications about these keys until then come before the total one at the others, and after it at the node that had it
+(``docs/guarantees.md``).
 
 This module reads traces, and shares no code with the protocols that wrote them.
 """

@@ -26,7 +26,7 @@ A whole protocol, complete and runnable in both hosts::
 from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError, ScenarioError, UsageError
 from antiphon.kernel.message import CAUSAL, FIFO, NONE, UNSPECIFIED, ProtocolMessage, Publication, publication_key
 from antiphon.kernel.process import NO_NODE, Environment, Process
-from antiphon.kernel.randomness import RandomStream, mix64
+from antiphon.kernel.randomness import RandomStream, mix64, product64
 
 __all__ = [
     "CAUSAL",
@@ -45,5 +45,6 @@ __all__ = [
     "ScenarioError",
     "UsageError",
     "mix64",
+    "product64",
     "publication_key",
 ]

@@ -3,7 +3,7 @@
 Where everybody asked everybody, the cost of a silent cluster would grow with the square of its nodes. So a node tests
 the first node that it can reach in each of its clusters (:mod:`antiphon.fabrics.cube.topology`), the logarithm of all.
 When one of them leaves a question unanswered, the node tells all others at once, and asks the rest of that cluster.
-Whoever is told asks too: a node is lost for those only whom it gives no sign in the rest of ``lost_seconds``.
+Each of them asks the silent node as well, and counts it as lost only if no answer comes within ``lost_seconds``.
 
 One more node is asked at each look, in turn. So in the end every pair is tested, whatever nodes think of each other.
 """

@@ -335,7 +335,7 @@ class NodeEnd(Generic[B]):
         return [author for each in (self._settled_here(topic.name, awaited), *told) for author in each]
 
     def _settled_here(self, topic: str, awaited: dict[int, int]) -> list[int]:
-        """Those of them that are clients of this node."""
+        """The awaited authors that are clients of this node and have nothing more under way."""
         since_us = self.host.now_us() - SETTLED_US
         return [
             author

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from antiphon.kernel.randomness import GOLDEN_GAMMA, product64
 from antiphon.streams.requests import Policy, StreamInfo
 
 DIRECTORY: Final = 0
@@ -102,7 +103,7 @@ def replicas_for(number: int, nodes: list[int], count: int) -> list[int]:
 
     def rank(node: int) -> int:
         # A multiplicative hash: repeatable, and different for each stream.
-        return ((node ^ (number * 0x9E3779B97F4A7C15)) * 0xBF58476D1CE4E5B9) & ((1 << 64) - 1)
+        return product64(node ^ product64(number, GOLDEN_GAMMA), 0xBF58476D1CE4E5B9)
 
     return sorted(sorted(nodes), key=rank)[:count]
 

@@ -82,6 +82,7 @@ def test_barriers_follow_the_rate_and_vectors_the_number_of_publications() -> No
     assert long.barrier == pytest.approx(slow.barrier, rel=0.25)
 
 
+@pytest.mark.campaign
 def test_the_published_numbers_at_their_size() -> None:
     report = FIG_3_1.run(Plan((1024,), 3, 3), 1, lambda _: None)
     assert [(row.label, row.verdict) for row in report.rows if row.published is not None] == [

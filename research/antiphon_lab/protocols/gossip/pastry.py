@@ -31,7 +31,7 @@ from antiphon.fabrics.gossip.sampling.service import (
     to_vector,
 )
 from antiphon.kernel.process import NO_NODE, Environment
-from antiphon.kernel.randomness import GOLDEN_GAMMA, mix64
+from antiphon.kernel.randomness import GOLDEN_GAMMA, mix64, product64
 
 IDENTIFIER_BITS: Final[i64] = 48
 RING: Final[i64] = 1 << IDENTIFIER_BITS
@@ -42,7 +42,7 @@ SIDE: Final[i64] = 4
 
 def identifier_of(node: i64) -> i64:
     """The place of a node in the ring."""
-    return i64(mix64(int(node) * GOLDEN_GAMMA + 1) >> (64 - int(IDENTIFIER_BITS)))
+    return i64(mix64(product64(int(node), GOLDEN_GAMMA) + 1) >> (64 - int(IDENTIFIER_BITS)))
 
 
 def ring_distance(one: i64, other: i64) -> i64:

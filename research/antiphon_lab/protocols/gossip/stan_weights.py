@@ -21,7 +21,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from antiphon.kernel.message import SOURCE_BITS
-from antiphon.kernel.randomness import GOLDEN_GAMMA, mix64
+from antiphon.kernel.randomness import GOLDEN_GAMMA, mix64, product64
 
 NODE_BITS: Final = SOURCE_BITS
 NODE_MASK: Final[i64] = (1 << 22) - 1
@@ -38,7 +38,7 @@ THIRD_INVERSE: Final[i64] = pow(0x2C8647, -1, 1 << 22)
 
 def secret_of(node: int, key: int) -> int:
     """The secret of a node's permutation, 64 bits. Systems with different keys have unrelated permutations."""
-    return mix64(mix64(key) + (node + 1) * GOLDEN_GAMMA)
+    return mix64(mix64(key) + product64(node + 1, GOLDEN_GAMMA))
 
 
 @final

@@ -1,4 +1,4 @@
-"""What the leader of a stream knows about it: how far it and its consumers are, and where a reader begins."""
+"""Questions to the leader of a stream: how far it and its consumers are, and where a reader begins."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Random schedules for streams: programs publish, consume and die while the nodes that keep the history have faults.
 
-What happens to nodes is drawn as for clients (:mod:`antiphon.torture.clients.schedules`); all nodes have disks, and in
+The faults of nodes are drawn as for clients (:mod:`antiphon.torture.clients.schedules`). All nodes have disks, and in
 some schedules one of them loses its disk.
 """
 

@@ -1,0 +1,14 @@
+"""Replicated services: a class with typed operations, each with its own order, over a store at every replica.
+
+An application declares a service. Its operations are messages on a topic, about the keys that their arguments name;
+every replica applies what is delivered to it, in that order, to a store of its own. Start reading at
+``declaration.py``, which is the interface that applications write against. ``marks.py`` has its decorators;
+``description.py`` checks a declaration and describes it to everything else. ``calls.py`` has the bytes of calls and
+results, and applies one call to a store. ``store.py`` is what operations see of a store, what a store must offer, and
+the store in memory.
+
+Nothing of these five waits, looks at a clock or opens anything: live replicas and simulated ones share them. They
+import ``kernel``; what runs replicas may import what programs on nodes and clients stand on.
+"""
+
+from __future__ import annotations

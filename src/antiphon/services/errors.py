@@ -1,0 +1,16 @@
+"""Errors of services, beside those that every interface shares."""
+
+from __future__ import annotations
+
+from antiphon.kernel.errors import PeerError
+
+
+class ServiceError(PeerError):
+    """An operation or query of a service raised an exception that it does not declare; the text has it.
+
+    The state of the service is as if the operation had not been called.
+    """
+
+
+class UnknownOperationError(PeerError):
+    """A call names an operation or an argument that this version of the service does not have."""

@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from antiphon.kernel.errors import PeerError, RemovedError
-from antiphon.runtime.errors import NobodyServesError, RequestFailedError
+from antiphon.runtime.errors import ClosedError, NobodyServesError
 from antiphon.runtime.logging import logger
 from antiphon.services.frames import (
     MARK,
@@ -35,6 +35,7 @@ from antiphon.services.frames import (
 )
 from antiphon.services.live_replica import MARK_SECONDS, LiveReplica
 from antiphon.services.peers import PastPublications
+from antiphon.services.replica import OutdatedReplicaError
 from antiphon.streams.position import Position
 
 PIECE_BYTES: Final = 1 << 20
@@ -45,6 +46,10 @@ OPERATIONS_AT_ONCE: Final = 512
 MARK_BYTES_AT_MOST: Final = 64
 
 log = logger("services")
+
+
+class IncompleteHistoryError(PeerError):
+    """No replica has the state, and the history of the topic begins too late to build it."""
 
 
 class Joining:
@@ -61,24 +66,28 @@ class Joining:
             self._live.check()
             try:
                 source = await self._ask_who()
-            except NobodyServesError:
-                await self._from_history()
-                return
-            try:
+                if source is None:
+                    await self._from_history()
+                    return
                 await self._from_replica(source)
                 if not self._past.is_known:
                     # A client cannot say what its node will not get: once more, for what was under way.
                     await asyncio.sleep(2 * AGAIN_SECONDS)
                     await self._from_replica(source)
                 return
-            except (NobodyServesError, RequestFailedError, PeerError) as error:
+            except (ClosedError, OutdatedReplicaError, IncompleteHistoryError):
+                raise
+            except PeerError as error:
                 log.warning("a state could not be fetched; asking again", topic=self._live.topic, cause=error)
                 await asyncio.sleep(AGAIN_SECONDS)
 
-    async def _ask_who(self) -> int:
-        """A replica that has the state."""
+    async def _ask_who(self) -> int | None:
+        """A replica that has the state, if there is one."""
         topic = replica_topic(self._live.topic)
-        reply = await self._live.peer.request(topic, encode(Hello()), timeout=5.0)
+        try:
+            reply = await self._live.peer.request(topic, encode(Hello()), timeout=5.0)
+        except NobodyServesError:
+            return None
         return int(hello_replies.decode(reply.value).replica)
 
     async def _from_replica(self, source: int) -> None:
@@ -98,8 +107,7 @@ class Joining:
             part += 1
             piece = await self._ask_piece(source, AskPiece(transfer, part))
         if piece.position:
-            async with live.turn:
-                live.replica.restore(items, piece.position)
+            await live.restore(items, piece.position)
         log.info("a replica has its state", topic=live.topic, source=source, keys=len(items))
 
     async def _ask_piece(self, source: int, asked: AskState | AskPiece) -> StatePiece:
@@ -133,7 +141,7 @@ class Joining:
         is_first = True
         async for message in live.peer.history(live.topic, start):
             if is_first and message.position > 0 and not live.replica.applied:
-                raise PeerError(
+                raise IncompleteHistoryError(
                     f"no replica of {live.topic!r} is there, and its history begins at {message.position}: the state "
                     "before that is gone; start a replica that has its store"
                 )
@@ -168,7 +176,7 @@ class StateTransfers:
         if not await live.until(lambda: live.replica.has_passed(own), MARK_SECONDS):
             raise PeerError("the replica is too far behind to give its state")
         async with live.turn:
-            parts = self._cut(asked)
+            parts = await live.work(lambda: self._cut(asked))
         transfer = parts[0].transfer
         self._parts[transfer] = parts
         if len(self._parts) > TRANSFERS_AT_MOST:

@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from antiphon.kernel.errors import AntiphonError, PeerError
 from antiphon.runtime.errors import ClosedError
 from antiphon.runtime.logging import logger
-from antiphon.runtime.tasks import Tasks
 from antiphon.services.description import ServiceDescription
 from antiphon.services.frames import MARK, Answer, ResultsFrame, ServiceFrame, encode, result_topic
 from antiphon.services.peers import host_of
+from antiphon.services.recent import Operation
 from antiphon.services.replica import OutdatedReplicaError, Replica
+from antiphon.services.replica_store import StateLostError
 from antiphon.services.store import StoreBackend
 
 STORE_AGAIN_SECONDS: Final = (0.05, 2.0)
@@ -29,6 +31,8 @@ STORE_AGAIN_SECONDS: Final = (0.05, 2.0)
 MARK_SECONDS: Final = 30.0
 
 log = logger("services")
+
+Result = TypeVar("Result")
 
 TakeResults = Callable[[ResultsFrame], None]
 
@@ -51,9 +55,12 @@ class LiveReplica:
         self.failure: BaseException | None = None
         self.store_failures = 0
         """How often the store could not be reached."""
+        # Set when it is established, or is not any more.
+        self.changed = asyncio.Event()
         self._callers: dict[int, TakeResults] = {}
         self._progress = asyncio.Event()
-        self._tasks = Tasks()
+        # Whether its calls wait for another process.
+        self._is_blocking = bool(getattr(backend, "is_blocking", False))
         self._key = (id(host_of(peer)), topic)
 
     @property
@@ -72,45 +79,58 @@ class LiveReplica:
                 self.check()
             raise ClosedError("the subscription of the replica has ended")
 
-    async def apply(self, operations: list[tuple[int, int, bytes]]) -> None:
+    async def apply(self, operations: list[Operation]) -> None:
         """Apply operations, commit them, and send their results."""
+        rest = deque(operations)
         async with self.turn:
-            for author, number, value in operations:
-                while not await self._attempt(lambda: self.replica.take(author, number, value)):  # noqa: B023
-                    pass
-                if self.replica.is_full:
-                    await self._commit()
-            if not self.is_established or not self.subscription.waiting:
-                await self._commit()
+            while rest:
+                try:
+                    self._send(await self.work(lambda: self._step(rest)))
+                except OutdatedReplicaError:
+                    raise
+                except PeerError as error:
+                    await self._recover(rest, error)
         self._wake()
 
-    async def _commit(self) -> None:
-        answers: list[Answer] = []
+    def _step(self, rest: deque[Operation]) -> list[Answer]:
+        """Apply some operations, and commit when the transaction is full or nothing else has come."""
+        replica = self.replica
+        while rest and not replica.is_full:
+            replica.take(*rest[0])
+            rest.popleft()
+        if rest or replica.is_full or not self.is_established or not self.subscription.waiting:
+            return replica.commit()
+        return []
 
-        def commit() -> None:
-            answers.extend(self.replica.commit())
+    async def work(self, work: Callable[[], Result]) -> Result:
+        """Do something with the store, in a thread if it may take long."""
+        if self._is_blocking:
+            return await asyncio.to_thread(work)
+        return work()
 
-        while not await self._attempt(commit):
-            pass
-        self._send(answers)
-
-    async def _attempt(self, work: Callable[[], None]) -> bool:
-        """Do something with the store; false, after a while, if it could not be reached."""
-        try:
-            work()
-        except OutdatedReplicaError:
-            raise
-        except PeerError as error:
+    async def _recover(self, rest: deque[Operation], error: PeerError) -> None:
+        """The store has failed: wait until it works, and find out what it has; others answer meanwhile."""
+        was_established = self.is_established
+        seconds, most = STORE_AGAIN_SECONDS
+        while True:
+            self.check()
             self.store_failures += 1
-            first, most = STORE_AGAIN_SECONDS
-            seconds = min(most, first * 2 ** min(self.store_failures, 10))
-            log.warning(
-                "the store of a replica cannot be reached", topic=self.topic, again_seconds=seconds, cause=error
-            )
+            self.step_back()
+            log.warning("the store of a replica does not work", topic=self.topic, again_seconds=seconds, cause=error)
             await asyncio.sleep(seconds)
-            return False
-        self.store_failures = 0
-        return True
+            seconds = min(most, 2 * seconds)
+            try:
+                answers, again = await self.work(self.replica.recover)
+            except StateLostError:
+                raise
+            except PeerError as failure:
+                error = failure
+                continue
+            break
+        rest.extendleft(reversed(again))
+        self._send(answers)
+        if was_established:
+            self.establish()
 
     # Results.
 
@@ -176,7 +196,26 @@ class LiveReplica:
     def establish(self) -> None:
         """It has the state of the service."""
         self.is_established = True
-        LOCAL.setdefault(self._key, []).append(self)
+        here = LOCAL.setdefault(self._key, [])
+        if self not in here:
+            here.append(self)
+        self.changed.set()
+
+    async def query(self, body: bytes, seen: dict[int, int], seconds: float) -> bytes:
+        """Answer a query when these operations are applied, from a state that is committed."""
+        try:
+            async with asyncio.timeout(seconds):
+                if not await self.until(lambda: self.replica.has_seen(seen), seconds):
+                    raise PeerError("the replica has not got all that the caller has seen")
+                async with self.turn:
+                    return await self.work(lambda: self.replica.query(body))
+        except TimeoutError:
+            raise PeerError("the store of the replica does not answer") from None
+
+    async def restore(self, items: list[tuple[bytes, bytes]], position: bytes) -> None:
+        """Take the state of another replica."""
+        async with self.turn:
+            await self.work(lambda: self.replica.restore(items, position))
 
     def step_back(self) -> None:
         """It lacks something, and answers nothing until it has it."""
@@ -186,6 +225,7 @@ class LiveReplica:
             here.remove(self)
         if not here:
             LOCAL.pop(self._key, None)
+        self.changed.set()
 
     def fail(self, error: BaseException) -> None:
         """It ends with an error."""

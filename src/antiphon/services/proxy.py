@@ -171,10 +171,7 @@ class ServiceProxy:
     async def _ask(self, asked: AskQuery, seconds: float) -> bytes:
         here = self._here
         if here is not None and here.is_established:
-            if not await here.until(lambda: here.replica.has_seen(asked.seen), seconds):
-                raise PeerError("the replica has not got all that the caller has seen")
-            async with here.turn:
-                return here.replica.query(asked.body)
+            return await here.query(asked.body, asked.seen, seconds)
         reply = await self._peer.request(
             replica_topic(self._topic), encode(asked), timeout=seconds, group=group_of(self._home)
         )

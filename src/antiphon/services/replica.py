@@ -17,15 +17,15 @@ from antiphon.services.calls import ResultFrame, apply, decode_call, encode
 from antiphon.services.description import ServiceDescription
 from antiphon.services.errors import UnknownOperationError
 from antiphon.services.frames import (
-    LATEST,
     MARK,
+    OPERATION,
     Answer,
     ResultsFrame,
     ServiceFrame,
     decode_frame,
 )
-from antiphon.services.recent import RecentOperations, RecentResults
-from antiphon.services.replica_store import ReplicaStore
+from antiphon.services.recent import Operation, RecentOperations, RecentResults
+from antiphon.services.replica_store import ReplicaStore, StateLostError
 from antiphon.services.store import ServiceStore, StoreBackend
 
 OPERATIONS_PER_COMMIT: Final = 512
@@ -57,11 +57,11 @@ class Replica:
         """How many messages were no operations of this service."""
         self._service = description.service()
         self._marks: dict[int, None] = {}
-        # Results of operations that are not committed yet.
-        self._answers: list[Answer] = []
         self._told: dict[int, int] = {}
-        # How many messages the open transaction has.
-        self._open = 0
+        # The messages of the open transaction, their results, and the marks among them.
+        self._open: list[Operation] = []
+        self._answers: list[tuple[Answer, ServiceFrame]] = []
+        self._open_marks: list[int] = []
 
     @property
     def applied(self) -> int:
@@ -87,24 +87,16 @@ class Replica:
             self.refused += 1
         else:
             self._take(frame)
-        self._open += 1
         applied.add(author, number)
-        self.operations.add((author, number, value))
+        self._open.append((author, number, value))
 
     def _take(self, frame: ServiceFrame) -> None:
         if frame.kind == MARK:
-            self._marks[frame.number] = None
-            if len(self._marks) > MARKS_AT_MOST:
-                del self._marks[next(iter(self._marks))]
-            return
-        if frame.kind == LATEST:
-            if frame.home == self.number:
-                self._answers.append(Answer(frame.caller, frame.number, self._query(frame.body)))
-            return
-        answer = Answer(frame.caller, frame.number, self._apply(frame))
-        is_wanted = self.results.add(answer)
-        if is_wanted or frame.home == self.number:
-            self._answers.append(answer)
+            self._open_marks.append(frame.number)
+        elif frame.kind == OPERATION:
+            self._answers.append((Answer(frame.caller, frame.number, self._apply(frame)), frame))
+        elif frame.home == self.number:
+            self._answers.append((Answer(frame.caller, frame.number, self._query(frame.body)), frame))
 
     def _apply(self, frame: ServiceFrame) -> bytes:
         """Apply an operation; its result."""
@@ -135,18 +127,60 @@ class Replica:
     @property
     def is_full(self) -> bool:
         """Whether the transaction should close."""
-        return self._open >= OPERATIONS_PER_COMMIT
+        return len(self._open) >= OPERATIONS_PER_COMMIT
 
     def commit(self) -> list[Answer]:
         """Commit what was applied, and give the results that are to be sent from here.
 
-        A ``PeerError`` means that this is not done, or not known: commit again.
+        A ``PeerError`` means that this is not done, or not known: ``recover``.
         """
         if self._open:
             self.store.commit(b"")
-            self._open = 0
-        answers, self._answers = self._answers, []
-        return answers
+        return self._committed()
+
+    def _committed(self) -> list[Answer]:
+        """What was applied is in the store: now others may know."""
+        for operation in self._open:
+            self.operations.add(operation)
+        for mark in self._open_marks:
+            self._marks[mark] = None
+            if len(self._marks) > MARKS_AT_MOST:
+                del self._marks[next(iter(self._marks))]
+        found: list[Answer] = []
+        for answer, frame in self._answers:
+            is_wanted = frame.kind == OPERATION and self.results.add(answer)
+            if is_wanted or frame.home == self.number:
+                found.append(answer)
+        self._begin()
+        return found
+
+    def _begin(self) -> None:
+        """Nothing is open."""
+        self._open, self._answers, self._open_marks = [], [], []
+
+    def recover(self) -> tuple[list[Answer], list[Operation]]:
+        """After the store has failed: the results of a commit that took place, or what is to be taken again.
+
+        :class:`StateLostError` if the store has lost what was committed before: then a state has to be fetched.
+        """
+        try:
+            if self.kept.recover():
+                self.store = ServiceStore(self.kept)
+                return self._committed(), []
+        except StateLostError:
+            self._begin()
+            self._start_over()
+            raise
+        again = self._open
+        self._begin()
+        self.store = ServiceStore(self.kept)
+        return [], again
+
+    def _start_over(self) -> None:
+        """The state is another one than before."""
+        self.store = ServiceStore(self.kept)
+        self.operations = RecentOperations(self.kept.ranges())
+        self._told.clear()
 
     def frame(self, caller: int, answers: list[tuple[int, bytes]]) -> ResultsFrame:
         """Results for a caller, with what is new to it."""
@@ -169,11 +203,8 @@ class Replica:
     def restore(self, items: list[tuple[bytes, bytes]], position: bytes) -> None:
         """Take the state of another replica."""
         self.kept.restore(items, position)
-        self.store = ServiceStore(self.kept)
-        self.operations = RecentOperations(self.kept.ranges())
-        self._answers.clear()
-        self._told.clear()
-        self._open = 0
+        self._begin()
+        self._start_over()
 
 
 def version_of(description: ServiceDescription) -> int:

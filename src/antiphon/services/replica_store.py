@@ -20,6 +20,15 @@ AUTHOR: Final = OWN + b"a"
 """Before the number of an author: the key of its row."""
 
 
+VALUES_AT_MOST: Final = 16_384
+VALUE_BYTES_AT_MOST: Final = 4096
+"""So many values are kept in memory, if they are not larger."""
+
+
+class StateLostError(PeerError):
+    """The backend has lost transactions, as a database may that failed over."""
+
+
 class Progress(msgspec.Struct, frozen=True, array_like=True):
     """The position of a replica, as its backend keeps it; which operations are applied is beside it, author by author.
 
@@ -54,13 +63,25 @@ class ReplicaStore(StoreBackend):
         self.progress = progress_of(backend, service)
         self.applied = AppliedOperations(stored_rows(backend))
         self.applied.has_forgotten = self.progress.has_forgotten
+        # What a commit under way writes of what is applied, and what the backend says when it has taken place.
         self._rows: dict[int, bytes | None] = {}
+        self._pending: Progress | None = None
+        # Values that were read or written lately: nobody else writes to the backend.
+        self._values: dict[bytes, bytes | None] = {}
 
     # What the service sees.
 
     def read(self, key: bytes) -> bytes | None:
         """The committed value of a key of the service."""
-        return self.backend.read(key)
+        values = self._values
+        if key in values:
+            return values[key]
+        value = self.backend.read(key)
+        if len(values) >= VALUES_AT_MOST:
+            values.clear()
+        if value is None or len(value) <= VALUE_BYTES_AT_MOST:
+            values[key] = value
+        return value
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """All committed keys of the service with a prefix, sorted, and their values."""
@@ -92,12 +113,45 @@ class ReplicaStore(StoreBackend):
         """Commit changes, and which operations they come from; if it fails, the same is committed the next time."""
         self._rows.update(self.applied.take_changes())
         own = {author_key(author): row for author, row in self._rows.items()}
-        progress = msgspec.structs.replace(
+        self._pending = msgspec.structs.replace(
             self.progress, commits=self.progress.commits + 1, has_forgotten=self.applied.has_forgotten
         )
-        self.backend.commit({**changes, **own}, encode(progress))
+        for key in changes:
+            self._values.pop(key, None)
+        self.backend.commit({**changes, **own}, encode(self._pending))
+        self._committed(self._pending)
+        for key, value in changes.items():
+            if value is None or len(value) <= VALUE_BYTES_AT_MOST:
+                self._values[key] = value
+
+    def _committed(self, progress: Progress) -> None:
         self.progress = progress
+        self._pending = None
         self._rows = {}
+
+    def recover(self) -> bool:
+        """After a failure: whether the commit that was under way took place. If not, it is undone.
+
+        :class:`StateLostError` if the backend is not where this replica left it.
+        """
+        stored = progress_of(self.backend, self.progress.service)
+        if stored == self._pending:
+            self._committed(stored)
+            return True
+        is_lost = stored != self.progress
+        self._reload(stored)
+        if is_lost:
+            raise StateLostError(
+                f"the store of a replica of {stored.service} is back at an earlier state; the rest is fetched again"
+            )
+        return False
+
+    def _reload(self, progress: Progress) -> None:
+        """Begin with what the backend has."""
+        self._committed(progress)
+        self._values.clear()
+        self.applied = AppliedOperations(stored_rows(self.backend))
+        self.applied.has_forgotten = progress.has_forgotten
 
     def reach(self, generation: int, position: int) -> None:
         """Everything before a position of the history is applied; the next commit says so."""
@@ -107,10 +161,7 @@ class ReplicaStore(StoreBackend):
         """Replace everything by a snapshot of the whole backend of another replica."""
         progress = positions.decode(position)
         self.backend.restore(items, encode(msgspec.structs.replace(progress, commits=self.progress.commits + 1)))
-        self.progress = progress_of(self.backend, self.progress.service)
-        self.applied = AppliedOperations(stored_rows(self.backend))
-        self.applied.has_forgotten = self.progress.has_forgotten
-        self._rows = {}
+        self._reload(progress_of(self.backend, self.progress.service))
 
     def whole(self) -> Iterator[tuple[bytes, bytes]]:
         """Everything that is committed: a snapshot, for ``restore`` elsewhere."""

@@ -24,9 +24,11 @@ from antiphon.services.frames import (
     inquiries,
     replica_topic,
 )
-from antiphon.services.joining import HISTORY_REPLICAS, Joining, StateTransfers, group_of
+from antiphon.services.joining import AGAIN_SECONDS, HISTORY_REPLICAS, Joining, StateTransfers, group_of
 from antiphon.services.live_replica import LiveReplica
 from antiphon.services.peers import check_fabric, host_of, topic_of
+from antiphon.services.postgres_store import PostgresStore
+from antiphon.services.replica_store import StateLostError
 from antiphon.services.sqlite_store import SqliteStore
 from antiphon.services.store import MemoryStore, StoreBackend
 
@@ -43,7 +45,8 @@ class ServedReplica:
         self._live = live
         self._joining = joining
         self._transfers = StateTransfers(live)
-        self._serving = live.peer.serve(replica_topic(live.topic), group=group_of(live.number), limit=INQUIRIES_AT_MOST)
+        # What others ask it; only while it has the state.
+        self._serving: Any = None
         self._tasks = Tasks()
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -71,14 +74,35 @@ class ServedReplica:
         live = self._live
         live.subscription = await live.peer.subscribe(live.topic).ready()
         await self._joining.run()
-        await self._establish()
+        # Others find it before it has its first caller.
+        await self._open_door()
+        live.establish()
         self._tasks.spawn(self._run())
-        self._tasks.spawn(self._answer_all())
+        self._tasks.spawn(self._keep_door())
         return self
 
-    async def _establish(self) -> None:
-        await self._serving.ready()
-        self._live.establish()
+    async def _open_door(self) -> None:
+        live = self._live
+        serving = live.peer.serve(replica_topic(live.topic), group=group_of(live.number), limit=INQUIRIES_AT_MOST)
+        self._serving = await serving.ready()
+        self._tasks.spawn(self._answer_all(serving))
+
+    async def _keep_door(self) -> None:
+        """Be found by others while this replica has the state, and not while it lacks something."""
+        live = self._live
+        while True:
+            await live.changed.wait()
+            live.changed.clear()
+            try:
+                if not live.is_established and self._serving is not None:
+                    serving, self._serving = self._serving, None
+                    await serving.close()
+                elif live.is_established and self._serving is None:
+                    await self._open_door()
+            except AntiphonError as error:
+                log.warning("others cannot be told about a replica", topic=live.topic, cause=error)
+                await asyncio.sleep(AGAIN_SECONDS)
+                live.changed.set()
 
     async def _run(self) -> None:
         """Follow the topic; come to the state of others where something was missed."""
@@ -87,8 +111,8 @@ class ServedReplica:
             while True:
                 try:
                     await live.follow()
-                except MissedMessagesError as error:
-                    log.warning("a replica missed operations; it fetches the state", topic=live.topic, cause=error)
+                except (MissedMessagesError, StateLostError) as error:
+                    log.warning("a replica lacks operations; it fetches them", topic=live.topic, cause=error)
                     live.step_back()
                     await self._joining.run()
                     live.establish()
@@ -97,7 +121,6 @@ class ServedReplica:
         except Exception as error:
             log.error("a replica has ended", topic=live.topic, cause=error)
             live.fail(error)
-            await self._serving.close()
             if not self._ended.done():
                 self._ended.set_exception(error)
                 # Nobody has to wait for it.
@@ -105,9 +128,12 @@ class ServedReplica:
 
     # Questions.
 
-    async def _answer_all(self) -> None:
-        async for request in self._serving:
-            self._tasks.spawn(self._answer(request))
+    async def _answer_all(self, serving: Any) -> None:
+        try:
+            async for request in serving:
+                self._tasks.spawn(self._answer(request))
+        except AntiphonError as error:
+            log.info("a replica is not asked any more", topic=self.topic, cause=error)
 
     async def _answer(self, request: Any) -> None:
         try:
@@ -127,7 +153,7 @@ class ServedReplica:
         if not live.is_established:
             raise PeerError("this replica lacks operations and is fetching them; ask another one")
         if isinstance(asked, AskQuery):
-            return await self.query(asked.body, asked.seen, asked.seconds)
+            return await live.query(asked.body, asked.seen, min(asked.seconds, QUERY_SECONDS_AT_MOST))
         if isinstance(asked, AskResults):
             return encode(live.replica.frame(asked.caller, live.replica.results.ask(asked.caller, asked.numbers)))
         if isinstance(asked, AskState):
@@ -136,21 +162,13 @@ class ServedReplica:
             return encode(self._transfers.part(asked))
         return encode(HelloReply(live.number, live.replica.version, live.replica.applied))
 
-    async def query(self, body: bytes, seen: dict[int, int], seconds: float) -> bytes:
-        """Answer a query when these operations are applied."""
-        live = self._live
-        in_time = await live.until(lambda: live.replica.has_seen(seen), min(seconds, QUERY_SECONDS_AT_MOST))
-        if not in_time:
-            raise PeerError("the replica has not got all that the caller has seen")
-        async with live.turn:
-            return live.replica.query(body)
-
     # Ending.
 
     async def close(self) -> None:
         """Stop: what is applied is in the store, and a replica with this store goes on from there."""
         self._tasks.cancel()
-        await self._serving.close()
+        if self._serving is not None:
+            await self._serving.close()
         async with self._live.turn:
             self._live.close()
         if not self._ended.done():
@@ -161,8 +179,10 @@ def open_store(store: object) -> StoreBackend:
     """The backend that a program names."""
     if store == "memory":
         return MemoryStore()
+    if isinstance(store, str) and store.startswith(("postgresql://", "postgres://")):
+        return PostgresStore(store)
     if isinstance(store, str) and "://" in store:
-        raise UsageError(f"there is no store {store!r}; name a file, 'memory', or pass a backend")
+        raise UsageError(f"there is no store {store!r}; name a file, 'memory', 'postgresql://...', or pass a backend")
     if isinstance(store, (str, Path)):
         return SqliteStore(store)
     if all(hasattr(store, name) for name in ("read", "scan", "commit", "position", "restore")):

@@ -228,12 +228,17 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
                 f"tls_authority ({HOW_TO_MAKE}), or say insecure if that does not matter"
             )
         for name, address in (("listen", self.listen), ("metrics", self.metrics)):
-            if address is not None and not is_loopback(split_address(address)[0]):
-                raise UsageError(
-                    f"{name} is {address}, where other machines can connect, and there is no TLS: give "
-                    f"tls_certificate, tls_key and tls_authority ({HOW_TO_MAKE}), or say insecure (--insecure) if "
-                    "whoever can connect may do everything"
-                )
+            if address is not None:
+                self.check_address(name, address)
+
+    def check_address(self, name: str, address: str) -> None:
+        """Refuse an address where other machines can connect, if they come without TLS."""
+        if not self.insecure and self.tls() is None and not is_loopback(split_address(address)[0]):
+            raise UsageError(
+                f"{name} is {address}, where other machines can connect, and there is no TLS: give "
+                f"tls_certificate, tls_key and tls_authority ({HOW_TO_MAKE}), or say insecure (--insecure) if "
+                "whoever can connect may do everything"
+            )
 
     def choices(self) -> NodeChoices:
         """The settings that the process of the node depends on."""
@@ -291,12 +296,20 @@ def with_table(values: dict[str, Any]) -> dict[str, Any]:
     return {**others, "table": tables[fabric]} if tables else others
 
 
-def read_settings(path: Path, **overrides: Any) -> Settings:
-    """Settings from a TOML file; what is given besides counts more."""
+def read_settings(path: Path, others: dict[str, dict[str, Any]] | None = None, **overrides: Any) -> Settings:
+    """Settings from a TOML file; what is given besides counts more.
+
+    ``others`` are tables that are not of the node: what the file says in them is added to these.
+    """
     try:
         values = tomllib.loads(path.read_text())
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}; check the name") from error
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path} is no TOML: {error}") from error
+    for name, table in (others or {}).items():
+        found = values.pop(name, {})
+        if not isinstance(found, dict):
+            raise UsageError(f"{path}: {name} is a table; write [{name}], and its settings below")
+        table.update(found)
     return settings_from({**values, **overrides}, str(path))

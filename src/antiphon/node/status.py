@@ -11,7 +11,7 @@ import asyncio
 import json
 import ssl
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any, Final
 
@@ -88,6 +88,8 @@ class NodeStatus:
         self._ledger = ledger
         self.certificates = certificates
         self._audit = audit
+        # The figures of the door for MQTT clients, if it is open.
+        self.mqtt: Callable[[], dict[str, int]] | None = None
 
     def figures(self) -> dict[str, Any]:
         """All figures of the node, as numbers and strings."""
@@ -122,6 +124,7 @@ class NodeStatus:
             "clients_held": self._backlogs.held_clients,
             "topics_known": len(loop.topics.by_name),
             "consumers": consumer_figures(self._members.streams),
+            "mqtt": None if self.mqtt is None else self.mqtt(),
             "topics": {
                 topic.name: topic_status(loop, topic) | cluster.figures_of(topic.number)
                 for topic in shown_topics(loop.topics.by_name.values())
@@ -289,6 +292,17 @@ TOPIC_METRICS: Final = {
     "subscriptions": GaugeMetricFamily,
     "end_offset": GaugeMetricFamily,
 }
+MQTT_METRICS: Final = {
+    "connections": GaugeMetricFamily,
+    "sessions": GaugeMetricFamily,
+    "subscriptions": GaugeMetricFamily,
+    "groups": GaugeMetricFamily,
+    "retained": GaugeMetricFamily,
+    "received": CounterMetricFamily,
+    "dropped": GaugeMetricFamily,
+    "undeliverable": CounterMetricFamily,
+    "refused": CounterMetricFamily,
+}
 """What they mean is said where all quantities are defined."""
 
 
@@ -315,6 +329,9 @@ class NodeCollector(Collector):
             yield metric
         yield from client_metrics(status["quotas"])
         yield from consumer_metrics(status["consumers"])
+        if status["mqtt"] is not None:
+            for name, family in MQTT_METRICS.items():
+                yield family(f"antiphon_mqtt_{name}", quantity(f"mqtt_{name}").definition, value=status["mqtt"][name])
 
 
 def client_metrics(clients: dict[str, dict[str, Any]]) -> Iterator[Metric]:

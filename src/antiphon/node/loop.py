@@ -115,8 +115,6 @@ class NodeLoop:
         self._decoded: tuple[bytes, Columns] | None = None
         # The batch that is being published, until it is delivered here.
         self._published: bytes = b""
-        # The own batch that was delivered last. Its payload may be another one than was published: with a header.
-        self._last_own: Publication | None = None
         self._is_settling = False
         # Whether something happened on a topic for which a client's session waits.
         self._has_watched_news = False
@@ -166,12 +164,11 @@ class NodeLoop:
         # This node delivers it too, mostly at once, and has its columns already.
         self._decoded = (payload, segment.columns)
         self._published = payload
-        self._last_own = None
         if segment.about:
             number = process.publish_about(list(segment.about), payload, topic.number, order)
         else:
             number = process.publish(payload, topic.number, order)
-        is_delivered = self._published is not payload or self._was_delivered(topic, int(number))
+        is_delivered = self._published is not payload or self.receipts.was_accepted(topic.number, number)
         self._published = b""
         topic.sent(len(payload))
         if self.trace is not None:
@@ -375,13 +372,7 @@ class NodeLoop:
 
     def _accept_own(self, publication: Publication) -> None:
         if publication.source == self.identifier:
-            self._last_own = publication
-            if self.receipts.undelivered:
-                self.receipts.delivered(publication.topic, publication.sequence)
-
-    def _was_delivered(self, topic: LiveTopic, number: int) -> bool:
-        last = self._last_own
-        return last is not None and last.topic == topic.number and last.sequence == number
+            self.receipts.accept_own(publication)
 
     def began_epoch(self, epoch: int, members: list[int], councils: list[list[int]]) -> None:
         """The process takes part in an epoch of total order: judges of traces want to know whose majority it has."""

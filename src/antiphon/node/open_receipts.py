@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
+from mypy_extensions import i64
+
 from antiphon.api.outbox import set_if_waiting
 from antiphon.api.topic_state import LiveTopic
 from antiphon.kernel.errors import PeerError
+from antiphon.kernel.message import Publication
 from antiphon.storage.group_commit import GroupCommit
 
 
@@ -20,6 +23,8 @@ class OpenReceipts:
         self._open: set[asyncio.Future[None]] = set()
         # By topic and number.
         self.undelivered: dict[tuple[int, int], asyncio.Future[None]] = {}
+        # The own batch that was delivered last. Its payload may be another one than was published: with a header.
+        self._last_own: Publication | None = None
 
     def add(self, topic: LiveTopic, number: int, receipt: asyncio.Future[None], is_delivered: bool) -> None:
         """A batch with a receipt has been published; mostly this node has delivered it at once."""
@@ -29,6 +34,17 @@ class OpenReceipts:
             self._accept(receipt)
         else:
             self.undelivered[topic.number, number] = receipt
+
+    def accept_own(self, publication: Publication) -> None:
+        """A batch of this node is delivered here."""
+        self._last_own = publication
+        if self.undelivered:
+            self.delivered(publication.topic, publication.sequence)
+
+    def was_accepted(self, topic: i64, number: i64) -> bool:
+        """Whether a batch is the own one that was delivered last."""
+        last = self._last_own
+        return last is not None and last.topic == topic and last.sequence == number
 
     def delivered(self, topic: int, number: int) -> None:
         """A batch of this node has been delivered here."""

@@ -82,13 +82,6 @@ STREAMS = (
         "        return False\n",
     ),
     stream(
-        "a replica of several says that it has messages before they are on disk",
-        "live_replica",
-        "        self._unsafe[name] = not is_early\n",
-        "        self._unsafe[name] = False\n",
-        "streams/service",
-    ),
-    stream(
         "acknowledged messages are forgotten by a snapshot",
         "live_replica",
         "        self.coordinator.table.restore(consumers)\n",

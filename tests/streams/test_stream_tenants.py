@@ -219,7 +219,7 @@ def test_a_step_after_a_commit_that_fails_stops_no_other(tmp_path: Path) -> None
 
     async def test() -> None:
         raised = list[BaseException]()
-        commit = GroupCommit(DurableLog.open(tmp_path / "log"), bool, raised.append)
+        commit = GroupCommit(DurableLog.open(tmp_path / "log"), lambda: None, raised.append)
         store, called = StreamStore(tmp_path / "streams", commit), asyncio.Event()
         store.then(fail)
         store.then(called.set)

@@ -9,9 +9,8 @@ from typing import Final, NamedTuple
 from antiphon.api.batch import Batch
 from antiphon.api.streams.starts import StartPlace
 from antiphon.client.client import LiveClient
-from antiphon.kernel.errors import DeniedError, PeerError
+from antiphon.kernel.errors import DeniedError, PeerError, RemovedError
 from antiphon.kernel.message import ORDER_NAMES, Publication
-from antiphon.runtime.errors import RemovedError
 from antiphon.runtime.logging import logger
 from antiphon.spark.logs import connect, new_runner
 from antiphon.spark.options import ReadOptions
@@ -27,7 +26,7 @@ class PlacedBatch(NamedTuple):
     """The messages of a publication, at its positions, as those of a log come."""
 
     first: int
-    count: int
+    messages: int
     publication: Publication
 
 

@@ -24,7 +24,7 @@ from antiphon.client.handle import Client
 from antiphon.node.local_cluster import HOST, Member, Plan, ProcessCluster, any_ports, founders_file
 from antiphon.torture.live.consumers.judge import CONSUMER_CHECKS, ConsumerJudge, HistoryAtEnd
 from antiphon.torture.live.consumers.programs import KEYS, RECONNECT_SECONDS, TOPIC, ProgramWork
-from antiphon.torture.live.consumers.records import ACKED, ACKING, ASKED, GOT, RECEIPT, WorkRecords, records_in
+from antiphon.torture.live.consumers.records import ACKED, ACKING, ASKED, GOT, RECEIPT, REFUSED, WorkRecords, records_in
 from antiphon.torture.live.load_process import start_process
 
 MODES: Final = {"audit": "any", "billing": "any", "ledger": "key", "answers": "causal"}
@@ -265,13 +265,19 @@ class ConsumerCampaign:
         member = f"driver.{name}"
         async with client.consume(TOPIC, name, mode=mode, ack_seconds=2.0) as work:
             while True:
-                for message in await work.fetch(DRAINED_AT_ONCE, timeout=1.0):
+                taken = await work.fetch(DRAINED_AT_ONCE, timeout=1.0)
+                for message in taken:
                     place = (int(message.position), message.delivery)
                     self._records.note(GOT, name, member, *place, message.value.decode())
                     self._records.note(ACKING, name, member, *place)
-                    with suppress(antiphon.LostTurnError):
-                        await message.ack()
+                # Many at once: the acknowledgements of one turn go together.
+                for message, acknowledgement in [(message, message.ack()) for message in taken]:
+                    place = (int(message.position), message.delivery)
+                    try:
+                        await acknowledgement
                         self._records.note(ACKED, name, member, *place)
+                    except antiphon.LostTurnError:
+                        self._records.note(REFUSED, name, member, *place)
                 found = await client.topics.describe(TOPIC)
                 if all(each.lag == 0 for each in found.consumers if each.name == name):
                     return
@@ -282,6 +288,6 @@ class ConsumerCampaign:
         figures, counts = self.figures, judge.counts
         figures.asked, figures.receipts, figures.in_history = counts[ASKED], counts[RECEIPT], len(history.names)
         figures.handed_out, figures.acknowledged = counts[GOT], counts[ACKED]
-        figures.lost_turns = counts["refused"]
+        figures.lost_turns = counts[REFUSED]
         figures.violations = judge.violations
         figures.examples += judge.examples

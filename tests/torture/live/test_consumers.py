@@ -53,7 +53,7 @@ def without_ack(consumer: str, position: int) -> list[Line]:
 
 def handed_early(consumer: str) -> list[Line]:
     """Another member gets the second message before the first is done."""
-    early = (GOT, [consumer, "other", 1, 1, NAMES[1]])
+    early: Line = (GOT, [consumer, "other", 1, 1, NAMES[1]])
     lines = kept()
     place = lines.index((ACKING, [consumer, "m", 0, 1]))
     return [*lines[:place], early, *lines[place:]]

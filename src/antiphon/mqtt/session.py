@@ -281,6 +281,8 @@ class MqttSession:
             return True
         if not self._overlaps.is_first(subscription, message):
             return False
+        if not self.is_lasting and not self._heard_before:
+            return True
         series: tuple[str, int] = message.topic, message.publisher
         number: int = message.sequence
         if self.is_lasting:

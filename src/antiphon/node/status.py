@@ -36,7 +36,7 @@ from antiphon.node.settings import Settings
 from antiphon.sessions.backlog import Backlogs
 from antiphon.trace.quantities import quantity
 from antiphon.transport.incoming import ServedClient
-from antiphon.transport.links import split_address
+from antiphon.transport.links import OutgoingLink, split_address
 from antiphon.transport.listener import Listener
 from antiphon.transport.tls import check_trusted, identity_of, is_loopback
 
@@ -110,6 +110,7 @@ class NodeStatus:
             "pieces_ahead": loop.writers.ahead,
             "pieces_in_conflict": loop.writers.conflicts,
             "troubles": self.troubles(),
+            "round_trips": self.round_trips(),
             "audit_dropped": self._audit.dropped,
             "certificate_days": None if self.certificates is None else self.certificates.days_left(),
             "bytes_sent": sum(link.bytes_sent for link in links),
@@ -144,6 +145,15 @@ class NodeStatus:
             "protocol": PROTOCOL_VERSION,
             "peers": peers,
         }
+
+    def round_trips(self) -> list[dict[str, Any]]:
+        """How far other nodes are, in microseconds there and back, as the system measures it on existing traffic."""
+        found = []
+        for peer in self._cluster.peers():
+            link = None if peer.identifier is None else self._cluster.links.get(peer.identifier)
+            if isinstance(link, OutgoingLink) and (round_trip_us := link.round_trip_us) >= 0:
+                found.append({"node": peer.identifier, "address": peer.address, "microseconds": round_trip_us})
+        return found
 
     def troubles(self) -> list[str]:
         """The troubles in words; none if all is well."""

@@ -124,6 +124,14 @@ def node(
             show_default=False,
         ),
     ] = None,
+    console: Annotated[
+        Word,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Serve a page about the cluster here; 127.0.0.1:7480 is the usual address.",
+            show_default=False,
+        ),
+    ] = None,
     log_level: Annotated[LogLevel, typer.Option(help="The lowest level to log, on standard error.")] = "info",
     log_json: Annotated[bool, typer.Option("--log-json", help="Log one JSON object per line.")] = False,
     until_input_ends: Annotated[
@@ -151,7 +159,7 @@ def node(
     flags = {name: given[name] for name in Settings.__struct_fields__ if given[name] is not None}
     settings = settings_from(flags, "antiphon node") if config is None else read_settings(config, **flags)
     write_logs(log_level, log_json)
-    antiphon.run(serve(settings, json, until_input_ends, join_when_told, mqtt))
+    antiphon.run(serve(settings, json, until_input_ends, join_when_told, mqtt, console))
 
 
 async def begin(settings: Settings) -> Node:
@@ -162,7 +170,12 @@ async def begin(settings: Settings) -> Node:
 
 
 async def serve(
-    settings: Settings, as_json: bool, until_input_ends: bool, join_when_told: bool, mqtt: str | None
+    settings: Settings,
+    as_json: bool,
+    until_input_ends: bool,
+    join_when_told: bool,
+    mqtt: str | None,
+    console: str | None,
 ) -> None:
     """Serve from start to leave."""
     stop = running.until_signal()
@@ -179,7 +192,8 @@ async def serve(
     try:
         async with AsyncExitStack() as doors:
             served = "" if mqtt is None else await doors.enter_async_context(open_mqtt(started, mqtt))
-            announce(started, as_json, served)
+            page = "" if console is None else await doors.enter_async_context(open_console(started, console))
+            announce(started, as_json, served, page)
             await running.first_of(started.until_stopped(), stop)
     finally:
         await started.close()
@@ -194,16 +208,28 @@ async def open_mqtt(node: Node, address: str) -> AsyncIterator[str]:
         yield door.address
 
 
-def announce(started: Node, as_json: bool, mqtt_address: str) -> None:
+@asynccontextmanager
+async def open_console(node: Node, address: str) -> AsyncIterator[str]:
+    """Serve the console of the cluster at a node; the address of the page."""
+    from antiphon.console.live.site import serve_console
+
+    async with serve_console(node, address) as server:
+        yield server.url
+
+
+def announce(started: Node, as_json: bool, mqtt_address: str, console_url: str) -> None:
     """Announce the address of the node, for people or for programs."""
     about: dict[str, object] = {"node": started.identifier, "address": started.address}
     if started.metrics_address:
         about["metrics"] = started.metrics_address
     if mqtt_address:
         about["mqtt"] = mqtt_address
+    if console_url:
+        about["console"] = console_url
     if as_json:
         output.print_line(about)
     else:
         served = f", metrics at http://{started.metrics_address}/metrics" if started.metrics_address else ""
         served += f", MQTT at {mqtt_address}" if mqtt_address else ""
+        served += f", console at {console_url}" if console_url else ""
         print(f"node {started.identifier} is ready at {started.address}{served}", flush=True)

@@ -5,6 +5,7 @@ import { logIn } from "./login.js";
 
 const MODES = {
   run: () => import("./run.js"),
+  live: () => import("./live.js"),
 };
 
 const root = document.documentElement;

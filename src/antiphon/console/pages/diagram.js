@@ -166,9 +166,15 @@ export class Diagram {
     this.paintAxis(context, height);
     context.save();
     context.beginPath();
+    // What is played has no future yet.
+    const edge = this.now === null ? width : Math.min(width, Math.max(this.gutter - 6, this.x(this.now)));
     context.rect(this.gutter - 6, AXIS, width - this.gutter + 6, height - AXIS);
     context.clip();
     this.paintLanes(context, width);
+    context.beginPath();
+    context.rect(this.gutter - 6, AXIS, edge - this.gutter + 6, height - AXIS);
+    context.save();
+    context.clip();
     if (this.selection) this.paintCones(context);
     if (this.slice) {
       if (!this.slice.exact) this.paintCounts(context);
@@ -176,6 +182,7 @@ export class Diagram {
       if (this.slice.exact) this.paintDots(context);
     }
     if (this.selection) this.paintSelection(context);
+    context.restore();
     if (this.now !== null) this.paintNow(context, height);
     context.restore();
     this.paintLabels(context, height);
@@ -230,7 +237,7 @@ export class Diagram {
     }
     for (const [lane, from, to, kind] of this.run.absences ?? []) {
       const left = Math.max(this.x(from), this.gutter - 6);
-      const right = Math.min(to === null ? width : this.x(to), width);
+      const right = Math.min(to === null ? width : this.x(to), width, this.now === null ? width : this.x(this.now));
       if (right < left) continue;
       context.fillStyle = kind === "paused" ? this.colours.held : this.colours.bad;
       context.globalAlpha = 0.13;
@@ -494,6 +501,7 @@ export class Diagram {
     for (let place = 0; place < slice.row.length; place += 1) {
       const dy = this.y(slice.lane[place]) - y;
       if (Math.abs(dy) > 12) continue;
+      if (this.now !== null && slice.time[place] > this.now) continue;
       const distance = Math.hypot(this.x(slice.time[place]) - x, dy);
       if (distance <= nearest) { nearest = distance; best = place; }
     }

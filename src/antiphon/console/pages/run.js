@@ -166,7 +166,8 @@ export class RunPage {
     this.panel = name;
     const titles = { waits: this.run.has_copies ? "Longest waits" : "Slowest deliveries", message: "Message", violations: "Violations" };
     const shown = this.diagram.selection ? ["message", "waits", "violations"] : ["waits", "violations"];
-    if (this.extras.panel) { titles.faults = "Nodes"; shown.push("faults"); }
+    // A played run has no trace to judge yet; antiphon simulate judges its file.
+    if (this.extras.panel) { titles.faults = "Nodes"; shown[shown.length - 1] = "faults"; }
     this.tabs.replaceChildren(...shown.map((each) => make("button", { type: "button", role: "tab", "aria-selected": each === name ? "true" : "false", onclick: () => this.openPanel(each).then(() => this.keepAddress()) }, titles[each])));
     if (name === "message") this.body.replaceChildren(...this.message());
     else if (name === "violations") await this.violations();

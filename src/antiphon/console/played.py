@@ -145,7 +145,7 @@ def without_the_impossible(scenario: Scenario) -> Scenario:
     changes = [
         (fault.at, node, isinstance(fault, RestartFault | ResumeFault))
         for _, fault in scenario.faults_by_time()
-        if isinstance(fault, tuple(NODE_FAULTS.values()))
+        if isinstance(fault, CrashFault | RestartFault | PauseFault | ResumeFault)
         for node in fault.targets(scenario.nodes)
     ]
 

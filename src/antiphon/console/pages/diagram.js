@@ -179,7 +179,7 @@ export class Diagram {
     if (this.slice) {
       if (!this.slice.exact) this.paintCounts(context);
       this.paintArrows(context);
-      if (this.slice.exact) this.paintDots(context);
+      if (this.slice.exact) { this.paintWaits(context, this.slice.waiting); this.paintDots(context); }
     }
     if (this.selection) this.paintSelection(context);
     context.restore();
@@ -356,6 +356,24 @@ export class Diagram {
     context.globalAlpha = 1;
   }
 
+  // What a node received and never delivered: a wait without an end.
+  paintWaits(context, waits) {
+    const size = Math.min(5, Math.max(2.4, this.laneHeight * 0.16));
+    const chosen = this.selection?.message;
+    context.strokeStyle = this.colours.held;
+    context.lineWidth = size * 0.7;
+    context.setLineDash([7, 4]);
+    for (let place = 0; place < waits.time.length; place += 1) {
+      context.globalAlpha = chosen === undefined || waits.message[place] === chosen ? 1 : 0.22;
+      context.beginPath();
+      context.moveTo(this.x(waits.time[place]), this.y(waits.lane[place]));
+      context.lineTo(Math.min(this.x(waits.until[place]), this.canvas.clientWidth + 20), this.y(waits.lane[place]));
+      context.stroke();
+    }
+    context.setLineDash([]);
+    context.globalAlpha = 1;
+  }
+
   paintDots(context) {
     const { slice } = this;
     const size = Math.min(5, Math.max(2.4, this.laneHeight * 0.16));
@@ -514,6 +532,13 @@ export class Diagram {
     return null;
   }
 
+  hitWait(x, y) {
+    if (!this.slice?.exact) return null;
+    const { waiting } = this.slice;
+    const found = waiting.time.findIndex((time, place) => Math.abs(this.y(waiting.lane[place]) - y) < 7 && x >= this.x(time) && x <= this.x(Math.min(waiting.until[place], this.now ?? Infinity)));
+    return found < 0 ? null : found;
+  }
+
   describe(place) {
     const { slice } = this;
     const node = this.run.nodes[slice.lane[place]];
@@ -589,10 +614,12 @@ export class Diagram {
   }
 
   hover(x, y) {
-    const place = this.hit(x, y);
-    this.tip.hidden = place === null;
-    if (place === null) return;
-    this.tip.textContent = this.describe(place);
+    const place = this.hit(x, y), wait = place === null ? this.hitWait(x, y) : null;
+    this.tip.hidden = place === null && wait === null;
+    if (this.tip.hidden) return;
+    const { waiting } = this.slice;
+    this.tip.textContent = place !== null ? this.describe(place) :
+      `node ${this.run.nodes[waiting.lane[wait]]} received message ${spoken(waiting.sequence[wait])} of node ${waiting.source[wait]}\nand never delivered it`;
     const left = x + 16 + this.tip.offsetWidth > this.canvas.clientWidth ? x - this.tip.offsetWidth - 12 : x + 16;
     this.tip.style.left = `${Math.max(4, left)}px`;
     this.tip.style.top = `${Math.max(4, y - this.tip.offsetHeight - 8)}px`;
@@ -603,6 +630,9 @@ export class Diagram {
     if (place !== null && this.slice.message[place] >= 0) {
       const node = this.run.nodes[this.slice.lane[place]];
       this.hooks.chosen({ message: this.slice.message[place], node: this.slice.event[place] === DELIVER ? node : undefined });
+    } else if (place === null && this.hitWait(x, y) !== null) {
+      const wait = this.hitWait(x, y);
+      this.hooks.chosen({ message: this.slice.waiting.message[wait], node: this.run.nodes[this.slice.waiting.lane[wait]] });
     } else if (!this.slice?.exact && x > this.gutter) {
       this.zoom(0.2, x);
     } else if (this.selection) {

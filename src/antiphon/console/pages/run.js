@@ -164,7 +164,7 @@ export class RunPage {
 
   async openPanel(name) {
     this.panel = name;
-    const titles = { waits: this.run.has_copies ? "Longest waits" : "Slowest deliveries", message: "Message", violations: "Violations" };
+    const titles = { waits: this.run.has_copies ? "Longest waits" : "Slowest", message: "Message", violations: "Violations" };
     const shown = this.diagram.selection ? ["message", "waits", "violations"] : ["waits", "violations"];
     // A played run has no trace to judge yet; antiphon simulate judges its file.
     if (this.extras.panel) { titles.faults = "Nodes"; shown[shown.length - 1] = "faults"; }

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -23,6 +23,7 @@ import antiphon
 from antiphon.console.live.site import serve_console
 from antiphon.kernel.errors import UsageError
 from antiphon.node.acl import token_hash
+from tests.console.served import FAINT, NAMELESS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -83,6 +84,19 @@ def test_the_commands_that_the_page_shows_publish_the_message(page: Page, cluste
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=30)
     page.wait_for_timeout(600)
     assert page.get_by_role("cell", name='$HOME "quoted"').count() == 2
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everybody_can_read_it(page: Page, cluster: dict[str, Any], scheme: Literal["light", "dark"]) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.emulate_media(color_scheme=scheme)
+    for view in ("cluster", "topics", "messages?topic=room"):
+        page.goto(f"{cluster['nodes'][0]['console']}#/{view}")
+        page.reload()
+        page.locator("#facts", has_text="cluster antiphon").wait_for()
+        assert page.evaluate(NAMELESS) == []
+        assert page.evaluate(FAINT) == []
+        assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
 def test_a_killed_node_goes_within_its_detection_time(page: Page, cluster: dict[str, Any]) -> None:

@@ -38,6 +38,7 @@ export class Diagram {
     const style = getComputedStyle(document.documentElement);
     this.colours = Object.fromEntries(["ground", "card", "line", "text", "soft", "accent", "held", "bad", "lane", "stripe", "past", "future", "good"].map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
     this.hues = new Map();
+    this.theme = (this.theme ?? 0) + 1;
   }
 
   colour(source, alpha = 1) {
@@ -298,37 +299,51 @@ export class Diagram {
     }
   }
 
+  // Counts are many rectangles, so they are drawn once per slice; moving only places the finished picture.
   paintCounts(context) {
     const { slice } = this;
-    const step = (slice.end - slice.begin) / slice.bins;
-    const half = this.laneHeight * 0.46;
-    const most = Math.max(1, ...(slice.most ??= [maximum(slice.delivered)]));
-    const slowest = Math.max(1, (slice.slowest ??= maximum(slice.longest_wait)));
-    const wide = Math.max(1, (this.width * step) / (this.view.to - this.view.from));
-    context.fillStyle = this.colours.accent;
-    for (let place = 0; place < slice.cell.length; place += 1) {
-      const cell = slice.cell[place];
-      const x = this.x(slice.begin + (cell % slice.bins) * step);
-      if (x < this.gutter - wide - 6 || x > this.canvas.clientWidth) continue;
-      const y = this.y(slice.first_lane + Math.floor(cell / slice.bins));
-      const tall = half * Math.sqrt(slice.delivered[place] / most) + (slice.delivered[place] ? 1 : 0);
-      context.globalAlpha = this.selection ? 0.25 : 0.62;
-      context.fillRect(x, y - tall, Math.max(wide - 0.4, 1), tall * 2);
-      if (slice.longest_wait[place] > 0) {
-        context.globalAlpha = this.selection ? 0.3 : 0.95;
-        context.fillStyle = this.colours.held;
-        const held = half * Math.sqrt(slice.longest_wait[place] / slowest);
-        context.fillRect(x, y - held * 0.5, Math.max(wide - 0.4, 1), held);
-        context.fillStyle = this.colours.accent;
-      }
-      if (slice.trouble[place]) {
-        context.globalAlpha = 1;
-        context.fillStyle = this.colours.bad;
-        context.fillRect(x, y - half, Math.max(2, wide), 3);
-        context.fillStyle = this.colours.accent;
-      }
+    const lanes = Math.min(this.run.nodes.length, slice.asked.last) - slice.first_lane;
+    const high = Math.round(this.laneHeight);
+    const key = `${high} ${lanes} ${this.theme}`;
+    if (slice.pictureKey !== key) {
+      slice.picture = this.pictureOfCounts(slice, lanes, high);
+      slice.pictureKey = key;
     }
+    const left = this.x(slice.begin), right = this.x(slice.end);
+    const top = this.y(slice.first_lane) - this.laneHeight / 2;
+    context.imageSmoothingEnabled = false;
+    context.globalAlpha = this.selection ? 0.35 : 1;
+    context.drawImage(slice.picture, left, top, right - left, lanes * this.laneHeight);
     context.globalAlpha = 1;
+  }
+
+  pictureOfCounts(slice, lanes, high) {
+    const picture = document.createElement("canvas");
+    picture.width = slice.bins * 2;
+    picture.height = Math.max(1, lanes * high);
+    const context = picture.getContext("2d");
+    const half = high * 0.46;
+    const most = Math.max(1, maximum(slice.delivered));
+    const slowest = Math.max(1, maximum(slice.longest_wait));
+    const each = (chosen, colour, alpha, draw) => {
+      context.fillStyle = colour;
+      context.globalAlpha = alpha;
+      for (let place = 0; place < slice.cell.length; place += 1) {
+        if (!chosen[place]) continue;
+        const cell = slice.cell[place];
+        draw((cell % slice.bins) * 2, (Math.floor(cell / slice.bins) + 0.5) * high, chosen[place]);
+      }
+    };
+    each(slice.delivered, this.colours.accent, 0.62, (x, y, count) => {
+      const tall = half * Math.sqrt(count / most) + 1;
+      context.fillRect(x, y - tall, 2, tall * 2);
+    });
+    each(slice.longest_wait, this.colours.held, 0.95, (x, y, wait) => {
+      const tall = half * Math.sqrt(wait / slowest);
+      if (wait > 0) context.fillRect(x, y - tall * 0.5, 2, tall);
+    });
+    each(slice.trouble, this.colours.bad, 1, (x, y) => context.fillRect(x, y - half, 3, 3));
+    return picture;
   }
 
   paintArrows(context) {
@@ -481,33 +496,46 @@ export class Diagram {
   paintStrip() {
     const context = fit(this.strip);
     const width = this.strip.clientWidth, height = this.strip.clientHeight;
-    const { activity } = this.run;
     const whole = this.whole();
     const place = (time) => 10 + ((time - whole.from) / (whole.to - whole.from)) * (width - 20);
-    context.fillStyle = this.colours.card;
-    context.fillRect(0, 0, width, height);
-    const most = Math.max(1, maximum(activity.delivered));
-    const step = (this.run.last_time - this.run.first_time) / activity.delivered.length;
-    context.fillStyle = this.colours.soft;
-    activity.delivered.forEach((count, bin) => {
-      const tall = count ? 2 + Math.sqrt(count / most) * (height - 14) : 0;
-      const x = place(this.run.first_time + bin * step);
-      context.globalAlpha = 0.5;
-      context.fillRect(x, height - 4 - tall, Math.max(1, place(this.run.first_time + (bin + 1) * step) - x - 0.5), tall);
-      if (activity.trouble[bin]) {
-        context.globalAlpha = 1;
-        context.fillStyle = this.colours.bad;
-        context.fillRect(x, 3, 3, 5);
-        context.fillStyle = this.colours.soft;
-      }
-    });
-    context.globalAlpha = 1;
+    const key = `${this.strip.width} ${this.strip.height} ${this.theme}`;
+    if (this.stripKey !== key || this.stripOf !== this.run) {
+      this.stripPicture = this.pictureOfStrip(place, width, height);
+      this.stripKey = key;
+      this.stripOf = this.run;
+    }
+    context.drawImage(this.stripPicture, 0, 0, width, height);
     const left = place(this.view.from), right = Math.max(place(this.view.to), left + 4);
     context.fillStyle = this.colours.past;
     context.fillRect(left, 1, right - left, height - 2);
     context.strokeStyle = this.colours.accent;
     context.lineWidth = 2;
     context.strokeRect(left, 1.5, right - left, height - 3);
+  }
+
+  pictureOfStrip(place, width, height) {
+    const picture = document.createElement("canvas");
+    picture.width = this.strip.width;
+    picture.height = this.strip.height;
+    const context = picture.getContext("2d");
+    context.scale(picture.width / width, picture.height / height);
+    const { activity } = this.run;
+    context.fillStyle = this.colours.card;
+    context.fillRect(0, 0, width, height);
+    const most = Math.max(1, maximum(activity.delivered));
+    const step = (this.run.last_time - this.run.first_time) / activity.delivered.length;
+    activity.delivered.forEach((count, bin) => {
+      const tall = count ? 2 + Math.sqrt(count / most) * (height - 14) : 0;
+      const x = place(this.run.first_time + bin * step);
+      context.fillStyle = this.colours.soft;
+      context.globalAlpha = 0.5;
+      context.fillRect(x, height - 4 - tall, Math.max(1, place(this.run.first_time + (bin + 1) * step) - x - 0.5), tall);
+      if (!activity.trouble[bin]) return;
+      context.globalAlpha = 1;
+      context.fillStyle = this.colours.bad;
+      context.fillRect(x, 3, 3, 5);
+    });
+    return picture;
   }
 
   // Pointer and keys.

@@ -38,6 +38,7 @@ from antiphon.streams.messages import (
     VoteRequest,
     VoteResponse,
 )
+from antiphon.streams.overlooked import Overlooked
 from antiphon.streams.replica_log import ReplicaLog
 
 
@@ -55,6 +56,7 @@ class Replica:
         self._election = Election(stream, me, self.log, self)
         self._fetching = Fetching(stream, me, self.log)
         self._backfilling = Backfilling(stream, me, self.log)
+        self._overlooked = Overlooked(stream, self.log, lambda: self.leader)
         self._gathering: Gathering | None = None
         self._reported: tuple[int, ...] | None = None
         self._handlers: dict[type, Callable[[int, Any], None]] = {
@@ -122,6 +124,8 @@ class Replica:
         has_no_place = self.log.numbering.deliver((source, sequence), (count, size))
         if has_no_place and self.leading is not None and self._gathering is not None and self._gathering.is_over:
             self.leading.place((source, sequence), (count, size))
+        elif has_no_place:
+            self._overlooked.waits()
         self._fetching.advance()
 
     def propose(self, payload: bytes, kind: int = COMMAND) -> int | None:

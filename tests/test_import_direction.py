@@ -105,6 +105,11 @@ RULES = {
     "services.description": Rule(
         inside("kernel", "services"), only=PURE | {"inspect", "msgspec", "sys", "types", "uuid"}
     ),
+    "services.applied": Rule(inside("kernel", "services"), only=PURE | {"msgspec"}),
+    "services.frames": Rule(inside("kernel", "services"), only=PURE | {"msgspec"}),
+    "services.recent": Rule(inside("kernel", "services"), only=PURE),
+    "services.replica": Rule(inside("kernel", "services"), only=PURE | {"msgspec"}),
+    "services.replica_store": Rule(inside("kernel", "services"), only=PURE | {"msgspec"}),
     "services.marks": Rule(inside("kernel", "services"), only=PURE),
     "services.store": Rule(inside("kernel", "services"), only=PURE | {"contextlib", "msgspec"}),
     # For tests of users; nothing in the product imports it.

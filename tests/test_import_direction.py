@@ -97,6 +97,7 @@ RULES = {
         inside("kernel", "membership", "sessions", "streams", "runtime", "transport", "api", "client"),
         never=NO_SPARK | {"numpy", "pyarrow", "sqlite3"},
     ),
+    "regions": Rule(inside("kernel", "placement", "api"), never=NO_SPARK),
     "sync": Rule(inside("kernel", "runtime", "streams", "api", "client", "node"), never=NO_SPARK),
     # Declarations, calls and stores know nothing of hosts; replicas and proxies run on nodes and clients.
     "services": Rule(inside(*LIVE, "services"), never=NO_SPARK),
@@ -123,7 +124,10 @@ RULES = {
     "torture.schedules": Rule(inside(*PROTOCOLS, *JUDGES), never=WORLDLY),
     "torture.clients": Rule(inside(*PROTOCOLS, *JUDGES), never=WORLDLY),
     "pipeline": Rule(inside(*LIVE, *JUDGES, "pipeline", "spark", ROOT)),
-    "cli": Rule(inside(*LIVE, *JUDGES, "maelstrom", "mqtt", "pipeline", "spark", "plugins", "cli", ROOT)),
+    "console": Rule(inside(*LIVE, *JUDGES, "console", ROOT), never=NO_SPARK),
+    "console.diagram": Rule(inside("kernel", "trace", "console"), only=PURE | {"numpy", "pyarrow"}),
+    "console.guard": Rule(inside("kernel", "console"), only=PURE),
+    "cli": Rule(inside(*LIVE, *JUDGES, "console", "maelstrom", "mqtt", "pipeline", "spark", "plugins", "cli", ROOT)),
     ROOT: Rule(inside(*LIVE, "services"), never=NO_SPARK),
     "__main__": Rule(inside("cli"), only=frozenset({"__future__"})),
 }

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from antiphon.streams.election import Election
 from antiphon.streams.entries import COMMAND, MEMBERS, OPENING, ReplicaSet, encode_set
-from antiphon.streams.fetching import Backfilling, Fetching
+from antiphon.streams.fetching import Backfilling, Fetching, Overlooked
 from antiphon.streams.host import NOBODY, ReplicaHost, SavedReplica
 from antiphon.streams.leading import Gathering, Leading, report_to
 from antiphon.streams.messages import (
@@ -38,7 +38,6 @@ from antiphon.streams.messages import (
     VoteRequest,
     VoteResponse,
 )
-from antiphon.streams.overlooked import Overlooked
 from antiphon.streams.replica_log import ReplicaLog
 
 

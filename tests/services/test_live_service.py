@@ -97,10 +97,9 @@ async def test_the_home_of_a_caller_may_die_with_calls_under_way(cluster: Cluste
     await asyncio.sleep(0)
     if home == 2:
         # The client's own node goes on; only the replica dies.
-        replicas[home]._live.close()
-        await replicas[home].close()
+        replicas[home].abandon()
     else:
-        replicas[home]._live.close()
+        replicas[home].abandon()
         await cluster.crash(home)
     results = await asyncio.gather(*calls)
     assert max(results) == 50, "each deposit counts once"
@@ -131,7 +130,7 @@ async def test_nodes_and_replicas_that_are_killed_again_and_again_apply_everythi
     for kill in range(4):
         place = 1 + kill % 2
         await asyncio.sleep(0.5)
-        replicas[place]._live.close()
+        replicas[place].abandon()
         await cluster.crash(place)
         await asyncio.sleep(0.5)
         node = await cluster.restart(place)
@@ -171,6 +170,8 @@ async def test_what_cannot_work_is_refused_in_one_sentence(cluster: Cluster, tmp
 async def test_gossip_is_refused(cluster: Cluster) -> None:
     with pytest.raises(antiphon.UsageError, match="total order in gossip may pass one over"):
         await antiphon.serve(Bank, cluster.nodes[0])
+    with pytest.raises(antiphon.UsageError, match="total order in gossip may pass one over"):
+        await antiphon.serve(Bank, await cluster.connect(1))
 
 
 @antiphon.testing.with_cluster(nodes=3, fabric="tree", durable=True, tree={"quorum_delivery": [">"]})

@@ -83,6 +83,7 @@ def node(
     aggregate: Annotated[
         bool | None, setting("", "Refused for live nodes: a cluster that aggregates stalls when a node fails.")
     ] = None,
+    identifier: Annotated[Number, setting("N", "On a cube: the identifier to ask for, if it is free.")] = None,
     maximum_nodes: Annotated[Number, setting("N", "The most nodes in the cluster; 1024.")] = None,
     maximum_clients: Annotated[Number, setting("N", "The most clients of this node; 1024.")] = None,
     maximum_topics: Annotated[Number, setting("N", "The most topics that clients may create; 65536.")] = None,
@@ -140,6 +141,12 @@ def node(
             show_default=False,
         ),
     ] = None,
+    near: Annotated[
+        bool,
+        typer.Option(
+            "--near", help="On a cube: measure how far nodes are, and ask for an identifier next to near ones."
+        ),
+    ] = False,
     log_level: Annotated[LogLevel, typer.Option(help="The lowest level to log, on standard error.")] = "info",
     log_json: Annotated[bool, typer.Option("--log-json", help="Log one JSON object per line.")] = False,
     until_input_ends: Annotated[
@@ -173,7 +180,7 @@ def node(
     told = {"listen": mqtt, "websocket": mqtt_websocket, "origins": mqtt_origin}
     doors |= {name: value for name, value in told.items() if value is not None}
     write_logs(log_level, log_json)
-    antiphon.run(serve(settings, json, until_input_ends, join_when_told, checked_mqtt(doors)))
+    antiphon.run(serve(settings, json, until_input_ends, join_when_told, checked_mqtt(doors), near))
 
 
 def checked_mqtt(values: dict[str, Any]) -> MqttSettings | None:
@@ -185,15 +192,24 @@ def checked_mqtt(values: dict[str, Any]) -> MqttSettings | None:
     return settings_of(values)
 
 
-async def begin(settings: Settings) -> Node:
-    """Start a node."""
+async def begin(settings: Settings, near: bool = False) -> Node:
+    """Start a node; ``near`` if it is to ask for an identifier next to near nodes."""
     import antiphon
 
+    if near:
+        from antiphon.cli.places.nearby import with_near_identifier
+
+        settings = await with_near_identifier(settings)
     return await antiphon.start(settings)
 
 
 async def serve(
-    settings: Settings, as_json: bool, until_input_ends: bool, join_when_told: bool, mqtt: MqttSettings | None
+    settings: Settings,
+    as_json: bool,
+    until_input_ends: bool,
+    join_when_told: bool,
+    mqtt: MqttSettings | None,
+    near: bool,
 ) -> None:
     """Serve from start to leave."""
     stop = running.until_signal()
@@ -203,7 +219,7 @@ async def serve(
     if standard_input is not None and until_input_ends:
         watching = asyncio.ensure_future(standard_input.ended())
         watching.add_done_callback(lambda _: stop.set())
-    started = await running.first_of(begin(settings), stop)
+    started = await running.first_of(begin(settings, near), stop)
     if started is None:
         return
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, started._live.read_again)

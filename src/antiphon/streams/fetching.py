@@ -30,7 +30,7 @@ FETCH_US: Final = 200_000
 REST_US: Final = 1000
 """How long it rests between two pieces of a long history."""
 
-FETCHED_AT_MOST: Final = 64
+FETCHED_AT_MOST: Final = 256
 """How many publications one request names."""
 
 FETCHED_BYTES: Final = 1 << 20

@@ -146,6 +146,14 @@ def node(
             show_default=False,
         ),
     ] = None,
+    console: Annotated[
+        Word,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Serve a page about the cluster here; 127.0.0.1:7480 is the usual address.",
+            show_default=False,
+        ),
+    ] = None,
     near: Annotated[
         bool,
         typer.Option(
@@ -187,7 +195,7 @@ def node(
     told = {"listen": mqtt, "websocket": mqtt_websocket, "origins": mqtt_origin}
     doors |= {name: value for name, value in told.items() if value is not None}
     write_logs(log_level, log_json)
-    antiphon.run(serve(settings, json, until_input_ends, join_when_told, checked_mqtt(doors), near))
+    antiphon.run(serve(settings, json, until_input_ends, join_when_told, checked_mqtt(doors), console, near))
 
 
 def checked_mqtt(values: dict[str, Any]) -> MqttSettings | None:
@@ -227,6 +235,7 @@ async def serve(
     until_input_ends: bool,
     join_when_told: bool,
     mqtt: MqttSettings | None,
+    console: str | None,
     near: bool,
 ) -> None:
     """Serve from start to leave."""
@@ -244,7 +253,8 @@ async def serve(
     try:
         async with AsyncExitStack() as doors:
             door = None if mqtt is None else await doors.enter_async_context(open_mqtt(started, mqtt))
-            announce(started, as_json, door)
+            page = "" if console is None else await doors.enter_async_context(open_console(started, console))
+            announce(started, as_json, door, page)
             await running.first_of(started.until_stopped(), stop)
     finally:
         await started.close()
@@ -262,7 +272,16 @@ async def open_mqtt(node: Node, settings: MqttSettings) -> AsyncIterator[MqttDoo
         await door.close()
 
 
-def announce(started: Node, as_json: bool, door: MqttDoor | None) -> None:
+@asynccontextmanager
+async def open_console(node: Node, address: str) -> AsyncIterator[str]:
+    """Serve the console of the cluster at a node; the address of the page."""
+    from antiphon.console.live.site import serve_console
+
+    async with serve_console(node, address) as server:
+        yield server.url
+
+
+def announce(started: Node, as_json: bool, door: MqttDoor | None, console_url: str) -> None:
     """Announce the address of the node, for people or for programs."""
     about: dict[str, object] = {"node": started.identifier, "address": started.address}
     if started.metrics_address:
@@ -271,10 +290,13 @@ def announce(started: Node, as_json: bool, door: MqttDoor | None) -> None:
         about["mqtt"] = door.address
     if door is not None and door.websocket_address:
         about["mqtt_websocket"] = door.websocket_address
+    if console_url:
+        about["console"] = console_url
     if as_json:
         output.print_line(about)
     else:
         served = f", metrics at http://{started.metrics_address}/metrics" if started.metrics_address else ""
         served += f", MQTT at {about['mqtt']}" if "mqtt" in about else ""
         served += f", MQTT over WebSocket at {about['mqtt_websocket']}" if "mqtt_websocket" in about else ""
+        served += f", console at {console_url}" if console_url else ""
         print(f"node {started.identifier} is ready at {started.address}{served}", flush=True)

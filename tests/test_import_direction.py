@@ -98,6 +98,8 @@ RULES = {
     "sync": Rule(inside("kernel", "runtime", "streams", "api", "client", "node"), never=NO_SPARK),
     # Declarations, calls and stores know nothing of hosts; replicas and proxies run on nodes and clients.
     "services": Rule(inside(*LIVE, "services"), never=NO_SPARK),
+    # It shifts clocks and reseeds the global generator to find operations that depend on them.
+    "services.advise": Rule(inside(*PROTOCOLS, *JUDGES, "services"), never=WORLDLY - {"random"}),
     "services.calls": Rule(inside("kernel", "services"), only=PURE | {"msgspec"}),
     "services.declaration": Rule(inside("kernel", "services"), only=PURE | {"msgspec"}),
     "services.description": Rule(
@@ -116,7 +118,7 @@ RULES = {
     "torture.schedules": Rule(inside(*PROTOCOLS, *JUDGES), never=WORLDLY),
     "torture.clients": Rule(inside(*PROTOCOLS, *JUDGES), never=WORLDLY),
     "pipeline": Rule(inside(*LIVE, *JUDGES, "pipeline", "spark", ROOT)),
-    "cli": Rule(inside(*LIVE, *JUDGES, "maelstrom", "mqtt", "pipeline", "spark", "plugins", "cli", ROOT)),
+    "cli": Rule(inside(*LIVE, *JUDGES, "maelstrom", "mqtt", "pipeline", "services", "spark", "plugins", "cli", ROOT)),
     ROOT: Rule(inside(*LIVE, "services"), never=NO_SPARK),
     "__main__": Rule(inside("cli"), only=frozenset({"__future__"})),
 }

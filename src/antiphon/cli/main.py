@@ -52,6 +52,7 @@ OWN: Final = {
         "antiphon.cli.maintenance.dependencies:dependencies", "List installed packages and their licences.", RUN
     ),
     "certs": Command("antiphon.cli.certs:app", "Make certificates and tokens of a development authority.", RUN),
+    "advise": Command("antiphon.cli.advise:advise", "Say which order each operation of a service needs.", JUDGE),
     "audit": Command("antiphon.cli.audit:audit", "Check a trace for lost, repeated and disordered messages.", JUDGE),
     "watch": Command("antiphon.cli.watch:watch", "Report violations of order on live topics as they happen.", JUDGE),
     "metrics": Command("antiphon.cli.metrics:metrics", "Measure latencies, messages, bytes and load of a run.", JUDGE),

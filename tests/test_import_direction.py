@@ -42,7 +42,7 @@ def inside(*packages: str) -> frozenset[str]:
     return frozenset(packages)
 
 
-PROTOCOLS = ("kernel", "orders", "fabrics", "membership", "sessions", "streams")
+PROTOCOLS = ("kernel", "orders", "fabrics", "placement", "membership", "sessions", "streams")
 """Pure: state machines and what they are made of."""
 
 HOST = (*PROTOCOLS, "runtime", "transport", "api", "storage")
@@ -61,8 +61,10 @@ RULES = {
     "orders": Rule(inside("kernel", "orders"), only=PURE),
     # Its options are data descriptions, which hosts check.
     "fabrics": Rule(inside("kernel", "orders", "fabrics"), only=PURE | {"msgspec"}),
+    # Of fabrics it needs the shape of the cube.
+    "placement": Rule(inside("kernel", "fabrics", "placement"), only=PURE),
     # Its messages are data descriptions, which hosts encode and check.
-    "membership": Rule(inside("kernel", "orders", "fabrics", "membership"), only=PURE | {"msgspec"}),
+    "membership": Rule(inside("kernel", "orders", "fabrics", "placement", "membership"), only=PURE | {"msgspec"}),
     "sessions": Rule(inside(*PROTOCOLS), only=PURE | {"msgspec"}),
     "streams": Rule(inside("kernel", "streams"), only=PURE | {"msgspec"}),
     "trace": Rule(
@@ -105,6 +107,11 @@ RULES = {
     "services.description": Rule(
         inside("kernel", "services"), only=PURE | {"inspect", "msgspec", "sys", "types", "uuid"}
     ),
+    "services.applied": Rule(inside("kernel", "services"), only=PURE | {"msgspec"}),
+    "services.frames": Rule(inside("kernel", "services"), only=PURE | {"msgspec"}),
+    "services.recent": Rule(inside("kernel", "services"), only=PURE),
+    "services.replica": Rule(inside("kernel", "services"), only=PURE | {"msgspec"}),
+    "services.replica_store": Rule(inside("kernel", "services"), only=PURE | {"msgspec"}),
     "services.marks": Rule(inside("kernel", "services"), only=PURE),
     "services.store": Rule(inside("kernel", "services"), only=PURE | {"contextlib", "msgspec"}),
     # For tests of users; nothing in the product imports it.

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from antiphon.runtime.tasks import run
     from antiphon.services.declaration import Service, invariant, operation, query
     from antiphon.services.errors import ServiceError, UnknownOperationError
+    from antiphon.services.serving import serve
     from antiphon.services.store import ServiceStore
     from antiphon.streams.position import Position
     from antiphon.transport.tls import Tls
@@ -88,6 +89,7 @@ __all__ = [
     "operation",
     "query",
     "run",
+    "serve",
     "start",
 ]
 
@@ -120,6 +122,7 @@ HOMES = {
     "antiphon.api.pubsub": ("Subscription",),
     "antiphon.runtime.tasks": ("run",),
     "antiphon.services.declaration": ("Service", "invariant", "operation", "query"),
+    "antiphon.services.serving": ("serve",),
     "antiphon.services.errors": ("ServiceError", "UnknownOperationError"),
     "antiphon.services.store": ("ServiceStore",),
     "antiphon.streams.position": ("Position",),

@@ -108,12 +108,24 @@ NAMES = TEXTS.filter(lambda name: name and not set(name) & {"+", "#"})
 IDS = st.integers(1, 65_535)
 
 
+REASONS = {
+    kinds.PUBACK: [0, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99],
+    kinds.PUBREC: [0, 0x10, 0x80, 0x99],
+    kinds.PUBREL: [0, 0x92],
+    kinds.PUBCOMP: [0, 0x92],
+    kinds.DISCONNECT: [0, 4, 0x80, 0x8B, 0x8D, 0x98, 0xA2],
+    kinds.AUTH: [0, 0x18, 0x19],
+}
+
+
 def value_of(row: Any) -> st.SearchStrategy[Any]:
     numbers = {types.BYTE: 255, types.TWO: 65_535, types.FOUR: 2**32 - 1, types.VARIABLE: 268_435_455}
     if row.type in numbers:
         return st.integers(
             0 if row.may_be_zero and row.field != "topic_alias" else 1, 1 if row.is_flag else numbers[row.type]
         )
+    if row.field == "response_topic":
+        return NAMES
     return {types.TEXT: TEXTS, types.BINARY: st.binary(max_size=12), types.PAIR: st.tuples(TEXTS, TEXTS)}[row.type]
 
 
@@ -135,10 +147,12 @@ def packets_of(version: int) -> st.SearchStrategy[Packet]:
     def at(place: int) -> st.SearchStrategy[Properties]:
         return properties_at(place) if version == VERSION_5 else st.just(Properties())
 
-    reasons = st.integers(0, 255) if version == VERSION_5 else st.just(0)
+    def reasons(kind: int) -> st.SearchStrategy[int]:
+        return st.sampled_from(REASONS[kind]) if version == VERSION_5 else st.just(0)
+
     codes = st.lists(st.integers(0, 255)).map(tuple)
     kinds_of_acks = (kinds.PUBACK, kinds.PUBREC, kinds.PUBREL, kinds.PUBCOMP)
-    acks = [st.builds(PublishAckPacket, st.just(kind), IDS, reasons, at(kind)) for kind in kinds_of_acks]
+    acks = [st.builds(PublishAckPacket, st.just(kind), IDS, reasons(kind), at(kind)) for kind in kinds_of_acks]
     options = [st.booleans(), st.booleans(), st.integers(0, 2)] if version == VERSION_5 else []
     filters = st.builds(TopicFilter, NAMES, st.integers(0, 2), *options).filter(
         lambda each: not each.pattern.startswith("$share/")
@@ -162,7 +176,7 @@ def packets_of(version: int) -> st.SearchStrategy[Packet]:
         st.builds(SubscribePacket, IDS, st.lists(filters, min_size=1, max_size=3).map(tuple), at(kinds.SUBSCRIBE)),
         st.builds(UnsubscribePacket, IDS, st.lists(TEXTS, min_size=1, max_size=3).map(tuple), at(kinds.UNSUBSCRIBE)),
         st.builds(SubscribeAckPacket, st.just(kinds.SUBACK), IDS, codes, at(kinds.SUBACK)),
-        st.builds(DisconnectPacket, reasons, at(kinds.DISCONNECT)),
+        st.builds(DisconnectPacket, reasons(kinds.DISCONNECT), at(kinds.DISCONNECT)),
     )
 
 
@@ -237,6 +251,18 @@ def test_a_long_packet_is_refused_before_it_has_come() -> None:
         ("30 07 0001 74 03 230000", Reason.TOPIC_ALIAS_INVALID),  # [MQTT-3.3.2-8]: the alias 0
         ("30 06 0001 74 02 1100", Reason.MALFORMED_PACKET),  # a property of another packet
         ("c1 00", Reason.MALFORMED_PACKET),  # flags of PINGREQ
+        ("a0 06 0001 00 0001 74", Reason.MALFORMED_PACKET),  # [MQTT-3.10.1-1]: flags of UNSUBSCRIBE
+        ("e1 00", Reason.MALFORMED_PACKET),  # [MQTT-3.14.1-1]: flags of DISCONNECT
+        ("f1 00", Reason.MALFORMED_PACKET),  # [MQTT-3.15.1-1]: flags of AUTH
+        ("30 07 0001 74 8100 0101", Reason.MALFORMED_PACKET),  # [MQTT-1.5.5-1]: more bytes than the number needs
+        ("40 03 0001 03", Reason.MALFORMED_PACKET),  # [MQTT-3.4.2-1]: a reason that a PUBACK does not give
+        ("50 03 0001 92", Reason.MALFORMED_PACKET),  # [MQTT-3.5.2-1]
+        ("62 03 0001 10", Reason.MALFORMED_PACKET),  # [MQTT-3.6.2-1]
+        ("70 03 0001 80", Reason.MALFORMED_PACKET),  # [MQTT-3.7.2-1]
+        ("e0 01 03", Reason.MALFORMED_PACKET),  # [MQTT-3.14.2-1]
+        ("f0 01 01", Reason.MALFORMED_PACKET),  # [MQTT-3.15.2-1]
+        ("30 08 0001 74 04 08 0001 2b", Reason.PROTOCOL_ERROR),  # [MQTT-3.3.2-14]: a wildcard in a response topic
+        ("82 10 0001 00 000a 2473686172652f672f74 04", Reason.PROTOCOL_ERROR),  # [MQTT-3.8.3-4]: no local, shared
         ("c0 01 00", Reason.MALFORMED_PACKET),  # bytes too many
     ],
 )

@@ -63,7 +63,10 @@ def test_names_and_tokens_decide_who_comes_in_and_rights_what_is_done(tmp_path: 
                 assert reason == 0
                 # What is retained where the client has no right stays hidden.
                 door.publish(
-                    MqttSession("x", 1, ANYBODY, node._live.ledger.account("", Quotas()), lambda: None), SECRET
+                    MqttSession(
+                        "x", 1, ANYBODY, node._live.ledger.account("", Quotas()), lambda: None, lambda *_: None
+                    ),
+                    SECRET,
                 )
                 assert await client.subscribed("orders/#", 1) == 1
                 assert await client.subscribed("prices/#", 1) == 0x87

@@ -82,4 +82,23 @@ MEMBERSHIP: tuple[Mutant, ...] = (
         "0 if is_alone else SUCCESSOR_US)\n",
         "0 if is_alone else 1 << 60)\n",
     ),
+    membership(
+        "a founder that has been given another identifier is still taken for the founder",
+        "tree_members",
+        "hello.identifier != known\n",
+        "False\n",
+    ),
+    membership(
+        "a newcomer speaks to a founder that has not said who it is",
+        "full_mesh",
+        "(identifier < self._founders or not link.instance)",
+        "not link.instance",
+    ),
+    Mutant(
+        "a node that leaves does not hand on what only it has",
+        "membership",
+        "fabrics/cube/repair/anti_entropy.py",
+        "            self._retransmission.hand_on(topic, self._neighbours(topic), self._presence.present)\n",
+        "            pass\n",
+    ),
 )

@@ -109,3 +109,19 @@ def test_members_take_turns() -> None:
         stream.handing._members[member].window = 4
     stream.handing.advance()
     assert sorted(member for member, _ in stream.handed) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+
+
+@pytest.mark.parametrize("mode", ["any", "key", "causal"])
+def test_what_comes_back_before_all_members_were_heard_is_handed_out_behind_what_is_before_it(mode: str) -> None:
+    """A member of the former leader's time holds the last message, and gives it back before anything is in view."""
+    stream = OneStream(3)
+    consumer = Consumer("work", 0, ConsumerSettings(mode, 1000))  # type: ignore[arg-type]
+    consumer.members.update({1: None, 2: None})
+    stream.handing = Handing(consumer, stream, is_new=False)
+    stream.handing.attach(1, [(2, 1)], 4)
+    stream.handing.give_back(1, 2)
+    assert stream.handed == [], "member 2 may hold the others"
+    stream.handing.attach(2, [], 4)
+    stream.passes(10)
+    positions = [position for _, position in stream.handed]
+    assert positions == [0] if mode == "causal" else sorted(positions) == positions == [0, 1, 2]

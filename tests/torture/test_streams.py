@@ -9,6 +9,7 @@ import pytest
 
 from antiphon.audit.streams import AGAIN, KEYS, POSITIONS, RECEIPT, StreamsJudge
 from antiphon.simulator.clients.world import ClientStep
+from antiphon.simulator.cluster.clock import VirtualClock
 from antiphon.streams.requests import Policy
 from antiphon.torture.campaign import run_campaign
 from antiphon.torture.schedules.every_fabric import ALL
@@ -18,6 +19,7 @@ from antiphon.torture.streams.campaign import (
     shrink_streams,
     write_stream_failure,
 )
+from antiphon.torture.streams.loop import ProgramLoop
 from antiphon.torture.streams.schedules import draw_stream_schedule
 from antiphon.torture.streams.world import StreamSchedule
 
@@ -135,3 +137,16 @@ def test_the_judge_finds_consumers_that_were_not_told() -> None:
     judge.answered("work", [1], True)
     judge.judge({1: "1.2"}, 1, 2, 6)
     assert judge.violations == {"lost": 1}
+
+
+def test_a_timer_of_a_program_never_comes_before_its_time() -> None:
+    """A program that is woken too early looks at a clock that stands still, and waits for nothing for ever."""
+    clock = VirtualClock()
+    late: list[float] = []
+    loop = ProgramLoop(clock, lambda call: call(), lambda _: None)
+    for now_us in (71_272, 649_359, 1_013_633, 20_000_001):
+        clock.run_until(now_us)
+        when = loop.time() + 5.0
+        loop.call_at(when, lambda when=when: late.append(loop.time() - when))
+        clock.run_until(clock.now_us + 5_000_010)
+    assert len(late) == 4 and min(late) >= 0

@@ -70,10 +70,14 @@ class WaitingBatches:
         self.messages = 0
         self.bytes = 0
         self.meter: Meter | None = None
+        # By topic, the gap behind which no batch of the topic waits: another one there would say nothing new.
+        self._last_gaps: dict[LiveTopic, Mark] = {}
 
     def add(self, topic: LiveTopic, batch: Batch) -> bool:
         """One more batch waits; whether as much waits as may."""
         size = ENTRY_BYTES + len(batch.payload)
+        if self._last_gaps:
+            self._last_gaps.pop(topic, None)
         self.entries.append((topic, batch))
         self.messages += batch.count
         self.bytes += size
@@ -82,13 +86,29 @@ class WaitingBatches:
         return self.messages >= self._limit or self.bytes >= QUEUE_BYTES_AT_MOST
 
     def add_mark(self, topic: LiveTopic, mark: Mark) -> None:
-        """A mark stands behind what waits."""
+        """A mark stands behind what waits. Gaps of a topic with nothing of it between them are one gap."""
+        if not mark.is_gap:
+            self._last_gaps.pop(topic, None)
+        elif topic in self._last_gaps:
+            return
+        else:
+            self._last_gaps[topic] = mark
         self.entries.append((topic, mark))
         self._count(mark.size_bytes)
 
     def put_back(self, marks: list[tuple[LiveTopic, Mark]]) -> None:
-        """Marks stand in front of what waits."""
-        for topic, mark in reversed(marks):
+        """Marks stand in front of what waits, where batches between them were dropped."""
+        kept: list[tuple[LiveTopic, Mark]] = []
+        after_gap: set[LiveTopic] = set()
+        for topic, mark in marks:
+            if not mark.is_gap:
+                after_gap.discard(topic)
+            elif topic in after_gap:
+                continue
+            else:
+                after_gap.add(topic)
+            kept.append((topic, mark))
+        for topic, mark in reversed(kept):
             self.entries.appendleft((topic, mark))
             self._count(mark.size_bytes)
 
@@ -100,6 +120,8 @@ class WaitingBatches:
             self.messages -= first.count
         else:
             size = first.size_bytes
+            if self._last_gaps.get(topic) is first:
+                del self._last_gaps[topic]
         self.bytes -= size
         if self.meter is not None:
             self.meter.add(-size)
@@ -109,6 +131,7 @@ class WaitingBatches:
         """Nothing waits any more."""
         self._count(-self.bytes)
         self.entries.clear()
+        self._last_gaps.clear()
         self.messages = 0
 
     def _count(self, size_bytes: int) -> None:

@@ -60,6 +60,7 @@ OWN: Final = {
     "sweep": Command("antiphon.cli.sweep:sweep", "Run a grid of parameters on Apache Spark.", SIMULATE),
     "torture": Command("antiphon.cli.torture.command:torture", "Break fabrics with random schedules.", SIMULATE),
     "explore": Command("antiphon.cli.explore:explore", "Follow every schedule of a small system.", SIMULATE),
+    "place": Command("antiphon.cli.places.command:place", "Choose identifiers on the cube by delays.", SIMULATE),
     "maelstrom": Command("antiphon.cli.maelstrom:app", "Run nodes for Maelstrom's workloads.", SIMULATE),
 }
 """The commands of this distribution, in the order of the help."""

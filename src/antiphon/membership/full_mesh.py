@@ -53,7 +53,7 @@ class FullMesh(Membership):
         self.departing: set[int] = set()
         # The connection on which each other node speaks at present.
         self._heard_on: dict[int, Connection] = {}
-        # What the process has to say to nodes of which only the address is known, until they have said who they are.
+        # What the process has to say to founders, and to nodes at an address, until they have said who they are.
         self._unsaid: dict[int, list[ProtocolMessage]] = {}
         self._speakers = Speakers()
         asking = self._own_identifier, self.peers, self.send_control
@@ -341,8 +341,8 @@ class FullMesh(Membership):
 
     def link_for(self, identifier: int, message: ProtocolMessage) -> Link | None:
         link = self.links.get(identifier)
-        if link is not None and identifier not in self._heard_on and not link.instance:
-            # Another node may live at that address by now, and would take the message for one to itself.
+        if link is not None and identifier not in self._heard_on and (identifier < self._founders or not link.instance):
+            # Who lives at that address may be another node by now, or no founder, and take it for a message to itself.
             self._unsaid.setdefault(identifier, []).append(message)
             return None
         return link

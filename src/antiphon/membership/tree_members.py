@@ -132,8 +132,9 @@ class TreeMembers(FullMesh):
         if not self.address_book.is_placed:
             self._greeted_early[connection] = hello
         known = self.address_book.identifier_of(hello.instance)
-        if known is not None and known < self._founders and hello.identifier < 0 and hello.incarnation == ASKS:
-            # It began as a founder, and has learned that it is none.
+        says_other = hello.incarnation == ASKS if hello.identifier < 0 else hello.identifier != known
+        if known is not None and known < self._founders and says_other:
+            # It began as a founder, and has learned that it is none; it may have a place by now.
             self._lose(known)
             self.address_book.forget(known)
         refusal = self._why_not_return(hello)

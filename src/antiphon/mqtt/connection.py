@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Protocol, cast
@@ -83,7 +83,7 @@ class Sessions(Protocol):
 
     async def subscribe(
         self, session: MqttSession, packet: SubscribePacket
-    ) -> tuple[list[int], list[tuple[MqttSubscription, list[RetainedMessage]]]]:
+    ) -> tuple[list[int], Sequence[tuple[MqttSubscription, list[RetainedMessage]]]]:
         """Subscribe; a reason for each filter, and what is retained for those that want it."""
 
 
@@ -98,6 +98,9 @@ class MqttConnection(asyncio.Protocol):
         self._is_flushing = False
         self._tasks = Tasks()
         self._aliases: dict[int, str] = {}
+        # The aliases under which the client is sent topics, and how many it knows.
+        self._aliases_sent: dict[str, int] = {}
+        self._aliases_at_most = 0
         self._is_blocked = False
         self._is_processing = False
         self._is_ended = False
@@ -203,13 +206,16 @@ class MqttConnection(asyncio.Protocol):
         self._watching.cancel()
         if packet.properties.maximum_packet_bytes is not None:
             self.packet_bytes_at_most = packet.properties.maximum_packet_bytes
+        self._aliases_at_most = min(packet.properties.topic_alias_maximum or 0, TOPIC_ALIASES)
         self.session, answer = self._door.connect(self, packet)
         if not self.send(answer):
             # The client takes no packet as long as the answer.
             self._close()
             return
-        if packet.keep_alive_seconds:
-            self._keep_alive_seconds = packet.keep_alive_seconds
+        seconds = packet.keep_alive_seconds
+        if seconds:
+            told = answer.properties.server_keep_alive_seconds
+            self._keep_alive_seconds = seconds if told is None or self.version == VERSION_3 else told
             self._watch()
         self.session.resume()
 
@@ -285,6 +291,9 @@ class MqttConnection(asyncio.Protocol):
         if message is not None:
             message.reason = reason
         if message is not None and self.version == VERSION_5:
+            self._acknowledge(session)
+        elif message is not None and isinstance(error, MqttError) and error.is_silent_in_3:
+            # MQTT 3.1.1 has no word for it: such a message is acknowledged, and goes nowhere.
             self._acknowledge(session)
         elif message is not None or reason is not Reason.QUOTA_EXCEEDED:
             # With QoS 0 only what is too much is dropped without a word.
@@ -373,7 +382,9 @@ class MqttConnection(asyncio.Protocol):
     def disconnect(self, reason: Reason, text: str) -> None:
         """Say why, where the version can, and close the connection."""
         if self.version == VERSION_5:
-            self.send(DisconnectPacket(reason, Properties(reason_string=text[:200]) if text else NOTHING))
+            explained = DisconnectPacket(reason, Properties(reason_string=text[:200]) if text else NOTHING)
+            if not self.send(explained):
+                self.send(DisconnectPacket(reason))
         self._close()
 
     def _end_stranger(self) -> None:
@@ -417,6 +428,23 @@ class MqttConnection(asyncio.Protocol):
             self._is_flushing = True
             self._loop.call_soon(self._flush)
         return len(data)
+
+    def send_message(self, packet: PublishPacket) -> int:
+        """Send a message, with an alias for its topic if the client knows aliases."""
+        if not self._aliases_at_most:
+            return self.send(packet)
+        topic = packet.topic
+        alias = self._aliases_sent.get(topic)
+        if alias is None and len(self._aliases_sent) >= self._aliases_at_most:
+            return self.send(packet)
+        number = alias or len(self._aliases_sent) + 1
+        properties = replace(packet.properties, topic_alias=number)
+        size = self.send(replace(packet, topic="" if alias else topic, properties=properties))
+        if not size:
+            # With the alias it may be too long.
+            return self.send(packet)
+        self._aliases_sent[topic] = number
+        return size
 
     def _flush(self) -> None:
         self._is_flushing = False

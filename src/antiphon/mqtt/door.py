@@ -20,16 +20,17 @@ from antiphon.mqtt.protocol.packets import (
     ConnectPacket,
     PublishPacket,
     SubscribePacket,
-    TopicFilter,
 )
 from antiphon.mqtt.protocol.properties import Properties
 from antiphon.mqtt.protocol.reasons import MqttError, Reason
-from antiphon.mqtt.publishing import MqttPublisher, why_refused
-from antiphon.mqtt.retained import RetainedMessage, RetainedTable
+from antiphon.mqtt.publishing import MqttPublisher
+from antiphon.mqtt.retained import RetainedTable
 from antiphon.mqtt.retained_exchange import TOPIC as RETAINED_TOPIC
-from antiphon.mqtt.server_topics import SERVER_TOPICS, server_messages
-from antiphon.mqtt.session import MqttSession, MqttSubscription
-from antiphon.mqtt.topics import SHARED, topic_name, topic_patterns
+from antiphon.mqtt.session import MqttSession
+from antiphon.mqtt.settings import MqttSettings
+from antiphon.mqtt.shares import DOOR_TOPIC, Shares
+from antiphon.mqtt.shares import TOPIC as SHARES_TOPIC
+from antiphon.mqtt.subscribing import MqttSubscriber, Retained
 from antiphon.node.acl import Holder
 from antiphon.node.handle import Node
 from antiphon.node.node import LiveNode
@@ -38,13 +39,7 @@ from antiphon.runtime.errors import QuotaError
 from antiphon.runtime.logging import logger
 from antiphon.runtime.tasks import Tasks
 from antiphon.transport.links import split_address
-from antiphon.transport.tls import check_trusted, identity_of, is_loopback
-
-QUEUE_LIMIT: Final = 10_000
-"""So many messages may wait for one subscription of a client."""
-
-EXPIRY_SECONDS_AT_MOST: Final = 7 * 86_400
-"""For so long at most a session without a connection is kept; a CONNACK says so to clients that want longer."""
+from antiphon.transport.tls import check_trusted, identity_of
 
 PACKET_BYTES_AT_MOST: Final = 11 << 20
 """The longest packet: the longest message, and what may be said beside it."""
@@ -58,8 +53,9 @@ log = logger("mqtt")
 class MqttDoor:
     """The MQTT side of one node."""
 
-    def __init__(self, live: LiveNode) -> None:
+    def __init__(self, live: LiveNode, settings: MqttSettings) -> None:
         self._live = live
+        self._settings = settings
         self._server: asyncio.Server | None = None
         self._context: ssl.SSLContext | None = None
         self._sessions: dict[tuple[str, str], MqttSession] = {}
@@ -69,38 +65,41 @@ class MqttDoor:
         self._tasks = Tasks()
         self._table = RetainedTable(live.identifier, wall_clock_us)
         self._publisher = MqttPublisher(live, self._table)
-        self._retained: LiveSubscription | None = None
-        # Where there is a log, nobody waits for who is behind: it goes on with the log.
-        self._policy = "drop_oldest" if live.store is None else "block"
+        # What other doors say.
+        self._hearing: list[LiveSubscription] = []
+        self._shares = Shares(
+            live.identifier, wall_clock_us, live.settings.lost_seconds, self._publisher.publish_of_server
+        )
+        self._subscriber = MqttSubscriber(live, self._table, self._shares, self.figures)
         self.packet_bytes_at_most = PACKET_BYTES_AT_MOST
         self.connect_seconds = live.settings.handshake_seconds
         self.address = ""
         self.messages_received = 0
         self.undeliverable = 0
-        self.missed = 0
 
     # Opening and closing.
 
     async def open(self, address: str) -> MqttDoor:
         """Listen, and learn what is retained."""
         host, port = split_address(address)
-        settings = self._live.settings
-        if not is_loopback(host) and self._live.certificates is None and not settings.insecure:
-            raise UsageError(
-                f"MQTT is to listen at {address}, where other machines can connect, and there is no TLS: give the node "
-                "certificates, or say insecure (--insecure) if whoever can connect may do everything"
-            )
+        self._live.settings.check_address("mqtt", address)
         self._context = None if self._live.certificates is None else self._live.certificates.server_context()
-        subscriptions = self._live.subscriptions
-        self._retained = subscriptions.add(RETAINED_TOPIC, callback=self._publisher.exchange.received)
-        await self._retained.ready()
+        heard = (
+            (RETAINED_TOPIC, self._publisher.exchange.received),
+            (SHARES_TOPIC, self._shares.received),
+            (DOOR_TOPIC.format(self._live.identifier), self._shares.message_received),
+        )
+        self._hearing = [self._live.subscriptions.add(topic, callback=callback) for topic, callback in heard]
+        for each in self._hearing:
+            await each.ready()
         self._publisher.exchange.ask()
+        self._shares.ask()
         try:
             self._server = await asyncio.get_running_loop().create_server(
                 lambda: MqttConnection(self), host, port, ssl=self._context
             )
         except OSError as error:
-            self._retained.end()
+            self._end_hearing()
             raise UsageError(
                 f"cannot listen for MQTT at {address}: {error.strerror or error}; choose another address"
             ) from error
@@ -121,9 +120,13 @@ class MqttDoor:
                 stranger.transport.abort()
         self._sessions.clear()
         self._publisher.exchange.close()
-        if self._retained is not None:
-            self._retained.end()
+        self._shares.close()
+        self._end_hearing()
         self._tasks.cancel()
+
+    def _end_hearing(self) -> None:
+        for each in self._hearing:
+            each.end()
 
     @property
     def connections(self) -> int:
@@ -164,16 +167,19 @@ class MqttDoor:
             account.connect()
         except QuotaError as error:
             raise MqttError(Reason.QUOTA_EXCEEDED, str(error)) from error
-        session = former or MqttSession(client_id, secrets.randbits(48), holder, account, self._note_undeliverable)
+        session = former or MqttSession(
+            client_id, secrets.randbits(48), holder, account, self._note_undeliverable, self._shares.leave
+        )
         self._begin(session, holder, connection, packet)
         wanted = packet.properties.session_expiry_seconds or 0
+        is_silent = packet.keep_alive_seconds > self._settings.keep_alive_seconds
         answer = Properties(
             session_expiry_seconds=session.expiry_seconds if wanted > session.expiry_seconds else None,
             receive_maximum=RECEIVE_MAXIMUM,
             maximum_packet_bytes=self.packet_bytes_at_most,
             assigned_client_id=None if packet.client_id else client_id,
             topic_alias_maximum=TOPIC_ALIASES,
-            has_shared_subscriptions=0,
+            server_keep_alive_seconds=self._settings.keep_alive_seconds if is_silent else None,
         )
         return session, ConnackPacket(former is not None, Reason.SUCCESS, answer)
 
@@ -188,11 +194,12 @@ class MqttDoor:
         self._sessions[holder.name, session.client_id] = session
         session.set_rights(holder)
         session.will = packet.will
-        session.expiry_at_most = EXPIRY_SECONDS_AT_MOST
-        session.expiry_seconds = min(lasting_seconds(packet), EXPIRY_SECONDS_AT_MOST)
+        session.expiry_at_most = self._settings.session_seconds
+        session.expiry_seconds = min(lasting_seconds(packet), self._settings.session_seconds)
         session.outgoing.take_at_most(packet.properties.receive_maximum)
         session.connection = connection
         self._live.clients.add(connection)
+        self._shares.connection_changed(session)
         self._record(connection, session, "connected", by="MQTT")
 
     def _holder(self, connection: MqttConnection, packet: ConnectPacket) -> Holder:
@@ -215,9 +222,9 @@ class MqttDoor:
 
     def _check_room(self, holder: Holder) -> None:
         """Refuse a session more than the node, or one identity, may have; those without a connection count too."""
-        most = self._live.settings.maximum_clients
+        most = self._settings.sessions
         if len(self._sessions) >= most:
-            raise MqttError(Reason.SERVER_BUSY, f"this node has {most} sessions, as many as it may (maximum_clients)")
+            raise MqttError(Reason.SERVER_BUSY, f"this node has {most} sessions, as many as it may ([mqtt] sessions)")
         quota = holder.rights.quotas.connections
         if quota is not None and self._owned[holder.name] >= quota:
             raise MqttError(
@@ -256,14 +263,17 @@ class MqttDoor:
         session.account.connections -= 1
         self._live.clients.discard(connection)
         self._record(connection, session, "disconnected")
+        self._shares.connection_changed(session)
         will, session.will = session.will, None
         loop = asyncio.get_running_loop()
         if will is not None and is_will_wanted:
             delay = min(will.properties.will_delay_seconds or 0, session.expiry_seconds)
             if delay:
-                session.willing = loop.call_later(delay, self._publish_will, session, will)
+                session.will = will
+                session.willing = loop.call_later(delay, self._publish_will, session)
             else:
-                self._publish_will(session, will)
+                session.will = will
+                self._publish_will(session)
         if session.expiry_seconds:
             session.ending = loop.call_later(session.expiry_seconds, self._end, session)
         else:
@@ -274,11 +284,17 @@ class MqttDoor:
         if self._sessions.get(key) is session:
             del self._sessions[key]
             self._owned[session.holder.name] -= 1
+        if session.willing is not None:
+            # The delay of a will ends with its session.
+            self._publish_will(session)
         session.end()
 
-    def _publish_will(self, session: MqttSession, will: Any) -> None:
+    def _publish_will(self, session: MqttSession) -> None:
+        if session.willing is not None:
+            session.willing.cancel()
         session.willing = None
-        if self._live.failure is not None:
+        will, session.will = session.will, None
+        if will is None or self._live.failure is not None:
             return
         try:
             publishing = self._publisher.publish(session, will)
@@ -293,10 +309,6 @@ class MqttDoor:
     def _note_undeliverable(self) -> None:
         self.undeliverable += 1
 
-    def _note_missed(self, topic: str) -> None:
-        self.missed += 1
-        log.warning("messages may be missing for MQTT clients", topic=topic)
-
     # Publishing.
 
     def until_room(self, session: MqttSession, mqtt_name: str) -> Awaitable[Any] | None:
@@ -310,79 +322,9 @@ class MqttDoor:
 
     # Subscribing.
 
-    async def subscribe(
-        self, session: MqttSession, packet: SubscribePacket
-    ) -> tuple[list[int], list[tuple[MqttSubscription, list[RetainedMessage]]]]:
+    async def subscribe(self, session: MqttSession, packet: SubscribePacket) -> tuple[list[int], Retained]:
         """Subscribe; a reason for each filter, and what is retained for those that want it."""
-        identifiers = packet.properties.subscription_identifiers
-        begun = [self._begin_filter(session, each, identifiers[0] if identifiers else None) for each in packet.filters]
-        reasons: list[int] = []
-        wanted: list[MqttSubscription] = []
-        for topic_filter, outcome in zip(packet.filters, begun, strict=True):
-            if isinstance(outcome, Reason):
-                reasons.append(outcome)
-                continue
-            subscription, is_new = outcome
-            try:
-                for live in tuple(subscription.live):
-                    await live.ready()
-            except AntiphonError as error:
-                session.end_subscription(topic_filter.pattern)
-                reasons.append(why_refused(error))
-                continue
-            reasons.append(topic_filter.qos)
-            if topic_filter.retain_handling == 0 or (topic_filter.retain_handling == 1 and is_new):
-                wanted.append(subscription)
-        return reasons, [(subscription, self._retained_for(session, subscription)) for subscription in wanted]
-
-    def _begin_filter(
-        self, session: MqttSession, topic_filter: TopicFilter, identifier: int | None
-    ) -> tuple[MqttSubscription, bool] | Reason:
-        """Begin with one filter: the subscription and whether it is new, or why there is none."""
-        pattern = topic_filter.pattern
-        found = session.subscriptions.get(pattern)
-        try:
-            if pattern.startswith(SHARED):
-                return Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
-            patterns = self._permitted(session, pattern)
-            if not patterns:
-                return Reason.NOT_AUTHORIZED
-            if found is not None:
-                found.update(topic_filter, identifier)
-                return found, False
-            if len(session.subscriptions) >= self._live.settings.client_topics:
-                return Reason.QUOTA_EXCEEDED
-            session.account.subscribe(self._policy)
-        except AntiphonError as error:
-            log.debug("a subscription was refused", client=session.client_id, pattern=pattern, reason=str(error))
-            return why_refused(error)
-        subscription = session.subscriptions[pattern] = MqttSubscription(topic_filter, identifier)
-        if not pattern.startswith("$"):
-            for each in patterns:
-                live = self._live.subscriptions.add(
-                    each, policy=self._policy, limit=QUEUE_LIMIT, when_missed=self._note_missed
-                )
-                session.attach(subscription, live)
-        return subscription, True
-
-    def _permitted(self, session: MqttSession, pattern: str) -> tuple[str, ...]:
-        """The patterns of a filter, if the client has the right to what it matches.
-
-        The parent that ``#`` matches too is left out where the client has only the right to what is below it.
-        """
-        patterns = topic_patterns(pattern)
-        rights = session.holder.rights
-        if pattern.startswith("$"):
-            return patterns if pattern.startswith(SERVER_TOPICS) and rights.admin else ()
-        permitted = tuple(each for each in patterns if rights.may_subscribe(each))
-        return permitted if patterns[0] in permitted else ()
-
-    def _retained_for(self, session: MqttSession, subscription: MqttSubscription) -> list[RetainedMessage]:
-        pattern = subscription.filter.pattern
-        if pattern.startswith(SERVER_TOPICS):
-            return server_messages(pattern, self.figures())
-        rights = session.holder.rights
-        return [each for each in self._table.matching(pattern) if rights.may_subscribe(topic_name(each.topic))]
+        return await self._subscriber.subscribe(session, packet)
 
     def figures(self) -> dict[str, int]:
         """The figures of this door, by the names that ``$SYS`` gives them."""
@@ -391,13 +333,18 @@ class MqttDoor:
             "broker/clients/total": len(self._sessions),
             "broker/messages/received": self.messages_received,
             "broker/messages/undeliverable": self.undeliverable,
-            "broker/messages/missed": self.missed,
+            "broker/messages/missed": self._subscriber.missed,
             "broker/messages/dropped": sum(session.dropped for session in self._sessions.values()),
             "broker/retained messages/count": self._table.count,
+            "broker/shared subscriptions/count": self._shares.count,
             "broker/subscriptions/count": sum(len(session.subscriptions) for session in self._sessions.values()),
         }
 
 
-def serve(node: Node, address: str = "127.0.0.1:1883") -> Starting[MqttDoor]:
-    """Serve MQTT clients at a node: ``async with antiphon.mqtt.serve(node, "127.0.0.1:1883") as door``."""
-    return Starting(MqttDoor(node._live).open(address))
+def serve(node: Node, address: str = "127.0.0.1:1883", **settings: Any) -> Starting[MqttDoor]:
+    """Serve MQTT clients at a node: ``async with antiphon.mqtt.serve(node, "127.0.0.1:1883") as door``.
+
+    ``settings`` are those of :class:`antiphon.mqtt.settings.MqttSettings`.
+    """
+    checked = MqttSettings(listen=address, **settings).checked()
+    return Starting(MqttDoor(node._live, checked).open(address))

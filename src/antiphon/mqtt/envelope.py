@@ -112,13 +112,18 @@ def envelope_of(headers: dict[str, bytes]) -> MqttEnvelope:
 
 def properties_of_message(message: Message, envelope: MqttEnvelope, age_seconds: float) -> Properties:
     """The properties with which MQTT clients see a message."""
+    return described(envelope, all_user_properties(message, envelope), age_seconds)
+
+
+def all_user_properties(message: Message, envelope: MqttEnvelope) -> tuple[tuple[str, str], ...]:
+    """The user properties with which MQTT clients see a message: its headers and its key."""
     user = envelope.user
     if user is None:
         user = user_properties_of(message.headers)
     key = message.key
     if key is not None and KEY_PROPERTY not in dict(user):
         user = (*user, *user_properties_of({KEY_PROPERTY: key}))
-    return described(envelope, user, age_seconds)
+    return user
 
 
 def described(envelope: MqttEnvelope, user: tuple[tuple[str, str], ...], age_seconds: float) -> Properties:

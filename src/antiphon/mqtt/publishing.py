@@ -16,6 +16,7 @@ from antiphon.mqtt.retained_exchange import RetainedExchange
 from antiphon.mqtt.session import MqttSession
 from antiphon.mqtt.topics import NAMES_KEPT, topic_name
 from antiphon.node.node import LiveNode
+from antiphon.node.quotas import why_no_topic
 from antiphon.runtime.errors import OverloadedError, QuotaError
 
 
@@ -26,10 +27,11 @@ class MqttPublisher:
         self._live = live
         self._publisher = Publisher(live)
         self._table = table
-        self.exchange = RetainedExchange(table, self._publish)
+        self.exchange = RetainedExchange(table, self.publish_of_server)
         self._names: dict[str, str] = {}
 
-    def _publish(self, topic: str, value: bytes) -> Awaitable[Any]:
+    def publish_of_server(self, topic: str, value: bytes) -> Any:
+        """Publish something that doors say to each other; the answer is as good as a future."""
         return self._publisher.publish(topic, value)
 
     def until_room(self, session: MqttSession, mqtt_name: str) -> Awaitable[Any] | None:
@@ -65,7 +67,8 @@ class MqttPublisher:
         topic = self._names.get(mqtt_name)
         if topic is None:
             if mqtt_name.startswith("$"):
-                raise MqttError(Reason.TOPIC_NAME_INVALID, f"{mqtt_name[:64]!r} is a name of the server's own topics")
+                text = f"{mqtt_name[:64]!r} is a name of the server's own topics"
+                raise MqttError(Reason.TOPIC_NAME_INVALID, text, is_silent_in_3=True)
             topic = topic_name(mqtt_name)
             if len(self._names) >= NAMES_KEPT:
                 self._names.clear()
@@ -79,11 +82,11 @@ class MqttPublisher:
 
     def _check_new_topic(self, session: MqttSession, topic: str) -> None:
         session.account.use_topic(topic)
-        most = self._live.settings.client_topics
-        if len(session.may_publish) >= most:
-            raise QuotaError(f"one client may not publish on more than {most} topics (client_topics)")
-        if topic not in self._live.topics and len(self._live.topics) >= self._live.settings.maximum_topics:
-            raise QuotaError(f"this node has {len(self._live.topics)} topics, as many as it may (maximum_topics)")
+        live = self._live
+        used = len(session.may_publish)
+        why_not = why_no_topic(live.settings, live.topics, topic, used, "publish on so many topics")
+        if why_not:
+            raise QuotaError(why_not)
 
 
 def why_refused(error: BaseException) -> Reason:

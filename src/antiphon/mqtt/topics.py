@@ -69,6 +69,19 @@ def filter_matches(mqtt_filter: str, name: str) -> bool:
     return len(levels) == len(words) and all(level in ("+", word) for level, word in zip(levels, words, strict=True))
 
 
+def shared_filter(mqtt_filter: str) -> str:
+    """The filter of a shared subscription behind ``$share/NAME/``; of any other, the filter itself."""
+    if not mqtt_filter.startswith(SHARED):
+        return mqtt_filter
+    name, separator, inner = mqtt_filter.removeprefix(SHARED).partition("/")
+    if not name or not separator or not inner or "+" in name or "#" in name:
+        raise MqttError(
+            Reason.TOPIC_FILTER_INVALID,
+            f"{mqtt_filter[:64]!r} is no shared subscription: say $share/NAME/FILTER, with a name without wildcards",
+        )
+    return inner
+
+
 def checked_length(name: str, mqtt_text: str) -> str:
     """Refuse names that are longer than names of topics may be."""
     if len(name.encode()) > NAME_BYTES_AT_MOST:

@@ -17,9 +17,9 @@ account of an identity outlives its connections, so connecting again gains nothi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from heapq import nlargest
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -90,6 +90,30 @@ class Quotas(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         """These quotas, and the defaults where these say nothing."""
         own = {name: getattr(self, name) for name in self.__struct_fields__}
         return msgspec.structs.replace(defaults, **{name: value for name, value in own.items() if value is not None})
+
+
+class TopicLimits(Protocol):
+    """The settings of a node that say how many topics may be in use."""
+
+    @property
+    def client_topics(self) -> int:
+        """How many topics one client may use."""
+
+    @property
+    def maximum_topics(self) -> int:
+        """How many topics the node may have."""
+
+
+def why_no_topic(limits: TopicLimits, topics: Collection[str], name: str, used: int, what: str) -> str:
+    """Why a client that uses so many topics may not use one more; empty if it may.
+
+    Each topic stays in memory as long as the node runs.
+    """
+    if used >= limits.client_topics:
+        return f"one client may not {what}: {used} are allowed here (client_topics); connect once more"
+    if name not in topics and len(topics) >= limits.maximum_topics:
+        return f"this node has {len(topics)} topics, as many as it may (maximum_topics)"
+    return ""
 
 
 class Rate:

@@ -228,12 +228,17 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
                 f"tls_authority ({HOW_TO_MAKE}), or say insecure if that does not matter"
             )
         for name, address in (("listen", self.listen), ("metrics", self.metrics)):
-            if address is not None and not is_loopback(split_address(address)[0]):
-                raise UsageError(
-                    f"{name} is {address}, where other machines can connect, and there is no TLS: give "
-                    f"tls_certificate, tls_key and tls_authority ({HOW_TO_MAKE}), or say insecure (--insecure) if "
-                    "whoever can connect may do everything"
-                )
+            if address is not None:
+                self.check_address(name, address)
+
+    def check_address(self, name: str, address: str) -> None:
+        """Refuse an address where other machines can connect, if they come without TLS."""
+        if not self.insecure and self.tls() is None and not is_loopback(split_address(address)[0]):
+            raise UsageError(
+                f"{name} is {address}, where other machines can connect, and there is no TLS: give "
+                f"tls_certificate, tls_key and tls_authority ({HOW_TO_MAKE}), or say insecure (--insecure) if "
+                "whoever can connect may do everything"
+            )
 
     def choices(self) -> NodeChoices:
         """The settings that the process of the node depends on."""

@@ -7,8 +7,13 @@ every replica applies what is delivered to it, in that order, to a store of its 
 results, and applies one call to a store. ``store.py`` is what operations see of a store, what a store must offer, and
 the store in memory.
 
-Nothing of these five waits, looks at a clock or opens anything: live replicas and simulated ones share them. They
-import ``kernel``; what runs replicas may import what programs on nodes and clients stand on.
+A replica is ``replica.py`` over ``replica_store.py``, with what it has applied (``applied.py``), what it remembers
+(``recent.py``) and what it is sent (``frames.py``). Nothing of these waits, looks at a clock or opens anything: live
+replicas and simulated ones share them, and they import ``kernel`` alone.
+
+``serving.py`` runs a replica at a node or client: ``live_replica.py`` follows the topic, ``joining.py`` brings a
+newcomer to the state, ``sqlite_store.py`` is a backend. ``proxy.py`` is the service for callers. These may import
+what programs on nodes and clients stand on.
 """
 
 from __future__ import annotations

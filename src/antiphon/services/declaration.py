@@ -39,3 +39,15 @@ class Service(metaclass=ServiceType):
             f"{type(self).__name__}.{name} cannot be set: a service keeps everything in its store, which replicas, "
             "snapshots and restarts share"
         )
+
+    @classmethod
+    def proxy(cls, peer: Any, *, topic: str | None = None, timeout: float = 15.0) -> Any:
+        """The service for callers at a node or client: ``bank = Bank.proxy(client)``, ``await bank.balance("anna")``.
+
+        Operations and queries are coroutines with the parameters of the methods, without the store. A call waits for
+        its result for ``timeout`` seconds.
+        """
+        # The declaration itself needs neither nodes nor an event loop.
+        from antiphon.services.proxy import proxy_of
+
+        return proxy_of(cls, peer, topic, timeout)

@@ -66,7 +66,7 @@ class Election:
             self._granted = None
             self.await_leader()
             # A replica that lacks a part of the history cannot serve it: it fills it first.
-            if self._me in self._log.replicas.voters and self._log.is_whole:
+            if self._log.may_lead(self._me) and self._log.is_whole:
                 self._ask(is_trial=True)
             self._replica.flush()
 
@@ -95,9 +95,10 @@ class Election:
     def on_request(self, sender: int, message: VoteRequest) -> None:
         """Another replica asks for a vote."""
         log, host = self._log, self._host
-        # A replica that was no voter for a while may have begun anew, and does not know for whom it voted before.
-        is_voter = self._me in log.replicas.voters
-        is_current = is_voter and (message.last_term, message.last) >= (log.index.last_term, log.index.last)
+        # A replica that begins anew does not know for whom it voted before; it is known again when a leader has told it
+        # so. The entry that makes a learner a voter may be with the candidate alone, which then needs this vote.
+        is_known = self._me in log.replicas.all
+        is_current = is_known and (message.last_term, message.last) >= (log.index.last_term, log.index.last)
         if message.is_trial:
             is_granted = message.term > log.term and is_current and not self._replica.has_live_leader()
             term = message.term if is_granted else log.term

@@ -116,7 +116,15 @@ class Readiness:
     def came_back(self, position: int, former: int) -> None:
         """A message that was paused is to be handed out again; ``former`` is the member that had it."""
         self._former[position] = former
-        heappush(self._ready, position)
+        if self._is_in_view(position):
+            heappush(self._ready, position)
+
+    def _is_in_view(self, position: int) -> bool:
+        """Whether a message was in view: those that members hold since before this leader may come back earlier.
+
+        They come into view behind the messages before them.
+        """
+        return position < self._cursor
 
     def done(self, position: int, was_paused: bool) -> None:
         """A message that was handed out is done."""
@@ -268,10 +276,11 @@ class KeyReadiness(Readiness):
     def came_back(self, position: int, former: int) -> None:
         key, queue = self._take_off(position, was_paused=True)
         queue.former = former
-        queue.waiting.appendleft(position)
-        if len(queue.waiting) > 1 and position > queue.waiting[1]:
-            queue.waiting = deque(sorted(queue.waiting))
-        self._held_back += 1
+        if self._is_in_view(position):
+            queue.waiting.appendleft(position)
+            if len(queue.waiting) > 1 and position > queue.waiting[1]:
+                queue.waiting = deque(sorted(queue.waiting))
+            self._held_back += 1
         self._list(key, queue)
 
     def done(self, position: int, was_paused: bool) -> None:

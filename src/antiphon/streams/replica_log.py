@@ -70,6 +70,14 @@ class ReplicaLog:
         """Whether the last entry about the replicas is settled."""
         return self._sets[-1][0] <= self.settled
 
+    def may_lead(self, replica: int) -> bool:
+        """Whether a replica is a voter, or was one before a change that is not settled.
+
+        A leader that takes itself out may be the only one that has the entry, and then nobody else is elected.
+        """
+        settled = next(found for number, found in reversed(self._sets) if number <= self.settled)
+        return replica in self.replicas.voters or replica in settled.voters
+
     @property
     def held(self) -> int:
         """Up to which entry this replica has on disk what its leader has told it, messages included."""
@@ -148,10 +156,11 @@ class ReplicaLog:
     def is_past(self, source: int, sequence: int) -> bool:
         """Whether the messages of a publication are not to be stored: they were removed, or come with the history.
 
-        That is so if they have a place, and no entry behind the snapshot waits for them.
+        That is so if they have a place, and no entry behind the snapshot waits for them. What is on disk says nothing:
+        its removal may be under way, and what is stored behind that would stay for ever.
         """
         name = (source, sequence)
-        if not self.numbering.is_settled(name) or self.host.holds(source, sequence):
+        if not self.numbering.is_settled(name):
             return False
         return self.complete >= self.settled or name not in self.missing(self.settled - self.complete)
 

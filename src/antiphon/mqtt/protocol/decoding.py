@@ -43,6 +43,18 @@ FLAGS_OF_REQUESTS: Final = 0x02
 
 QOS_AT_MOST: Final = 2
 
+RECEIVED: Final = frozenset({0x00, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99})
+RELEASED: Final = frozenset({0x00, 0x92})
+REASONS_ALLOWED: Final = {
+    kinds.PUBACK: RECEIVED,
+    kinds.PUBREC: RECEIVED,
+    kinds.PUBREL: RELEASED,
+    kinds.PUBCOMP: RELEASED,
+    kinds.DISCONNECT: frozenset({0x00, 0x04, *range(0x80, 0x84), 0x87, 0x89, 0x8B, *range(0x8D, 0xA3)}) - {0x91, 0x92},
+    kinds.AUTH: frozenset({0x00, 0x18, 0x19}),
+}
+"""The reasons that a packet may give; CONNACK, SUBACK and UNSUBACK come from servers alone."""
+
 
 def decode(first: int, body: bytes, version: int) -> Packet:
     """The packet with this first byte and body; :class:`MqttError` says what is wrong with it."""
@@ -90,6 +102,14 @@ def packet_id_of(reader: FieldReader) -> int:
     if found == 0:
         raise broken("the identifier of a packet must not be 0")
     return found
+
+
+def reason_of(kind: int, reader: FieldReader) -> int:
+    """The reason of a packet that a client may send too."""
+    reason = reader.byte()
+    if reason not in REASONS_ALLOWED[kind]:
+        raise malformed(f"a {PACKET_NAMES[kind]} gives the reason {reason:#04x}, which it must not give")
+    return reason
 
 
 # Connecting.
@@ -158,7 +178,7 @@ def decode_publish_ack(kind: int, reader: FieldReader, version: int) -> PublishA
     packet_id = packet_id_of(reader)
     if version == VERSION_3 or not reader.left:
         return PublishAckPacket(kind, packet_id)
-    reason = reader.byte()
+    reason = reason_of(kind, reader)
     return PublishAckPacket(kind, packet_id, reason, read_properties(reader, kind) if reader.left else NOTHING)
 
 
@@ -218,7 +238,7 @@ def decode_disconnect(kind: int, reader: FieldReader, version: int) -> Disconnec
     """The last packet of a connection."""
     if version == VERSION_3 or not reader.left:
         return DisconnectPacket()
-    reason = reader.byte()
+    reason = reason_of(kind, reader)
     return DisconnectPacket(reason, read_properties(reader, kind) if reader.left else NOTHING)
 
 
@@ -226,7 +246,7 @@ def decode_auth(kind: int, reader: FieldReader, _version: int) -> AuthPacket:
     """A step of an enhanced authentication."""
     if not reader.left:
         return AuthPacket()
-    reason = reader.byte()
+    reason = reason_of(kind, reader)
     return AuthPacket(reason, read_properties(reader, kind) if reader.left else NOTHING)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, Final, NamedTuple
 
 from antiphon.mqtt.protocol.fields import FieldReader, binary_bytes, text_bytes, variable_bytes
@@ -152,6 +152,8 @@ def check_value(row: PropertyRow, value: Any) -> None:
         raise broken(f"the property {row.field} must not be 0")
     if row.field == "topic_alias" and value == 0:
         raise MqttError(Reason.TOPIC_ALIAS_INVALID, "a topic alias must not be 0")
+    if row.field == "response_topic" and (not value or "+" in value or "#" in value):
+        raise broken("a response topic is the name of one topic, without wildcards")
 
 
 def properties_bytes(properties: Properties) -> bytes:
@@ -167,8 +169,3 @@ def properties_bytes(properties: Properties) -> bytes:
         parts += [bytes((row.identifier,)) + row.type.write(each) for each in values]
     body = b"".join(parts)
     return variable_bytes(len(body)) + body
-
-
-def with_identifiers(properties: Properties, identifiers: tuple[int, ...]) -> Properties:
-    """The same properties, with the identifiers of the subscriptions for which a message is sent."""
-    return replace(properties, subscription_identifiers=identifiers)

@@ -66,9 +66,11 @@ SUBSCRIBE_FAILURE: Final = 0x80
 class MqttError(PeerError):
     """A client did what MQTT does not allow; the reason is what the server says before it closes the connection."""
 
-    def __init__(self, reason: Reason, text: str) -> None:
+    def __init__(self, reason: Reason, text: str, is_silent_in_3: bool = False) -> None:
         super().__init__(text)
         self.reason = reason
+        # Whether a client of MQTT 3.1.1, which has no word for it, hears nothing of it.
+        self.is_silent_in_3 = is_silent_in_3
 
 
 def malformed(text: str) -> MqttError:

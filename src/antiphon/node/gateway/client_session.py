@@ -28,7 +28,7 @@ from antiphon.node.gateway.request_limits import COUNTED_BYTES, RequestLimits
 from antiphon.node.gateway.session_host import SessionHost
 from antiphon.node.gateway.writer_numbers import lane_number, writer_number
 from antiphon.node.loop import NodeLoop
-from antiphon.node.quotas import Account, Ledger
+from antiphon.node.quotas import Account, Ledger, TopicLimits, why_no_topic
 from antiphon.node.subscriptions import Subscriptions
 from antiphon.runtime.clocks import datetime_of
 from antiphon.runtime.errors import kind_of
@@ -81,16 +81,8 @@ class BatchPublisher(Protocol):
         """Publish a whole batch; the answer is to be awaited, if it is one."""
 
 
-class GatewayLimits(Protocol):
+class GatewayLimits(TopicLimits, Protocol):
     """The settings of a node that say how much its clients may use."""
-
-    @property
-    def client_topics(self) -> int:
-        """How many topics one client may use."""
-
-    @property
-    def maximum_topics(self) -> int:
-        """How many topics the node may have."""
 
     @property
     def maximum_clients(self) -> int:
@@ -290,12 +282,10 @@ class ClientSession:
     # Rights.
 
     def _check_topics(self, name: str, used: int, what: str) -> None:
-        """Refuse more topics than a client or all of them may use: each stays in memory as long as the node runs."""
-        limits = self._services.limits
-        if used >= limits.client_topics:
-            raise PeerError(f"one client may not {what}: {used} are allowed here (client_topics); connect once more")
-        if name not in self._services.topics and len(self._services.topics) >= limits.maximum_topics:
-            raise PeerError(f"this node has {len(self._services.topics)} topics, as many as it may (maximum_topics)")
+        """Refuse more topics than a client or all of them may use."""
+        why_not = why_no_topic(self._services.limits, self._services.topics, name, used, what)
+        if why_not:
+            raise PeerError(why_not)
 
     def _check_subscribing(self, pattern: str) -> None:
         if not self.holder.rights.may_subscribe(checked_pattern(pattern)):

@@ -63,7 +63,11 @@ class ProgramLoop:
     ) -> asyncio.TimerHandle:
         handle = asyncio.TimerHandle(when, callback, args, self._as_loop, context)
         # A timer never comes before its time, or whoever looks at the clock waits for nothing again and again.
-        delay_us = max(0, ceil(when * 1_000_000) - self._clock.now_us)
+        due_us = ceil(when * 1_000_000)
+        if due_us / 1_000_000 < when:
+            # The product was rounded down.
+            due_us += 1
+        delay_us = max(0, due_us - self._clock.now_us)
         self._clock.post(delay_us, lambda: self._run(lambda: self._expired(handle)))
         return handle
 

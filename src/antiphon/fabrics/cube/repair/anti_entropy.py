@@ -192,12 +192,8 @@ class CubeAntiEntropy(MembershipListener):
 
     def _note_missing(self, topic: CubeTopic, unsettled: Unsettled) -> None:
         order = mixed(topic)
-        now = self._environment.now()
-        before = unsettled.missing_since
-        unsettled.missing_since = {}
-        for source, _ in order.gaps():
-            first = publication_key(source, order.past(source) + 1)
-            unsettled.missing_since[first] = before.get(first, now)
+        firsts = [publication_key(source, order.past(source) + 1) for source, _ in order.gaps()]
+        unsettled.note_missing(firsts, self._environment.now())
 
     def _neighbours(self, topic: CubeTopic) -> list[i64]:
         found: list[i64] = []
@@ -351,6 +347,10 @@ class CubeAntiEntropy(MembershipListener):
             self.not_away(topic, word.source)
         self._former.depart(topic, word.source, word.sequence)
         self._settle_answer(topic, word.source)
+
+    def on_leaving(self, topic: CubeTopic) -> None:
+        if self._unsettled.of(topic) is not None:
+            self._retransmission.hand_on(topic, self._neighbours(topic), self._presence.present)
 
     # Getting.
 

@@ -118,6 +118,28 @@ class CubeRetransmission:
             return GIVEN_PART
         return GIVEN_ALL if is_all_here else GIVEN_WHAT_IS_HERE
 
+    def hand_on(self, topic: CubeTopic, peers: list[i64], present: dict[i64, bool]) -> None:
+        """Send the last publications of publishers that are out of reach: this node goes, and may alone have them."""
+        found: list[Publication] = []
+        size: i64 = 0
+        for publication in reversed(self._kept(topic).all()):
+            if publication.source in present or publication.source == self._environment.identifier:
+                continue
+            size += len(publication.payload)
+            if len(found) == FILLING_AT_MOST or (len(found) > 0 and size > FILLING_BYTES):
+                break
+            found.append(publication)
+        if len(found) > 0:
+            found.reverse()
+            for peer in peers:
+                self._environment.send(peer, RepairBatch(self._locked_first(found), True))
+
+    def _locked_first(self, found: list[Publication]) -> list[Publication]:
+        """What somebody published after a total publication must not come before it to who has no lock for it."""
+        if not self._is_total:
+            return found
+        return [each for each in found if each.order == TOTAL] + [each for each in found if each.order != TOTAL]
+
     def _is_under_way(self, topic: CubeTopic, peer: i64, counter: i64, theirs: Holdings) -> bool:
         """Whether another one has asked before it got the part that was sent to it last; it asks again when it has.
 
@@ -162,10 +184,7 @@ class CubeRetransmission:
             found = self._recovered(topic, kept, peer, theirs, older) + found
         else:
             self._recoveries.pop((topic.name, peer), None)
-        if self._is_total:
-            # What somebody published after a total publication must not come before it to who has no lock for it.
-            found = [each for each in found if each.order == TOTAL] + [each for each in found if each.order != TOTAL]
-        return found, is_all_here, is_cut
+        return self._locked_first(found), is_all_here, is_cut
 
     def _add_kept(
         self,

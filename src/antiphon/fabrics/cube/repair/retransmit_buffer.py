@@ -86,6 +86,13 @@ class RetransmitBuffer:
         only = self._only
         return only if only is not None and publication_key(only.source, only.sequence) == key else None
 
+    def all(self) -> list[Publication]:
+        """Everything that is kept, the oldest first."""
+        if self._only is not None:
+            return [self._only]
+        kept = self._kept
+        return [] if kept is None else [kept[key] for key in sorted(kept)]
+
     def state(self) -> str:
         """The names of what is kept, to compare states."""
         only = self._only

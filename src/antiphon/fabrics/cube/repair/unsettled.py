@@ -33,6 +33,11 @@ class Unsettled:
         self.gone: dict[i64, i64] = {}
         self.gone_when_asked: dict[i64, i64] = {}
 
+    def note_missing(self, firsts: list[i64], now: i64) -> None:
+        """The first publication that is missing of each source, by its key."""
+        before = self.missing_since
+        self.missing_since = {first: before.get(first, now) for first in firsts}
+
 
 @final
 class UnsettledTopics:

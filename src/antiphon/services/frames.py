@@ -1,0 +1,150 @@
+"""The bytes that replicas and callers of a service send each other, around the bytes of calls and results."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, NamedTuple
+
+import msgspec
+
+from antiphon.kernel.errors import PeerError
+
+Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+
+OPERATION: Final = 0
+"""Every replica applies it."""
+
+LATEST: Final = 1
+"""A query at its place in total order; the replica that the caller uses answers, the others pass it over."""
+
+MARK: Final = 2
+"""Nothing but a place among the operations, by which replicas know how far they have come."""
+
+RESULT_TOPICS: Final = 16
+"""Results travel on so many topics beside that of the service; a caller listens on one of them."""
+
+
+class ServiceFrame(msgspec.Struct, frozen=True, array_like=True):
+    """What is published on the topic of a service.
+
+    ``caller`` and ``number`` name the call for its result, and ``home`` is the replica that is to send it. ``version``
+    is that of the service at the caller.
+    """
+
+    kind: Annotated[int, msgspec.Meta(ge=0, le=MARK)]
+    caller: Number
+    number: Number
+    home: Number
+    version: Number
+    body: bytes
+
+
+Authors = dict[Number, Number]
+"""By author, the number of an operation: that one and those before it."""
+
+
+class ResultsFrame(msgspec.Struct, frozen=True, array_like=True):
+    """Results for one caller: the number of each call and the bytes of its result.
+
+    ``seen`` names the operations that the replica has applied since it last sent something to this caller.
+    """
+
+    caller: Number
+    replica: Number
+    results: list[tuple[Number, bytes]]
+    seen: Authors
+
+
+class Answer(NamedTuple):
+    """The result of a call, for the replica that is to send it."""
+
+    caller: int
+    number: int
+    payload: bytes
+
+
+class Inquiry(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=True):
+    """What is asked of one replica, by request and reply."""
+
+
+class Hello(Inquiry, frozen=True, array_like=True):
+    """Which replica is this?"""
+
+
+class AskQuery(Inquiry, frozen=True, array_like=True):
+    """Answer a query, when these operations are applied."""
+
+    body: bytes
+    seen: Authors
+    seconds: float
+
+
+class AskResults(Inquiry, frozen=True, array_like=True):
+    """Send the results of these calls from now on: the replica that was to do so is gone."""
+
+    caller: Number
+    numbers: list[Number]
+
+
+class AskState(Inquiry, frozen=True, array_like=True):
+    """What a replica lacks that has applied ``applied``, up to the place of a mark.
+
+    ``past`` are the publications that its node will not get any more, as keys of its process.
+    """
+
+    mark: Number
+    applied: dict[Number, list[Number]]
+    past: list[int]
+
+
+class AskPiece(Inquiry, frozen=True, array_like=True):
+    """The next part of a state."""
+
+    transfer: Number
+    part: Number
+
+
+class HelloReply(msgspec.Struct, frozen=True, array_like=True):
+    """The replica that was asked, and how many operations it has applied."""
+
+    replica: Number
+    version: Number
+    operations: Number
+
+
+class StatePiece(msgspec.Struct, frozen=True, array_like=True):
+    """A part of a state: operations that the asking replica lacks, or else keys and values of a snapshot.
+
+    A snapshot has a ``position``, the same in all parts.
+    """
+
+    transfer: Number
+    is_last: bool
+    position: bytes = b""
+    operations: list[tuple[Number, Number, bytes]] = []
+    items: list[tuple[bytes, bytes]] = []
+
+
+encode: Final = msgspec.msgpack.Encoder().encode
+frames: Final = msgspec.msgpack.Decoder(ServiceFrame)
+results: Final = msgspec.msgpack.Decoder(ResultsFrame)
+inquiries: Final = msgspec.msgpack.Decoder(Hello | AskQuery | AskResults | AskState | AskPiece)
+hello_replies: Final = msgspec.msgpack.Decoder(HelloReply)
+state_pieces: Final = msgspec.msgpack.Decoder(StatePiece)
+
+
+def decode_frame(value: bytes) -> ServiceFrame:
+    """What was published on the topic of a service; :class:`PeerError` if something else was."""
+    try:
+        return frames.decode(value)
+    except msgspec.MsgspecError as error:
+        raise PeerError(f"a message on the topic of a service is none of a replica or proxy: {error}") from error
+
+
+def result_topic(topic: str, caller: int) -> str:
+    """Where a caller listens for its results."""
+    return f"{topic}.results.{caller % RESULT_TOPICS}"
+
+
+def replica_topic(topic: str) -> str:
+    """Where replicas are asked."""
+    return f"{topic}.replicas"

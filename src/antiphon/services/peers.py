@@ -1,0 +1,77 @@
+"""What a replica or a proxy needs of the node or client that it works at, as far as applications do not.
+
+A node that becomes a member of a topic begins behind some publications, which it will never deliver. A replica there
+must get them in the state of another replica, so it names them; where a fabric passes a barrier instead, a mark is
+enough.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+from antiphon.api.pubsub import PubSub
+from antiphon.api.topic_names import checked_name
+from antiphon.kernel.errors import UsageError
+from antiphon.services.description import ServiceDescription
+
+
+class ServicePeer(Protocol):
+    """A node or a client, with the calls that applications have."""
+
+    publish: Any
+    subscribe: Any
+    request: Any
+    serve: Any
+    history: Any
+    topics: Any
+
+
+class PastPublications:
+    """The publications that count as past at the node of this program on one topic."""
+
+    def __init__(self, peer: Any, topic: str) -> None:
+        self._host: Final[Any] = host_of(peer)
+        self._topic = topic
+
+    @property
+    def is_known(self) -> bool:
+        """Whether this program has a node, which can say it."""
+        return hasattr(self._host, "sessions")
+
+    def keys(self) -> list[int]:
+        """All of them, as keys of the process; none where a mark is enough."""
+        if not self.is_known or not self._host.sessions.traits.counts_past:
+            return []
+        topic = self._host.loop.topics.topic(self._topic)
+        return [int(key) for key in self._host.sessions.host.frontier_keys(topic.number)]
+
+    def covers(self, keys: list[int]) -> bool:
+        """Whether all that counts as past elsewhere does here, too."""
+        if not self.is_known:
+            return True
+        topic = self._host.loop.topics.topic(self._topic)
+        return bool(self._host.sessions.is_past(topic, keys))
+
+
+def host_of(peer: object) -> Any:
+    """The live object behind a node or a client."""
+    if not isinstance(peer, PubSub):
+        raise UsageError(
+            f"a service works at a node or a client, not at {type(peer).__name__}; pass antiphon.start(...)"
+        )
+    return peer._pubsub
+
+
+def check_fabric(peer: object) -> None:
+    """Refuse gossip: total order there may pass over a message, and replicas would part for good."""
+    settings = getattr(host_of(peer), "settings", None)
+    if settings is not None and settings.fabric == "gossip":
+        raise UsageError(
+            "a service needs every operation at every replica, and total order in gossip may pass one over; "
+            "run its nodes with fabric='cube' or fabric='tree'"
+        )
+
+
+def topic_of(description: ServiceDescription, topic: str | None) -> str:
+    """The topic of a service: its name in small letters, unless the program names another one."""
+    return checked_name(description.name.lower() if topic is None else topic)

@@ -1,0 +1,303 @@
+"""A service as its callers see it: its operations and queries as coroutines.
+
+A proxy has a *home*: the replica that sends it the results of its operations and answers its queries, one in the same
+program if there is one. If the home is silent, another replica becomes the home and sends the results that are missing.
+An operation is published once, whatever happens to replicas: its author and number make it count once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import Any, Final
+
+from antiphon.kernel.errors import AntiphonError, PeerError, UsageError
+from antiphon.runtime.errors import NoReplyError
+from antiphon.runtime.logging import logger
+from antiphon.services.calls import BoundCall, bind, decode_result, encode_call
+from antiphon.services.description import ServiceCall, ServiceDescription, ServiceType, describe
+from antiphon.services.frames import (
+    LATEST,
+    OPERATION,
+    AskQuery,
+    AskResults,
+    Hello,
+    ResultsFrame,
+    ServiceFrame,
+    encode,
+    hello_replies,
+    replica_topic,
+    result_topic,
+    results,
+)
+from antiphon.services.joining import group_of
+from antiphon.services.live_replica import LiveReplica, replica_here
+from antiphon.services.peers import check_fabric, host_of, topic_of
+from antiphon.services.replica import version_of
+
+TIMEOUT_SECONDS: Final = 15.0
+"""How long a caller waits for a result, unless it says otherwise."""
+
+SILENCE_SECONDS: Final = 1.0
+"""After so long without a result, another replica is asked for it."""
+
+LOOK_SECONDS: Final = 0.2
+
+log = logger("services")
+
+
+class OpenCall:
+    """A call without its result."""
+
+    __slots__ = ("asked_at", "future", "latest", "until")
+
+    def __init__(self, future: asyncio.Future[bytes], now: float, seconds: float, latest: BoundCall | None) -> None:
+        self.future = future
+        self.asked_at = now
+        self.until = now + seconds
+        # A query at its place in total order: its home alone answers it.
+        self.latest = latest
+
+
+class ServiceProxy:
+    """The operations and queries of a service. Made by ``Bank.proxy(client)``: ``await bank.deposit("anna", 100)``.
+
+    ``timeout`` says how many seconds a call waits for its result. An operation whose result did not come in time may
+    still take place.
+    """
+
+    def __init__(self, description: ServiceDescription, peer: Any, topic: str, timeout: float) -> None:
+        if timeout <= 0:
+            raise UsageError(f"a timeout is more than 0 seconds, not {timeout}")
+        self._description = description
+        self._peer = peer
+        self._topic = topic
+        self._timeout = timeout
+        self._version = version_of(description)
+        self._caller = secrets.randbits(62) | 1
+        self._count = 0
+        self._open: dict[int, OpenCall] = {}
+        self._home = 0
+        self._here: LiveReplica | None = None
+        self._seen: dict[int, int] = {}
+        # Which home what was seen comes from: it needs no reminder.
+        self._seen_at = 0
+        self._loop = asyncio.get_running_loop()
+        self._starting: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
+        self._is_listening = False
+
+    def __getattr__(self, name: str) -> Any:
+        call = self.__dict__["_description"].calls.get(name)
+        if call is None:
+            raise AttributeError(f"{self._description.name} has no operation or query {name!r}")
+
+        async def invoke(*arguments: Any, **named: Any) -> Any:
+            return await self._call(call, bind(call, arguments, named))
+
+        invoke.__name__ = name
+        invoke.__doc__ = call.method.__doc__
+        # The next call finds it without coming here.
+        self.__dict__[name] = invoke
+        return invoke
+
+    def __repr__(self) -> str:
+        return f"{self._description.name}.proxy(topic={self._topic!r})"
+
+    # Calling.
+
+    async def _call(self, call: ServiceCall, bound: BoundCall) -> Any:
+        home = self._here
+        if home is None or not home.is_established:
+            await self._find_home()
+        if call.is_operation or call.mark.strength == "latest":
+            payload = await self._publish(call, bound)
+        else:
+            payload = await self._query(call, bound)
+        return decode_result(call, payload)
+
+    def _publish(self, call: ServiceCall, bound: BoundCall) -> asyncio.Future[bytes]:
+        """Publish a call about its keys; its result, when it comes."""
+        future: asyncio.Future[bytes] = self._loop.create_future()
+        latest = None if call.is_operation else bound
+        opened = OpenCall(future, self._loop.time(), self._timeout, latest)
+        self._send(bound, opened)
+        if self._looking is None:
+            self._looking = self._loop.create_task(self._look())
+        return future
+
+    def _send(self, bound: BoundCall, opened: OpenCall) -> None:
+        self._count += 1
+        number, call = self._count, bound.call
+        kind, order = (OPERATION, call.order) if call.is_operation else (LATEST, "total")
+        value = encode(ServiceFrame(kind, self._caller, number, self._home, self._version, encode_call(bound)))
+        keys = bound.keys
+        if len(keys) == 1:
+            publishing = self._peer.publish(self._topic, value, order=order, key=keys[0])
+        else:
+            publishing = self._peer.publish(self._topic, value, order=order, keys=list(keys) or None)
+        self._open[number] = opened
+        if not publishing.done():
+            publishing.add_done_callback(lambda done: self._accepted(number, done))
+        else:
+            self._accepted(number, publishing)
+
+    def _accepted(self, number: int, publishing: Any) -> None:
+        """The message was accepted, or refused: then there is no result."""
+        error = publishing.exception()
+        if error is None:
+            return
+        call = self._open.pop(number, None)
+        if call is not None and not call.future.done():
+            call.future.set_exception(error)
+
+    async def _query(self, call: ServiceCall, bound: BoundCall) -> bytes:
+        body = encode_call(bound)
+        until = self._loop.time() + self._timeout
+        while True:
+            seen = self._seen if call.mark.strength == "mine" and self._seen_at != self._home else {}
+            left = until - self._loop.time()
+            try:
+                return await self._ask(AskQuery(body, seen, max(left, 0.01)), max(left, 0.01))
+            except PeerError as error:
+                if until - self._loop.time() <= LOOK_SECONDS:
+                    raise NoReplyError(
+                        f"no replica of {self._topic!r} answered {bound.call.full_name}: {error}"
+                    ) from error
+                await asyncio.sleep(LOOK_SECONDS / 4)
+                self._home = 0
+                await self._find_home()
+
+    async def _ask(self, asked: AskQuery, seconds: float) -> bytes:
+        here = self._here
+        if here is not None and here.is_established:
+            return await here.query(asked.body, asked.seen, seconds)
+        reply = await self._peer.request(
+            replica_topic(self._topic), encode(asked), timeout=seconds, group=group_of(self._home)
+        )
+        return bytes(reply.value)
+
+    # The home.
+
+    async def _find_home(self) -> None:
+        """Find a replica that has the state: one in this program, or else any."""
+        here = replica_here(self._peer, self._topic)
+        if here is not None:
+            self._here, self._home = here, here.number
+            here.register(self._caller, self._take)
+            return
+        self._here = None
+        if self._home:
+            return
+        if self._starting is None:
+            self._starting = self._loop.create_task(self._listen())
+            self._starting.add_done_callback(self._listened)
+        await asyncio.shield(self._starting)
+
+    def _listened(self, task: asyncio.Task[None]) -> None:
+        self._starting = None
+        if not task.cancelled():
+            task.exception()
+
+    async def _listen(self) -> None:
+        if not self._is_listening:
+            topic = result_topic(self._topic, self._caller)
+            await self._peer.subscribe(topic, callback=self._on_message, when_missed=self._on_missed).ready()
+            self._is_listening = True
+        reply = await self._peer.request(replica_topic(self._topic), encode(Hello()), timeout=min(5.0, self._timeout))
+        self._home = int(hello_replies.decode(reply.value).replica)
+
+    # Results.
+
+    def _on_message(self, message: Any) -> None:
+        try:
+            frame = results.decode(message.value)
+        except ValueError as error:
+            log.warning("results that cannot be read", topic=self._topic, cause=error)
+            return
+        if frame.caller == self._caller:
+            self._take(frame)
+
+    def _on_missed(self, topic: str) -> None:
+        for call in self._open.values():
+            call.asked_at = 0.0
+
+    def _take(self, frame: ResultsFrame) -> None:
+        for number, payload in frame.results:
+            call = self._open.pop(number, None)
+            if call is not None and not call.future.done():
+                call.future.set_result(payload)
+        if frame.replica != self._home:
+            return
+        self._seen_at = self._home
+        for author, number in frame.seen.items():
+            if self._seen.get(author, 0) < number:
+                self._seen[author] = number
+
+    async def _look(self) -> None:
+        """Look for calls whose result does not come, as long as there are open calls."""
+        try:
+            while self._open:
+                await asyncio.sleep(LOOK_SECONDS)
+                now = self._loop.time()
+                silent: list[int] = []
+                for number, call in list(self._open.items()):
+                    if call.until <= now:
+                        self._give_up(number, call)
+                    elif now - call.asked_at >= SILENCE_SECONDS:
+                        call.asked_at = now
+                        silent.append(number)
+                if silent:
+                    await self._ask_elsewhere(silent)
+        finally:
+            self._looking = None
+
+    def _give_up(self, number: int, call: OpenCall) -> None:
+        del self._open[number]
+        if not call.future.done():
+            call.future.set_exception(
+                NoReplyError(
+                    f"no result of a call of {self._description.name} within {self._timeout:g} seconds; it may still "
+                    "take place: look with a query, or wait for replicas"
+                )
+            )
+
+    async def _ask_elsewhere(self, numbers: list[int]) -> None:
+        """The home is silent: ask any replica for the results, and take it for the home."""
+        here = replica_here(self._peer, self._topic)
+        if here is not None:
+            self._here, self._home = here, here.number
+            here.register(self._caller, self._take)
+            self._take(here.replica.frame(self._caller, here.replica.results.ask(self._caller, numbers)))
+            self._ask_again(numbers)
+            return
+        try:
+            if not self._is_listening:
+                await self._listen()
+            asked = encode(AskResults(self._caller, numbers))
+            reply = await self._peer.request(replica_topic(self._topic), asked, timeout=2 * SILENCE_SECONDS)
+            frame = results.decode(reply.value)
+        except (AntiphonError, ValueError) as error:
+            log.info("no replica knows the results that are missing", topic=self._topic, cause=error)
+            return
+        if frame.replica != self._home:
+            self._home = frame.replica
+            self._here = None
+        self._take(frame)
+        self._ask_again(numbers)
+
+    def _ask_again(self, numbers: list[int]) -> None:
+        """Queries whose home is gone take another place in the order; they change nothing."""
+        for number in numbers:
+            opened = self._open.get(number)
+            if opened is not None and opened.latest is not None:
+                del self._open[number]
+                self._send(opened.latest, opened)
+
+
+def proxy_of(service: ServiceType, peer: Any, topic: str | None, timeout: float) -> ServiceProxy:
+    """The service for callers at a node or client."""
+    host_of(peer)
+    check_fabric(peer)
+    description = describe(service)
+    return ServiceProxy(description, peer, topic_of(description, topic), timeout)

@@ -1,0 +1,195 @@
+"""The store of one replica: the state of the service, and beside it what is applied, in one backend and transaction.
+
+Keys of the service are texts. The replica's own keys begin with a byte with which no text begins, so they come last,
+and operations never see them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from antiphon.kernel.errors import PeerError
+from antiphon.services.applied import AUTHOR_BYTES, AppliedOperations, Ranges
+from antiphon.services.store import Changes, StoreBackend
+
+OWN: Final = b"\xff"
+AUTHOR: Final = OWN + b"a"
+"""Before the number of an author: the key of its row."""
+
+
+VALUES_AT_MOST: Final = 16_384
+VALUE_BYTES_AT_MOST: Final = 4096
+"""So many values are kept in memory, if they are not larger."""
+
+
+class StateLostError(PeerError):
+    """The backend has lost transactions, as a database may that failed over."""
+
+
+class Progress(msgspec.Struct, frozen=True, array_like=True):
+    """The position of a replica, as its backend keeps it; which operations are applied is beside it, author by author.
+
+    Everything before ``position`` in the history of the topic is applied. ``commits`` makes each position another one,
+    so that a replica that lost its database within a commit can see whether it took place.
+    """
+
+    service: str
+    commits: int = 0
+    generation: int = 0
+    position: int = 0
+    has_forgotten: bool = False
+
+
+encode: Final = msgspec.msgpack.Encoder().encode
+positions: Final = msgspec.msgpack.Decoder(Progress)
+
+
+def author_key(author: int) -> bytes:
+    """The key of what is applied of an author."""
+    return AUTHOR + author.to_bytes(AUTHOR_BYTES, "big")
+
+
+class ReplicaStore(StoreBackend):
+    """A backend as operations see it, and what is applied.
+
+    ``commit`` adds to every transaction which operations its effects belong to.
+    """
+
+    def __init__(self, backend: StoreBackend, service: str) -> None:
+        self.backend: Final = backend
+        self.progress = progress_of(backend, service)
+        self.applied = AppliedOperations(stored_rows(backend))
+        self.applied.has_forgotten = self.progress.has_forgotten
+        # What a commit under way writes of what is applied, and what the backend says when it has taken place.
+        self._rows: dict[int, bytes | None] = {}
+        self._pending: Progress | None = None
+        # Values that were read or written lately: nobody else writes to the backend.
+        self._values: dict[bytes, bytes | None] = {}
+
+    # What the service sees.
+
+    def read(self, key: bytes) -> bytes | None:
+        """The committed value of a key of the service."""
+        values = self._values
+        if key in values:
+            return values[key]
+        value = self.backend.read(key)
+        if len(values) >= VALUES_AT_MOST:
+            values.clear()
+        if value is None or len(value) <= VALUE_BYTES_AT_MOST:
+            values[key] = value
+        return value
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """All committed keys of the service with a prefix, sorted, and their values."""
+        for key, value in self.backend.scan(prefix):
+            if key >= OWN:
+                return
+            yield key, value
+
+    @property
+    def connection(self) -> Any:
+        """The connection to the database."""
+        return self.backend.connection
+
+    def mark(self) -> None:
+        """An operation is about to use the connection."""
+        self.backend.mark()
+
+    def undo(self) -> None:
+        """Take back what was done over the connection since ``mark``."""
+        self.backend.undo()
+
+    # What the replica does.
+
+    def position(self) -> bytes:
+        """What the last commit said."""
+        return encode(self.progress)
+
+    def commit(self, changes: Changes, position: bytes = b"") -> None:
+        """Commit changes, and which operations they come from; if it fails, the same is committed the next time."""
+        self._rows.update(self.applied.take_changes())
+        own = {author_key(author): row for author, row in self._rows.items()}
+        self._pending = msgspec.structs.replace(
+            self.progress, commits=self.progress.commits + 1, has_forgotten=self.applied.has_forgotten
+        )
+        for key in changes:
+            self._values.pop(key, None)
+        self.backend.commit({**changes, **own}, encode(self._pending))
+        self._committed(self._pending)
+        for key, value in changes.items():
+            if value is None or len(value) <= VALUE_BYTES_AT_MOST:
+                self._values[key] = value
+
+    def _committed(self, progress: Progress) -> None:
+        self.progress = progress
+        self._pending = None
+        self._rows = {}
+
+    def recover(self) -> bool:
+        """After a failure: whether the commit that was under way took place. If not, it is undone.
+
+        :class:`StateLostError` if the backend is not where this replica left it.
+        """
+        stored = progress_of(self.backend, self.progress.service)
+        if stored == self._pending:
+            self._committed(stored)
+            return True
+        is_lost = stored != self.progress
+        self._reload(stored)
+        if is_lost:
+            raise StateLostError(
+                f"the store of a replica of {stored.service} is back at an earlier state; the rest is fetched again"
+            )
+        return False
+
+    def _reload(self, progress: Progress) -> None:
+        """Begin with what the backend has."""
+        self._committed(progress)
+        self._values.clear()
+        self.applied = AppliedOperations(stored_rows(self.backend))
+        self.applied.has_forgotten = progress.has_forgotten
+
+    def reach(self, generation: int, position: int) -> None:
+        """Everything before a position of the history is applied; the next commit says so."""
+        self.progress = msgspec.structs.replace(self.progress, generation=generation, position=position)
+
+    def restore(self, items: Iterable[tuple[bytes, bytes]], position: bytes = b"") -> None:
+        """Replace everything by a snapshot of the whole backend of another replica."""
+        progress = positions.decode(position)
+        self.backend.restore(items, encode(msgspec.structs.replace(progress, commits=self.progress.commits + 1)))
+        self._reload(progress_of(self.backend, self.progress.service))
+
+    def whole(self) -> Iterator[tuple[bytes, bytes]]:
+        """Everything that is committed: a snapshot, for ``restore`` elsewhere."""
+        return self.backend.scan(b"")
+
+    def ranges(self) -> dict[int, Ranges]:
+        """What is applied."""
+        return self.applied.ranges()
+
+    def close(self) -> None:
+        """Nothing follows."""
+        self.backend.close()
+
+
+def progress_of(backend: StoreBackend, service: str) -> Progress:
+    """The position of a replica, from its backend."""
+    stored = backend.position()
+    if not stored:
+        return Progress(service)
+    try:
+        progress = positions.decode(stored)
+    except msgspec.MsgspecError as error:
+        raise PeerError(f"the store of a replica of {service} is damaged: {error}; remove it to begin anew") from error
+    if progress.service != service:
+        raise PeerError(f"this store holds a replica of {progress.service}, not of {service}; name another store")
+    return progress
+
+
+def stored_rows(backend: StoreBackend) -> dict[int, bytes]:
+    """What is applied, author by author."""
+    return {int.from_bytes(key[len(AUTHOR) :], "big"): row for key, row in backend.scan(AUTHOR)}

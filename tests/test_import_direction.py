@@ -125,7 +125,12 @@ RULES = {
     "torture.schedules": Rule(inside(*PROTOCOLS, *JUDGES), never=WORLDLY),
     "torture.clients": Rule(inside(*PROTOCOLS, *JUDGES), never=WORLDLY),
     "pipeline": Rule(inside(*LIVE, *JUDGES, "pipeline", "spark", ROOT)),
-    "cli": Rule(inside(*LIVE, *JUDGES, "maelstrom", "mqtt", "pipeline", "services", "spark", "plugins", "cli", ROOT)),
+    "console": Rule(inside(*LIVE, *JUDGES, "console", ROOT), never=NO_SPARK),
+    "console.diagram": Rule(inside("kernel", "trace", "console"), only=PURE | {"numpy", "pyarrow"}),
+    "console.guard": Rule(inside("kernel", "console"), only=PURE),
+    "cli": Rule(
+        inside(*LIVE, *JUDGES, "console", "maelstrom", "mqtt", "pipeline", "services", "spark", "plugins", "cli", ROOT)
+    ),
     ROOT: Rule(inside(*LIVE, "services"), never=NO_SPARK),
     "__main__": Rule(inside("cli"), only=frozenset({"__future__"})),
 }

@@ -145,6 +145,7 @@ def test_a_wheel_has_the_product_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == {"antiphon"}
     assert "antiphon/py.typed" in names
+    assert {"antiphon/console/pages/index.html", "antiphon/console/pages/diagram.js"} <= set(names)
     assert wheel.stat().st_size < 2 << 20
 
 

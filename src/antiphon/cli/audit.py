@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from antiphon.cli import output
+from antiphon.kernel.errors import UsageError
 from antiphon.trace.quantities import quantity
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ def audit(
     master: Annotated[
         str | None, typer.Option("--master", help="Judge on a Spark cluster, such as spark://host:7077.")
     ] = None,
+    opens: Annotated[
+        bool, typer.Option("--open", help="Show the run in the console, at its first violation, until Ctrl-C.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
 ) -> None:
     """Judge a run: is anything lost, duplicated, invented or out of order?
@@ -41,20 +45,33 @@ def audit(
     live campaign has kept. The judge knows no protocol: it keeps its own clocks. Spark judges large traces. A broken
     promise is exit code 1.
 
-    Examples: antiphon up -n 4 --trace traces    antiphon audit traces
+    Examples: antiphon up -n 4 --trace traces    antiphon audit traces    antiphon audit traces --open
     """
     from antiphon.audit.auditor import files_in
     from antiphon.audit.report import VIOLATED
     from antiphon.torture.live.audit import audit_campaign, is_campaign
 
+    if opens and is_campaign(traces):
+        raise UsageError("a live campaign keeps journals and no traces to show; give the traces of a run to --open")
     with judging(spark or master is not None, master) as judge:
         found = audit_campaign(traces[0], judge) if is_campaign(traces) else judge(files_in(traces))
     if json:
         output.print_json(found)
     else:
         show(found)
+    if opens:
+        open_at(traces, next((name for name, check in found.checks.items() if check.violations), None), json)
     if found.verdict == VIOLATED:
         raise typer.Exit(1)
+
+
+def open_at(traces: list[Path], violated: str | None, as_json: bool) -> None:
+    """Show a run in the console, at the first violation of a promise if one is broken."""
+    import antiphon
+    from antiphon.cli.console.recorded import ANY_PORT, show_run
+
+    fragment = "" if violated is None else f"#/run?violation={violated}"
+    antiphon.run(show_run(traces, ANY_PORT, fragment, True, as_json))
 
 
 def judging(on_spark: bool, master: str | None = None) -> AbstractContextManager[Judge]:

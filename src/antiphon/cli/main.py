@@ -55,6 +55,7 @@ OWN: Final = {
     "advise": Command("antiphon.cli.advise:advise", "Say which order each operation of a service needs.", JUDGE),
     "audit": Command("antiphon.cli.audit:audit", "Check a trace for lost, repeated and disordered messages.", JUDGE),
     "watch": Command("antiphon.cli.watch:watch", "Report violations of order on live topics as they happen.", JUDGE),
+    "console": Command("antiphon.cli.console.recorded:console", "Look at a recorded run in the browser.", JUDGE),
     "metrics": Command("antiphon.cli.metrics:metrics", "Measure latencies, messages, bytes and load of a run.", JUDGE),
     "simulate": Command("antiphon.cli.simulate:simulate", "Run a scenario in virtual time.", SIMULATE),
     "sweep": Command("antiphon.cli.sweep:sweep", "Run a grid of parameters on Apache Spark.", SIMULATE),

@@ -1,0 +1,257 @@
+"""The page of a recorded run, in a browser: its pictures, its addresses, and that no request leaves the machine."""
+
+from __future__ import annotations
+
+import re
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow.parquet as pq
+import pytest
+
+from antiphon.console.recorded import RecordedRun
+from antiphon.simulator.scenario.audited import SCENARIOS
+from antiphon.trace.store import read_trace
+from tests.console.served import served, simulated, with_rows_exchanged
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+NAMELESS = """() => [...document.querySelectorAll("button, input, select, canvas, a[href], textarea")]
+    .filter((each) => each.getClientRects().length)
+    .filter((each) => !(each.getAttribute("aria-label") || each.title || each.textContent.trim()))
+    .filter((each) => !each.labels?.length)
+    .map((each) => each.outerHTML.slice(0, 80))"""
+"""The elements that a screen reader could not name."""
+
+FAINT = """() => {
+    const level = (colour) => {
+        const parts = colour.match(/[\\d.]+/g).slice(0, 3).map((each) => each / 255)
+            .map((each) => each <= 0.03928 ? each / 12.92 : ((each + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
+    };
+    const ground = (element) => {
+        for (let box = element; box; box = box.parentElement) {
+            const colour = getComputedStyle(box).backgroundColor;
+            if (!/, 0\\)|color\\(/.test(colour)) return colour;
+        }
+        return "rgb(255, 255, 255)";
+    };
+    return [...document.querySelectorAll("main *, header *")]
+        .filter((each) => [...each.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim()))
+        .filter((each) => each.getClientRects().length)
+        .filter((each) => !each.disabled && !each.closest(".skip, option"))
+        .map((each) => {
+            const [a, b] = [level(getComputedStyle(each).color), level(ground(each))].sort((x, y) => y - x);
+            return [(a + 0.05) / (b + 0.05), each.outerHTML.slice(0, 80)];
+        })
+        .filter(([contrast]) => contrast < 4.5);
+}"""
+"""The texts with less contrast than WCAG's level AA asks for."""
+
+
+@pytest.fixture(scope="module")
+def address(overtaking: Path) -> Iterator[str]:
+    async def site() -> RecordedRun:
+        return RecordedRun([overtaking], SCENARIOS)
+
+    with served(site) as url:
+        yield url
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page on which every error and every request that leaves the machine is a failure."""
+    complaints: list[str] = []
+    found = browser.new_page(viewport={"width": 1200, "height": 760})
+    found.on("pageerror", lambda error: complaints.append(str(error)))
+    found.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
+    found.on(
+        "request",
+        lambda request: None if re.match(r"http://127\.0\.0\.1:\d+/", request.url) else complaints.append(request.url),
+    )
+    yield found
+    found.close()
+    assert complaints == []
+
+
+def until(page: Page, expression: str) -> None:
+    """Wait until something is true on the page; its policy forbids the browser to wait by itself."""
+    deadline = time.monotonic() + 20
+    while not page.evaluate(expression):
+        assert time.monotonic() < deadline, expression
+        page.wait_for_timeout(20)
+
+
+def drawn(page: Page) -> dict[str, Any]:
+    """The state of the diagram, when it has what it shows."""
+    until(page, "window.antiphonDiagram?.slice && !antiphonDiagram.asking && antiphonDiagram.isCovered()")
+    found = page.evaluate("""() => {
+        const { view, slice, selection } = window.antiphonDiagram;
+        const chosen = selection && [selection.source, selection.sequence];
+        return { from: view.from, to: view.to, exact: slice.exact, dots: slice.row?.length, chosen };
+    }""")
+    assert isinstance(found, dict)
+    return found
+
+
+def test_the_longest_wait_is_one_press_away_and_told_in_words(page: Page, address: str) -> None:
+    page.goto(address)
+    page.get_by_role("row", name="node 3").first.click()
+    story = page.locator("ol.story li")
+    story.first.wait_for()
+    assert story.all_inner_texts() == [
+        "Node 3 held message 1 of node 1 for 132 ticks: it follows message 1 of node 0.",
+        "Message 1 of node 0 was on a slow link: 163 ticks from node 0 to node 2, where 14 ticks is usual.",
+    ]
+    assert drawn(page)["chosen"] == [1, 1]
+
+
+def test_an_address_opens_the_same_view_again(page: Page, address: str) -> None:
+    page.goto(f"{address}#/run?message=0:1:1&node=2")
+    page.get_by_role("heading", name="Why at this time at node 2").wait_for()
+    page.get_by_role("button", name="Zoom in").click()
+    until(page, "location.hash.includes('from=') && location.hash.includes('message=0')")
+    page.wait_for_timeout(300)
+    shared, before = page.url, drawn(page)
+    page.goto("about:blank")
+    page.goto(shared)
+    page.get_by_role("heading", name="Why at this time at node 2").wait_for()
+    after = drawn(page)
+    assert [after["from"], after["to"]] == pytest.approx([before["from"], before["to"]], abs=1)
+    assert after["chosen"] == before["chosen"] == [1, 1]
+
+
+def test_a_dot_is_chosen_by_pointing_and_by_keys(page: Page, address: str) -> None:
+    page.goto(address)
+    drawn(page)
+    x, y = page.evaluate("""() => {
+        const { slice, canvas } = antiphonDiagram, box = canvas.getBoundingClientRect();
+        const is = (at) => slice.event[at] === 1 && slice.lane[at] === 2 && slice.source[at] === 1;
+        const place = slice.row.findIndex((_, at) => is(at));
+        return [box.left + antiphonDiagram.x(slice.time[place]), box.top + antiphonDiagram.y(2)];
+    }""")
+    page.mouse.move(x, y)
+    assert page.locator(".tip").inner_text().startswith("node 2 delivered message 1 of node 1")
+    page.mouse.click(x, y)
+    page.get_by_role("heading", name="Why at this time at node 2").wait_for()
+    page.locator("canvas.diagram").focus()
+    page.keyboard.press("Escape")
+    assert drawn(page)["chosen"] is None
+    page.keyboard.press("n")
+    until(page, "antiphonDiagram.selection !== null")
+    whole = drawn(page)
+    page.keyboard.press("+")
+    page.keyboard.press("ArrowRight")
+    nearer = drawn(page)
+    assert nearer["to"] - nearer["from"] < whole["to"] - whole["from"]
+    page.keyboard.press("Home")
+    assert drawn(page)["from"] == pytest.approx(whole["from"])
+
+
+def test_a_message_is_found_by_its_name(page: Page, address: str) -> None:
+    page.goto(address)
+    page.get_by_role("searchbox").fill("2:1")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Message 1 of node 2").wait_for()
+    page.get_by_role("searchbox").fill("2:9")
+    page.keyboard.press("Enter")
+    page.get_by_text("this run has no message 9 of node 2").wait_for()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1200, 390])
+def test_everybody_can_read_it(page: Page, address: str, scheme: Literal["light", "dark"], width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    page.emulate_media(color_scheme=scheme)
+    for place in ("", "#/run?message=0:1:1", "#/run?panel=violations"):
+        page.goto(address + place)
+        page.reload()
+        drawn(page)
+        page.locator(".side .body > *").first.wait_for()
+        assert page.evaluate(NAMELESS) == []
+        assert page.evaluate(FAINT) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_nothing_violated_is_said(page: Page, address: str) -> None:
+    page.goto(f"{address}#/run?panel=violations")
+    page.get_by_text("Every promise of this run was kept.").wait_for()
+
+
+def test_a_violation_is_opened_at_its_place(page: Page, overtaking: Path, tmp_path: Path) -> None:
+    table = read_trace(overtaking)
+    rows = table.to_pylist()
+    one, other = (
+        next(
+            place
+            for place, row in enumerate(rows)
+            if (row["event"], row["node"], row["source"]) == ("deliver", 2, source)
+        )
+        for source in (0, 1)
+    )
+    pq.write_table(with_rows_exchanged(table, one, other), tmp_path / "broken.parquet")
+
+    async def site() -> RecordedRun:
+        return RecordedRun([tmp_path / "broken.parquet"], SCENARIOS)
+
+    with served(site) as url:
+        page.goto(f"{url}#/run?violation=causal")
+        until(page, "window.antiphonDiagram?.selection")
+        # Message 1 of node 0 came to node 2 behind the answer to it.
+        assert drawn(page)["chosen"] == [0, 1]
+        assert page.evaluate("antiphonDiagram.selection.seen_from") == 2
+        page.locator(".violation", has_text="causal").get_by_text("publication 1 of node 0").first.wait_for()
+
+
+def test_a_page_of_another_site_gets_nothing(browser: Browser, address: str) -> None:
+    """The browser of a victim opens a page of an attacker, which asks the console."""
+    page = browser.new_page()
+    page.goto("data:text/html,<h1>win a prize</h1>")
+    asked = page.evaluate(
+        """async (address) => {
+            try { return (await fetch(address + "api/run", { mode: "no-cors" })).type; }
+            catch (error) { return "refused"; }
+        }""",
+        address,
+    )
+    assert asked == "refused"
+    page.close()
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(
+            urllib.request.Request(f"{address}api/run", headers={"Sec-Fetch-Site": "cross-site"}), timeout=5
+        )
+
+
+@pytest.mark.campaign
+def test_a_million_rows_are_moved_smoothly(page: Page, tmp_path: Path) -> None:
+    from tests.console.test_diagram import BUSY
+
+    text = BUSY.replace("nodes = 8", "nodes = 64").replace("mean_gap = 40, count = 60", "mean_gap = 30, count = 3300")
+    trace = simulated(text + "protocol-options = { acknowledge = true }\n", tmp_path)
+
+    async def site() -> RecordedRun:
+        return RecordedRun([trace])
+
+    with served(site) as url:
+        page.goto(url)
+        drawn(page)
+        rows = page.evaluate("antiphonDiagram.run.rows")
+        assert rows > 1_000_000
+        first_ms = page.evaluate("performance.now()")
+        frames = page.evaluate("""async () => {
+            const diagram = antiphonDiagram, begin = performance.now(), before = diagram.frames;
+            diagram.zoom(0.1);
+            while (performance.now() - begin < 2000) {
+                diagram.pan(0.01);
+                await new Promise(requestAnimationFrame);
+            }
+            return (diagram.frames - before) / 2;
+        }""")
+        print(f"{rows:,} rows: first picture after {first_ms:.0f} ms, panning at {frames:.0f} frames a second")
+        assert first_ms < 6000
+        assert frames > 15

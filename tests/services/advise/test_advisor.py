@@ -137,7 +137,7 @@ def test_the_same_seed_gives_the_same_advice() -> None:
 )
 def test_wrong_orders_are_refused(orders: dict[str, str], sentence: str) -> None:
     with pytest.raises(antiphon.UsageError, match=sentence):
-        advice(Bank, **orders)
+        Advisor(describe(Bank), AdviceOptions(orders=orders))
 
 
 def test_a_service_without_operations_is_refused() -> None:

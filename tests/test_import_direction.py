@@ -97,6 +97,7 @@ RULES = {
         inside("kernel", "membership", "sessions", "streams", "runtime", "transport", "api", "client"),
         never=NO_SPARK | {"numpy", "pyarrow", "sqlite3"},
     ),
+    "regions": Rule(inside("kernel", "placement", "api"), never=NO_SPARK),
     "sync": Rule(inside("kernel", "runtime", "streams", "api", "client", "node"), never=NO_SPARK),
     # Declarations, calls and stores know nothing of hosts; replicas and proxies run on nodes and clients.
     "services": Rule(inside(*LIVE, "services"), never=NO_SPARK),

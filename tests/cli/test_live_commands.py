@@ -123,7 +123,21 @@ def test_top_shows_every_node_and_topic(cluster: Cluster, command: Command) -> N
     assert (called.code, picture["unreachable"]) == (0, [])
     plain = command("top", "--once", "--interval", 0.1, "--servers", cluster.servers[2]).said
     assert plain.startswith(f"node 0 {cluster.servers[0]}: ")
+    for node in picture["nodes"]:
+        others = set(cluster.servers) - {node["address"]}
+        assert set(node["round_trips_ms"]) == others
+        assert all(0 < milliseconds < 100 for milliseconds in node["round_trips_ms"].values())
     assert "\n  shown: 0 delivered/s" in plain
+
+
+def test_place_finds_out_how_far_live_nodes_are(cluster: Cluster, command: Command) -> None:
+    called = command("place", "--live", "--servers", cluster.servers[1], "--json")
+    assert called.code == 0
+    found = json.loads(called.said)
+    assert (found["places"], found["estimated_delays"]) == (3, 0)
+    assert {row["place"] for row in found["identifiers"]} == set(cluster.servers)
+    assert set(found["now"]["longest_way"]) <= set(cluster.servers)
+    assert 0 < found["chosen"]["mean_ms"] <= found["now"]["mean_ms"] < 100
 
 
 def test_rates_are_differences_over_time() -> None:

@@ -48,7 +48,8 @@ def test_people_see_a_drawing_and_the_order_in_which_to_start_nodes(command: Com
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ([], "name either a file with delays or --cities N"),
+        ([], "name a file with delays, --cities N or --live"),
+        (["--live", "--cities", "8"], "name a file with delays, --cities N or --live"),
         (["nowhere.csv"], "cannot read nowhere.csv"),
         (["--cities", "500"], "choose from 2 to 128"),
         (["--cities", "8", "--goal", "best"], "there is no goal 'best'"),

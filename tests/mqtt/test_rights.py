@@ -14,7 +14,8 @@ from antiphon.mqtt.protocol.packets import PublishPacket
 from antiphon.mqtt.session import MqttSession
 from antiphon.node.acl import ANYBODY, new_token, token_hash
 from antiphon.node.quotas import Quotas
-from tests.mqtt.raw_client import RawClient, close_all, connect, opened, properties, publish, short, text
+from antiphon.node.status import metrics_text
+from tests.mqtt.raw_client import RawClient, close_all, connect, connected, opened, properties, publish, short, text
 
 SECRET = PublishPacket("orders", b"secret", 1, True)
 
@@ -165,5 +166,33 @@ def test_sessions_without_a_connection_count_too(tmp_path: Path) -> None:
                 assert (await entered(door.address, "a", token, "one"))[1] == 0
             finally:
                 await close_all()
+
+    antiphon.run(run())
+
+
+def test_the_metrics_of_the_node_have_the_figures_of_its_door() -> None:
+    async def run() -> None:
+        async with antiphon.start() as node, serve(node, "127.0.0.1:0") as door:
+            client = await connected(door.address)
+            await client.subscribed("t")
+            await client.subscribed("$share/g/t")
+            await client.ask(publish("kept", b"x", 1, 1, retain=True))
+            bad = await connected(door.address)
+            bad.send(bytes.fromhex("3600"))
+            await bad.end()
+            text = metrics_text(node._live.status.figures()).decode()
+            for line in (
+                "antiphon_mqtt_connections 1.0",
+                "antiphon_mqtt_sessions 1.0",
+                "antiphon_mqtt_subscriptions 2.0",
+                "antiphon_mqtt_groups 1.0",
+                "antiphon_mqtt_received_total 1.0",
+                "antiphon_mqtt_retained 1.0",
+                "antiphon_mqtt_refused_total 1.0",
+            ):
+                assert line in text
+            await close_all()
+        async with antiphon.start() as node:
+            assert "antiphon_mqtt" not in metrics_text(node._live.status.figures()).decode()
 
     antiphon.run(run())

@@ -26,9 +26,11 @@ VERSIONS = {"3.1.1": paho.MQTTv311, "5": paho.MQTTv5}
 class StockClient:
     """A client of paho, on a thread of its own."""
 
-    def __init__(self, client_id: str, version: int, session_seconds: int = 0) -> None:
+    def __init__(self, client_id: str, version: int, session_seconds: int = 0, transport: Any = "tcp") -> None:
         is_clean = {"clean_session": session_seconds == 0} if version == paho.MQTTv311 else {}
-        self.paho = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id, protocol=version, **is_clean)
+        self.paho = paho.Client(
+            paho.CallbackAPIVersion.VERSION2, client_id, protocol=version, transport=transport, **is_clean
+        )
         self.version = version
         self.session_seconds = session_seconds
         self.got: list[Any] = []

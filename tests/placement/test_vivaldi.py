@@ -7,7 +7,7 @@ import pytest
 from antiphon.kernel import UsageError
 from antiphon.kernel.randomness import RandomStream
 from antiphon.placement.cities import between_cities
-from antiphon.placement.vivaldi import DIMENSIONS, START, Coordinate, checked, estimated_us, moved
+from antiphon.placement.vivaldi import DIMENSIONS, START, Coordinate, checked, distance, estimated_us, moved
 
 
 def learned(rows: list[list[int]], rounds: int, seed: int) -> list[Coordinate]:
@@ -52,6 +52,15 @@ def test_cities_are_estimated_from_a_few_measurements_of_each() -> None:
     start = relative_errors(rows, learned(rows, 1, 5))
     errors = relative_errors(rows, learned(rows, 60, 5))
     assert errors[len(errors) // 2] < 0.2 < start[len(start) // 2]
+
+
+def test_a_node_that_is_sure_moves_little_for_one_that_is_not() -> None:
+    sure = Coordinate((0.0,) * DIMENSIONS, 100.0, 0.1)
+    unsure = Coordinate((10_000.0, 0.0, 0.0), 100.0, 0.9)
+    random = RandomStream(2)
+    small = distance(moved(sure, unsure, 50_000, random).point, sure.point)
+    large = distance(moved(unsure, sure, 50_000, random).point, unsure.point)
+    assert 0 < 5 * small < large
 
 
 def test_the_error_says_how_good_a_coordinate_is() -> None:

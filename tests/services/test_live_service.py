@@ -97,10 +97,9 @@ async def test_the_home_of_a_caller_may_die_with_calls_under_way(cluster: Cluste
     await asyncio.sleep(0)
     if home == 2:
         # The client's own node goes on; only the replica dies.
-        replicas[home]._live.close()
-        await replicas[home].close()
+        replicas[home].abandon()
     else:
-        replicas[home]._live.close()
+        replicas[home].abandon()
         await cluster.crash(home)
     results = await asyncio.gather(*calls)
     assert max(results) == 50, "each deposit counts once"
@@ -131,7 +130,7 @@ async def test_nodes_and_replicas_that_are_killed_again_and_again_apply_everythi
     for kill in range(4):
         place = 1 + kill % 2
         await asyncio.sleep(0.5)
-        replicas[place]._live.close()
+        replicas[place].abandon()
         await cluster.crash(place)
         await asyncio.sleep(0.5)
         node = await cluster.restart(place)

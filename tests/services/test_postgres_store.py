@@ -103,7 +103,7 @@ def server() -> Iterator[Server]:
 def test_a_replica_finds_out_what_the_database_has_after_a_failure(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from antiphon.services.postgres_store import PostgresStore
+    from antiphon.services.backends.postgres_store import PostgresStore
 
     address = server.create("alone")
     backend = PostgresStore(address)

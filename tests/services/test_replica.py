@@ -12,13 +12,13 @@ import pytest
 
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.services.applied import AppliedOperations
+from antiphon.services.backends.sqlite_store import SqliteStore
 from antiphon.services.calls import bind, decode_result, encode_call
 from antiphon.services.description import describe
 from antiphon.services.errors import ServiceError
 from antiphon.services.frames import LATEST, MARK, OPERATION, ServiceFrame, encode
 from antiphon.services.recent import RecentOperations
 from antiphon.services.replica import OutdatedReplicaError, Replica
-from antiphon.services.sqlite_store import SqliteStore
 from antiphon.services.store import Changes, MemoryStore, StoreBackend
 from tests.services.bank import Bank
 
@@ -190,16 +190,17 @@ class Mortal:
             raise KilledError
 
 
-def test_every_operation_counts_once_however_often_the_program_is_killed_around_a_commit(tmp_path: Path) -> None:
+def kill_around_commits(path: Path, wanted: int) -> None:
+    """Hand in deposits to a replica whose program dies again and again, and judge what its store has."""
     chance = random.Random(3)
     messages = [
         (author, number, chance.choice(["anna", "ben"]), chance.randrange(1, 100))
-        for number in range(1, 300)
+        for number in range(1, 2 * wanted)
         for author in (1, 2)
     ]
     kills = handed_in = 0
     while True:
-        backend = Mortal(tmp_path / "bank.db", chance)
+        backend = Mortal(path, chance)
         one = replica(backend)
         # Whoever hands in begins somewhere before the first that is missing, and repeats some.
         missing = next((at for at, each in enumerate(messages) if not one.kept.applied.has(*each[:2])), None)
@@ -216,16 +217,25 @@ def test_every_operation_counts_once_however_often_the_program_is_killed_around_
             kills += 1
         finally:
             backend.inner.close()
-    assert kills > 150 and handed_in > len(messages)
+    assert kills >= wanted and handed_in > len(messages)
     for account in ("anna", "ben"):
         assert balance(one, account) == sum(cents for _, _, to, cents in messages if to == account)
     backend.inner.close()
 
 
+def test_every_operation_counts_once_however_often_the_program_is_killed_around_a_commit(tmp_path: Path) -> None:
+    kill_around_commits(tmp_path / "bank.db", 100)
+
+
+@pytest.mark.campaign
+def test_a_thousand_kills_around_a_commit(tmp_path: Path) -> None:
+    kill_around_commits(tmp_path / "bank.db", 1000)
+
+
 CHILD = """
 import os, random, signal, sys, threading, time
 from antiphon.services.replica import Replica
-from antiphon.services.sqlite_store import SqliteStore
+from antiphon.services.backends.sqlite_store import SqliteStore
 from tests.services.test_replica import BANK, call
 one = Replica(BANK, SqliteStore(sys.argv[1]), 1)
 seconds = random.Random(int(sys.argv[2])).uniform(0.01, 0.06)

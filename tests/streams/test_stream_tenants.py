@@ -17,6 +17,8 @@ from antiphon.membership.messages import PROTOCOL_VERSION, Hello
 from antiphon.node.acl import new_token, token_hash
 from antiphon.node.gateway.client_session import ClientSession
 from antiphon.sessions.client_messages import StreamRequest, StreamResponse
+from antiphon.storage.group_commit import GroupCommit
+from antiphon.storage.log import DurableLog
 from antiphon.storage.stream_store import StreamStore
 from antiphon.streams.commands import ConsumerSettings
 from antiphon.streams.requests import (
@@ -216,12 +218,14 @@ def test_a_step_after_a_commit_that_fails_stops_no_other(tmp_path: Path) -> None
         raise ValueError("broken")
 
     async def test() -> None:
-        store, called = StreamStore(tmp_path), asyncio.Event()
+        raised = list[BaseException]()
+        commit = GroupCommit(DurableLog.open(tmp_path / "log"), lambda: None, raised.append)
+        store, called = StreamStore(tmp_path / "streams", commit), asyncio.Event()
         store.then(fail)
         store.then(called.set)
         async with asyncio.timeout(5):
             await called.wait()
-        await store.close()
+        await commit.close()
 
     running(test)
 

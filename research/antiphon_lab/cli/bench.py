@@ -20,6 +20,7 @@ from antiphon_lab.cli import (
     bench_gossip,
     bench_live,
     bench_peers,
+    bench_services,
     bench_spark,
 )
 
@@ -76,6 +77,7 @@ def bench() -> None:
 
 app.command("peers")(bench_peers.peers)
 app.command("live")(bench_live.live)
+app.command("services")(bench_services.services)
 app.command("spark")(bench_spark.spark)
 app.command("audit")(bench_audit.audit)
 app.command("gossip")(bench_gossip.gossip)

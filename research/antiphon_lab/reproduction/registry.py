@@ -38,6 +38,11 @@ from antiphon_lab.experiments.ginger.cost import COST
 from antiphon_lab.experiments.ginger.latency import FAULTS_AND_LATENCY, KEYS_AND_LATENCY
 from antiphon_lab.experiments.ginger.parents import PARENTS
 from antiphon_lab.experiments.ginger.reconfiguration import RECONFIGURATION
+from antiphon_lab.experiments.places.aggregation import AGGREGATION_OVER_CITIES
+from antiphon_lab.experiments.places.brokers import BROKERS
+from antiphon_lab.experiments.places.cells import CELLS
+from antiphon_lab.experiments.places.gossip import GOSSIP
+from antiphon_lab.experiments.places.trees import TREES as PLACES_TREES
 from antiphon_lab.experiments.stan.crossposts import FIG_3_15
 from antiphon_lab.experiments.stan.dissemination import TREES_OVER_STAN
 from antiphon_lab.experiments.stan.dynamics import FIG_3_11, FIG_3_12, FIG_3_13
@@ -141,6 +146,11 @@ EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (
     FIG_3_4,
     FIG_3_5,
     FIG_3_6,
+    PLACES_TREES,
+    BROKERS,
+    GOSSIP,
+    AGGREGATION_OVER_CITIES,
+    CELLS,
 )
 
 

@@ -113,6 +113,12 @@ class BatchReceipt:
             if error is not None:
                 self._refusal = self._refusals.add(error, self.count - self._seen)
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether its messages were not accepted, and never will be."""
+        future = self.future
+        return bool(future.done() and (future.cancelled() or future.exception() is not None))
+
     def counted(self, refusal: PublishRefusal) -> None:
         """Its error has been counted already."""
         self._refusal = refusal
@@ -183,6 +189,16 @@ class Publishing:
                 self._is_seen = True
                 self._batch.seen()
             raise
+        return Receipt(self._topic, self._author(), self._number)
+
+    @property
+    def batch(self) -> BatchReceipt:
+        """What it waits for, with the other messages of its batch."""
+        return self._batch
+
+    @property
+    def expected(self) -> Receipt:
+        """The receipt that it becomes when it is accepted."""
         return Receipt(self._topic, self._author(), self._number)
 
     async def settled(self) -> None:

@@ -78,6 +78,8 @@ class LiveTopic:
         self._sinks: tuple[Sink, ...] | dict[Sink, None] = NO_SINKS
         # How many of them look into batches.
         self.reading_sinks = 0
+        # Whoever on this node takes batches before they are on disk, and waits for the disk itself.
+        self.takers: tuple[Callable[[Batch], object], ...] = ()
         # Subscriptions that read the log and will be sinks when they have caught up.
         self.readers = 0
         # Subscriptions that wait for the membership.

@@ -15,6 +15,8 @@ from antiphon.cli import output, running
 from antiphon.fabrics.registry import DEFAULT_FABRIC, FABRICS
 
 if TYPE_CHECKING:
+    from antiphon.mqtt import MqttDoor
+    from antiphon.mqtt.settings import MqttSettings
     from antiphon.node.handle import Node
     from antiphon.node.settings import Settings
 
@@ -124,6 +126,20 @@ def node(
             show_default=False,
         ),
     ] = None,
+    mqtt_websocket: Annotated[
+        Word,
+        typer.Option(
+            metavar="HOST:PORT", help="Serve MQTT over WebSocket here; 8083 is the usual port.", show_default=False
+        ),
+    ] = None,
+    mqtt_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN",
+            help="Pages of this origin (https://example.com) may connect over WebSocket; * for all. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     log_level: Annotated[LogLevel, typer.Option(help="The lowest level to log, on standard error.")] = "info",
     log_json: Annotated[bool, typer.Option("--log-json", help="Log one JSON object per line.")] = False,
     until_input_ends: Annotated[
@@ -149,9 +165,24 @@ def node(
 
     given = locals()
     flags = {name: given[name] for name in Settings.__struct_fields__ if given[name] is not None}
-    settings = settings_from(flags, "antiphon node") if config is None else read_settings(config, **flags)
+    doors: dict[str, Any] = {}
+    if config is None:
+        settings = settings_from(flags, "antiphon node")
+    else:
+        settings = read_settings(config, {"mqtt": doors}, **flags)
+    told = {"listen": mqtt, "websocket": mqtt_websocket, "origins": mqtt_origin}
+    doors |= {name: value for name, value in told.items() if value is not None}
     write_logs(log_level, log_json)
-    antiphon.run(serve(settings, json, until_input_ends, join_when_told, mqtt))
+    antiphon.run(serve(settings, json, until_input_ends, join_when_told, checked_mqtt(doors)))
+
+
+def checked_mqtt(values: dict[str, Any]) -> MqttSettings | None:
+    """The settings of the door for MQTT clients; None if there is to be none."""
+    if not values:
+        return None
+    from antiphon.mqtt.settings import settings_of
+
+    return settings_of(values)
 
 
 async def begin(settings: Settings) -> Node:
@@ -162,7 +193,7 @@ async def begin(settings: Settings) -> Node:
 
 
 async def serve(
-    settings: Settings, as_json: bool, until_input_ends: bool, join_when_told: bool, mqtt: str | None
+    settings: Settings, as_json: bool, until_input_ends: bool, join_when_told: bool, mqtt: MqttSettings | None
 ) -> None:
     """Serve from start to leave."""
     stop = running.until_signal()
@@ -178,32 +209,38 @@ async def serve(
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, started._live.read_again)
     try:
         async with AsyncExitStack() as doors:
-            served = "" if mqtt is None else await doors.enter_async_context(open_mqtt(started, mqtt))
-            announce(started, as_json, served)
+            door = None if mqtt is None else await doors.enter_async_context(open_mqtt(started, mqtt))
+            announce(started, as_json, door)
             await running.first_of(started.until_stopped(), stop)
     finally:
         await started.close()
 
 
 @asynccontextmanager
-async def open_mqtt(node: Node, address: str) -> AsyncIterator[str]:
-    """Serve MQTT clients at a node; the address at which it listens."""
-    from antiphon.mqtt import serve
+async def open_mqtt(node: Node, settings: MqttSettings) -> AsyncIterator[MqttDoor]:
+    """Serve MQTT clients at a node."""
+    from antiphon.mqtt import MqttDoor
 
-    async with serve(node, address) as door:
-        yield door.address
+    door = await MqttDoor(node._live, settings).open()
+    try:
+        yield door
+    finally:
+        await door.close()
 
 
-def announce(started: Node, as_json: bool, mqtt_address: str) -> None:
+def announce(started: Node, as_json: bool, door: MqttDoor | None) -> None:
     """Announce the address of the node, for people or for programs."""
     about: dict[str, object] = {"node": started.identifier, "address": started.address}
     if started.metrics_address:
         about["metrics"] = started.metrics_address
-    if mqtt_address:
-        about["mqtt"] = mqtt_address
+    if door is not None and door.address:
+        about["mqtt"] = door.address
+    if door is not None and door.websocket_address:
+        about["mqtt_websocket"] = door.websocket_address
     if as_json:
         output.print_line(about)
     else:
         served = f", metrics at http://{started.metrics_address}/metrics" if started.metrics_address else ""
-        served += f", MQTT at {mqtt_address}" if mqtt_address else ""
+        served += f", MQTT at {about['mqtt']}" if "mqtt" in about else ""
+        served += f", MQTT over WebSocket at {about['mqtt_websocket']}" if "mqtt_websocket" in about else ""
         print(f"node {started.identifier} is ready at {started.address}{served}", flush=True)

@@ -89,6 +89,8 @@ class NodeFigures(msgspec.Struct):
     """The clients that have quotas."""
     consumers: list[ConsumerFigures] = []
     """The consumers of the topics whose histories the node leads."""
+    round_trips_ms: dict[str, float] = {}
+    """The round trips to other nodes, by their addresses."""
 
 
 class Picture(msgspec.Struct):
@@ -229,6 +231,8 @@ class Watcher:
             list(status["troubles"]),
             {name: self._quotas(node, name, figures) for name, figures in status.get("quotas", {}).items()},
             msgspec.convert(status.get("consumers", []), list[ConsumerFigures]),
+            # Nodes of earlier versions do not tell them.
+            {each["address"]: each["microseconds"] / 1000 for each in status.get("round_trips", [])},
         )
 
     def _quotas(self, node: int, name: str, figures: dict[str, Any]) -> ClientFigures:
@@ -260,6 +264,13 @@ def figure_cells(figures: Figures) -> list[str]:
         f"{figures.dropped:,}",
         f"{figures.unsent:,}",
     ]
+
+
+def distances_of(node: NodeFigures) -> str:
+    """The round trips to the nearest and to the farthest of the other nodes."""
+    if not node.round_trips_ms:
+        return "unknown"
+    return f"{min(node.round_trips_ms.values()):.1f} to {max(node.round_trips_ms.values()):.1f}"
 
 
 def troubles_in(picture: Picture) -> list[str]:
@@ -299,11 +310,11 @@ def drawn(picture: Picture) -> Group:
     nodes = Table(title=f"{len(picture.nodes)} nodes", title_justify="left", box=None, pad_edge=False)
     nodes.add_column("node")
     nodes.add_column("address")
-    for heading in (*FIGURE_HEADINGS, "clients", "uncommitted", "unwritten"):
+    for heading in (*FIGURE_HEADINGS, "clients", "uncommitted", "unwritten", "round trips, ms"):
         nodes.add_column(heading, justify="right")
     for node in picture.nodes:
         sizes = [f"{node.clients}", f"{node.bytes_uncommitted:,}", f"{node.bytes_unwritten:,}"]
-        nodes.add_row(str(node.node), node.address, *figure_cells(node.total), *sizes)
+        nodes.add_row(str(node.node), node.address, *figure_cells(node.total), *sizes, distances_of(node))
     topics = Table(title="\nbusiest topics", title_justify="left", box=None, pad_edge=False)
     topics.add_column("topic")
     topics.add_column("node")
@@ -331,7 +342,8 @@ def print_plain(picture: Picture) -> None:
         )
         print(
             f"node {node.node} {node.address}: {words}, {node.clients} clients, "
-            f"{node.bytes_uncommitted:,} bytes uncommitted, {node.bytes_unwritten:,} unwritten"
+            f"{node.bytes_uncommitted:,} bytes uncommitted, {node.bytes_unwritten:,} unwritten, "
+            f"round trips in ms {distances_of(node)}"
         )
         for name, figures in node.topics.items():
             words = ", ".join(

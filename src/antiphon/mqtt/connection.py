@@ -62,6 +62,7 @@ class Sessions(Protocol):
 
     packet_bytes_at_most: int
     connect_seconds: float
+    refused: int
 
     def opened(self, connection: MqttConnection) -> None:
         """Somebody has connected."""
@@ -188,6 +189,8 @@ class MqttConnection(asyncio.Protocol):
             case PublishAckPacket():
                 self._on_publish_ack(session, packet)
             case SubscribePacket():
+                # What comes behind it counts after it.
+                self._is_blocked = True
                 self._tasks.spawn(self._subscribe(session, packet))
             case UnsubscribePacket():
                 self._unsubscribe(session, packet)
@@ -322,6 +325,7 @@ class MqttConnection(asyncio.Protocol):
 
     async def _subscribe(self, session: MqttSession, packet: SubscribePacket) -> None:
         reasons, retained = await self._door.subscribe(session, packet)
+        self._is_blocked = False
         if session.connection is not self:
             return
         if self.version == VERSION_3:
@@ -329,6 +333,7 @@ class MqttConnection(asyncio.Protocol):
         self.send(SubscribeAckPacket(kinds.SUBACK, packet.packet_id, tuple(reasons)))
         for subscription, messages in retained:
             session.hand_on_retained(subscription, messages)
+        self._process()
 
     def _unsubscribe(self, session: MqttSession, packet: UnsubscribePacket) -> None:
         reasons = tuple(
@@ -365,6 +370,7 @@ class MqttConnection(asyncio.Protocol):
     def _refuse(self, error: MqttError) -> None:
         """The client did what MQTT does not allow, or is not let in."""
         log.info("connection refused", peer=self.where_from, reason=str(error))
+        self._door.refused += 1
         if self.session is None:
             self._refuse_connect(error)
         else:

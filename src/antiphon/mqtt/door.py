@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import ssl
 from collections import Counter
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from antiphon.api.lifecycle import Starting
@@ -31,6 +31,7 @@ from antiphon.mqtt.settings import MqttSettings
 from antiphon.mqtt.shares import DOOR_TOPIC, Shares
 from antiphon.mqtt.shares import TOPIC as SHARES_TOPIC
 from antiphon.mqtt.subscribing import MqttSubscriber, Retained
+from antiphon.mqtt.websocket import WebSocketConnection
 from antiphon.node.acl import Holder
 from antiphon.node.handle import Node
 from antiphon.node.node import LiveNode
@@ -56,7 +57,7 @@ class MqttDoor:
     def __init__(self, live: LiveNode, settings: MqttSettings) -> None:
         self._live = live
         self._settings = settings
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._context: ssl.SSLContext | None = None
         self._sessions: dict[tuple[str, str], MqttSession] = {}
         # How many sessions each identity has.
@@ -74,43 +75,66 @@ class MqttDoor:
         self.packet_bytes_at_most = PACKET_BYTES_AT_MOST
         self.connect_seconds = live.settings.handshake_seconds
         self.address = ""
+        self.websocket_address = ""
         self.messages_received = 0
         self.undeliverable = 0
+        self.refused = 0
 
     # Opening and closing.
 
-    async def open(self, address: str) -> MqttDoor:
+    async def open(self) -> MqttDoor:
         """Listen, and learn what is retained."""
-        host, port = split_address(address)
-        self._live.settings.check_address("mqtt", address)
-        self._context = None if self._live.certificates is None else self._live.certificates.server_context()
+        settings, live = self._settings, self._live
+        for name, address in (("mqtt", settings.listen), ("mqtt_websocket", settings.websocket)):
+            if address is not None:
+                live.settings.check_address(name, address)
+        self._context = None if live.certificates is None else live.certificates.server_context()
         heard = (
             (RETAINED_TOPIC, self._publisher.exchange.received),
             (SHARES_TOPIC, self._shares.received),
-            (DOOR_TOPIC.format(self._live.identifier), self._shares.message_received),
+            (DOOR_TOPIC.format(live.identifier), self._shares.message_received),
         )
-        self._hearing = [self._live.subscriptions.add(topic, callback=callback) for topic, callback in heard]
+        self._hearing = [live.subscriptions.add(topic, callback=callback) for topic, callback in heard]
         for each in self._hearing:
             await each.ready()
         self._publisher.exchange.ask()
         self._shares.ask()
         try:
-            self._server = await asyncio.get_running_loop().create_server(
-                lambda: MqttConnection(self), host, port, ssl=self._context
-            )
-        except OSError as error:
+            if settings.listen is not None:
+                self.address = await self._listen(settings.listen, lambda: MqttConnection(self))
+            if settings.websocket is not None:
+                self.websocket_address = await self._listen(settings.websocket, self._new_websocket)
+        except BaseException:
             self._end_hearing()
+            for server in self._servers:
+                server.close()
+            raise
+        live.status.mqtt = self.figures
+        log.info("MQTT clients are served", address=self.address, websocket=self.websocket_address)
+        return self
+
+    def _new_websocket(self) -> WebSocketConnection:
+        return WebSocketConnection(
+            lambda: MqttConnection(self), tuple(self._settings.origins), self.packet_bytes_at_most
+        )
+
+    async def _listen(self, address: str, new_connection: Callable[[], asyncio.Protocol]) -> str:
+        """Listen at an address; the answer is the address with its port."""
+        host, port = split_address(address)
+        loop = asyncio.get_running_loop()
+        try:
+            server = await loop.create_server(new_connection, host, port, ssl=self._context)
+        except OSError as error:
             raise UsageError(
                 f"cannot listen for MQTT at {address}: {error.strerror or error}; choose another address"
             ) from error
-        self.address = f"{host}:{self._server.sockets[0].getsockname()[1]}"
-        log.info("MQTT clients are served", address=self.address)
-        return self
+        self._servers.append(server)
+        return f"{host}:{server.sockets[0].getsockname()[1]}"
 
     async def close(self) -> None:
         """Say goodbye to all clients, and listen no more."""
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         for session in tuple(self._sessions.values()):
             if session.connection is not None:
                 session.connection.disconnect(Reason.SERVER_SHUTTING_DOWN, "the node stops")
@@ -122,6 +146,8 @@ class MqttDoor:
         self._publisher.exchange.close()
         self._shares.close()
         self._end_hearing()
+        if self._live.status.mqtt == self.figures:
+            self._live.status.mqtt = None
         self._tasks.cancel()
 
     def _end_hearing(self) -> None:
@@ -327,24 +353,25 @@ class MqttDoor:
         return await self._subscriber.subscribe(session, packet)
 
     def figures(self) -> dict[str, int]:
-        """The figures of this door, by the names that ``$SYS`` gives them."""
+        """The figures of this door, by the names of metrics."""
+        sessions = self._sessions.values()
         return {
-            "broker/clients/connected": self.connections,
-            "broker/clients/total": len(self._sessions),
-            "broker/messages/received": self.messages_received,
-            "broker/messages/undeliverable": self.undeliverable,
-            "broker/messages/missed": self._subscriber.missed,
-            "broker/messages/dropped": sum(session.dropped for session in self._sessions.values()),
-            "broker/retained messages/count": self._table.count,
-            "broker/shared subscriptions/count": self._shares.count,
-            "broker/subscriptions/count": sum(len(session.subscriptions) for session in self._sessions.values()),
+            "connections": self.connections,
+            "sessions": len(sessions),
+            "subscriptions": sum(len(session.subscriptions) for session in sessions),
+            "groups": self._shares.count,
+            "retained": self._table.count,
+            "received": self.messages_received,
+            "dropped": sum(session.dropped for session in sessions),
+            "undeliverable": self.undeliverable,
+            "refused": self.refused,
+            "missed": self._subscriber.missed,
         }
 
 
-def serve(node: Node, address: str = "127.0.0.1:1883", **settings: Any) -> Starting[MqttDoor]:
+def serve(node: Node, address: str | None = "127.0.0.1:1883", **settings: Any) -> Starting[MqttDoor]:
     """Serve MQTT clients at a node: ``async with antiphon.mqtt.serve(node, "127.0.0.1:1883") as door``.
 
     ``settings`` are those of :class:`antiphon.mqtt.settings.MqttSettings`.
     """
-    checked = MqttSettings(listen=address, **settings).checked()
-    return Starting(MqttDoor(node._live, checked).open(address))
+    return Starting(MqttDoor(node._live, MqttSettings(listen=address, **settings).checked()).open())

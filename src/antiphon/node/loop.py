@@ -101,6 +101,8 @@ class NodeLoop:
         self.log = ProcessLog(self.codec, self._by_number, self.checkpoints, recalls=fabric.serves_from_log)
         # Batches, and None where some are missing.
         self._to_show: list[tuple[LiveTopic, Batch | None]] = []
+        # Batches for those that take them before they are on disk.
+        self._to_take: list[tuple[LiveTopic, Batch]] = []
         self._writes = WriteScheduler(settings.gather_seconds, lifecycle)
         self.blocked = BlockedOutboxes()
         self._is_filling_later = False
@@ -333,11 +335,17 @@ class NodeLoop:
         if self.trace is not None:
             self.trace.delivered(self.identifier, topic, batch, publication)
         if self._disk_first is not None:
-            self._disk_first.then(partial(topic.show, batch))
+            self._show_when_on_disk(topic, batch)
             return
         if self.commit is not None:
             self.commit.soon()
         self._to_show.append((topic, batch))
+
+    def _show_when_on_disk(self, topic: LiveTopic, batch: Batch) -> None:
+        assert self._disk_first is not None, "it is waited for"
+        if topic.takers:
+            self._to_take.append((topic, batch))
+        self._disk_first.then(partial(topic.show, batch))
 
     def _batch_of(self, topic: LiveTopic, publication: Publication) -> Batch:
         """The delivered batch, at the next offset; with its content if that is known and read here."""
@@ -448,7 +456,7 @@ class NodeLoop:
                 # What others wait for leaves first: whoever is woken here has its turn later anyway.
                 if writes.dirty:
                     writes.write_dirty()
-                if self._to_show or self._has_watched_news:
+                if self._to_take or self._to_show or self._has_watched_news:
                     self._show()
                 if not self._to_show and not (self.blocked.ring and self._fill_room()):
                     break
@@ -464,6 +472,10 @@ class NodeLoop:
 
     def _show(self) -> None:
         """Let subscribers see what was delivered, and tell sessions that wait for it."""
+        taken, self._to_take = self._to_take, []
+        for of_topic, delivered in taken:
+            for take in of_topic.takers:
+                take(delivered)
         shown, self._to_show = self._to_show, []
         for topic, batch in shown:
             if batch is None:

@@ -328,7 +328,7 @@ class LiveNode(PubSubHost):
             self.loop.trace.close(self.failure is not None)
         if self._is_composed and self._members.streams is not None:
             self._members.streams.close()
-            await self._stream_host.close()
+            self._stream_host.close()
         try:
             await self.disk.close()
         finally:

@@ -296,12 +296,20 @@ def with_table(values: dict[str, Any]) -> dict[str, Any]:
     return {**others, "table": tables[fabric]} if tables else others
 
 
-def read_settings(path: Path, **overrides: Any) -> Settings:
-    """Settings from a TOML file; what is given besides counts more."""
+def read_settings(path: Path, others: dict[str, dict[str, Any]] | None = None, **overrides: Any) -> Settings:
+    """Settings from a TOML file; what is given besides counts more.
+
+    ``others`` are tables that are not of the node: what the file says in them is added to these.
+    """
     try:
         values = tomllib.loads(path.read_text())
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}; check the name") from error
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path} is no TOML: {error}") from error
+    for name, table in (others or {}).items():
+        found = values.pop(name, {})
+        if not isinstance(found, dict):
+            raise UsageError(f"{path}: {name} is a table; write [{name}], and its settings below")
+        table.update(found)
     return settings_from({**values, **overrides}, str(path))

@@ -11,7 +11,7 @@ import asyncio
 import json
 import ssl
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,7 +36,7 @@ from antiphon.node.settings import Settings
 from antiphon.sessions.backlog import Backlogs
 from antiphon.trace.quantities import quantity
 from antiphon.transport.incoming import ServedClient
-from antiphon.transport.links import split_address
+from antiphon.transport.links import OutgoingLink, split_address
 from antiphon.transport.listener import Listener
 from antiphon.transport.tls import check_trusted, identity_of, is_loopback
 
@@ -88,6 +88,8 @@ class NodeStatus:
         self._ledger = ledger
         self.certificates = certificates
         self._audit = audit
+        # The figures of the door for MQTT clients, if it is open.
+        self.mqtt: Callable[[], dict[str, int]] | None = None
 
     def figures(self) -> dict[str, Any]:
         """All figures of the node, as numbers and strings."""
@@ -108,6 +110,7 @@ class NodeStatus:
             "pieces_ahead": loop.writers.ahead,
             "pieces_in_conflict": loop.writers.conflicts,
             "troubles": self.troubles(),
+            "round_trips": self.round_trips(),
             "audit_dropped": self._audit.dropped,
             "certificate_days": None if self.certificates is None else self.certificates.days_left(),
             "bytes_sent": sum(link.bytes_sent for link in links),
@@ -121,6 +124,7 @@ class NodeStatus:
             "clients_held": self._backlogs.held_clients,
             "topics_known": len(loop.topics.by_name),
             "consumers": consumer_figures(self._members.streams),
+            "mqtt": None if self.mqtt is None else self.mqtt(),
             "topics": {
                 topic.name: topic_status(loop, topic) | cluster.figures_of(topic.number)
                 for topic in shown_topics(loop.topics.by_name.values())
@@ -141,6 +145,15 @@ class NodeStatus:
             "protocol": PROTOCOL_VERSION,
             "peers": peers,
         }
+
+    def round_trips(self) -> list[dict[str, Any]]:
+        """How far other nodes are, in microseconds there and back, as the system measures it on existing traffic."""
+        found = []
+        for peer in self._cluster.peers():
+            link = None if peer.identifier is None else self._cluster.links.get(peer.identifier)
+            if isinstance(link, OutgoingLink) and (round_trip_us := link.round_trip_us) >= 0:
+                found.append({"node": peer.identifier, "address": peer.address, "microseconds": round_trip_us})
+        return found
 
     def troubles(self) -> list[str]:
         """The troubles in words; none if all is well."""
@@ -279,6 +292,17 @@ TOPIC_METRICS: Final = {
     "subscriptions": GaugeMetricFamily,
     "end_offset": GaugeMetricFamily,
 }
+MQTT_METRICS: Final = {
+    "connections": GaugeMetricFamily,
+    "sessions": GaugeMetricFamily,
+    "subscriptions": GaugeMetricFamily,
+    "groups": GaugeMetricFamily,
+    "retained": GaugeMetricFamily,
+    "received": CounterMetricFamily,
+    "dropped": GaugeMetricFamily,
+    "undeliverable": CounterMetricFamily,
+    "refused": CounterMetricFamily,
+}
 """What they mean is said where all quantities are defined."""
 
 
@@ -305,6 +329,9 @@ class NodeCollector(Collector):
             yield metric
         yield from client_metrics(status["quotas"])
         yield from consumer_metrics(status["consumers"])
+        if status["mqtt"] is not None:
+            for name, family in MQTT_METRICS.items():
+                yield family(f"antiphon_mqtt_{name}", quantity(f"mqtt_{name}").definition, value=status["mqtt"][name])
 
 
 def client_metrics(clients: dict[str, dict[str, Any]]) -> Iterator[Metric]:

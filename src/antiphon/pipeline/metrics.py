@@ -12,6 +12,7 @@ from antiphon.trace.quantities import (
     CLIENT,
     CONSUMER,
     DELIVERIES,
+    DOOR,
     EVERYTHING,
     NODE,
     QUANTITIES,
@@ -53,6 +54,7 @@ SECTIONS = {
         "The node that leads the history of a topic reports these for each of its named consumers, by `topic` and "
         "`consumer`: `antiphon_consumer_...` at `/metrics`, and in `antiphon top`. At most 1,000 consumers are shown.",
     ),
+    "MQTT": ((DOOR,), "A node that serves MQTT clients reports these: `antiphon_mqtt_...` at `/metrics`."),
 }
 
 

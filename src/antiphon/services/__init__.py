@@ -12,7 +12,7 @@ A replica is ``replica.py`` over ``replica_store.py``, with what it has applied 
 replicas and simulated ones share them, and they import ``kernel`` alone.
 
 ``serving.py`` runs a replica at a node or client: ``live_replica.py`` follows the topic, ``joining.py`` brings a
-newcomer to the state, ``sqlite_store.py`` is a backend. ``proxy.py`` is the service for callers. These may import
+newcomer to the state, ``backends`` has the stores. ``proxy.py`` is the service for callers. These may import
 what programs on nodes and clients stand on.
 """
 

@@ -19,6 +19,9 @@ LATEST: Final = 1
 MARK: Final = 2
 """Nothing but a place among the operations, by which replicas know how far they have come."""
 
+BUNDLE: Final = 3
+"""Several operations and queries of one caller, in total order about all of their keys: one place instead of many."""
+
 RESULT_TOPICS: Final = 16
 """Results travel on so many topics beside that of the service; a caller listens on one of them."""
 
@@ -30,7 +33,7 @@ class ServiceFrame(msgspec.Struct, frozen=True, array_like=True):
     is that of the service at the caller.
     """
 
-    kind: Annotated[int, msgspec.Meta(ge=0, le=MARK)]
+    kind: Annotated[int, msgspec.Meta(ge=0, le=BUNDLE)]
     caller: Number
     number: Number
     home: Number
@@ -103,6 +106,12 @@ class AskPiece(Inquiry, frozen=True, array_like=True):
     part: Number
 
 
+class AskKeys(Inquiry, frozen=True, array_like=True):
+    """Which keys are in this range of keys, and what changed them?"""
+
+    place: Number
+
+
 class HelloReply(msgspec.Struct, frozen=True, array_like=True):
     """The replica that was asked, and how many operations it has applied."""
 
@@ -125,17 +134,19 @@ class StatePiece(msgspec.Struct, frozen=True, array_like=True):
 
 
 encode: Final = msgspec.msgpack.Encoder().encode
+bundles: Final = msgspec.msgpack.Decoder(list[ServiceFrame])
 frames: Final = msgspec.msgpack.Decoder(ServiceFrame)
 results: Final = msgspec.msgpack.Decoder(ResultsFrame)
-inquiries: Final = msgspec.msgpack.Decoder(Hello | AskQuery | AskResults | AskState | AskPiece)
+inquiries: Final = msgspec.msgpack.Decoder(Hello | AskQuery | AskResults | AskState | AskPiece | AskKeys)
 hello_replies: Final = msgspec.msgpack.Decoder(HelloReply)
 state_pieces: Final = msgspec.msgpack.Decoder(StatePiece)
 
 
-def decode_frame(value: bytes) -> ServiceFrame:
-    """What was published on the topic of a service; :class:`PeerError` if something else was."""
+def decode_frames(value: bytes) -> list[ServiceFrame]:
+    """What was published on the topic of a service, one or several; :class:`PeerError` if something else was."""
     try:
-        return frames.decode(value)
+        frame = frames.decode(value)
+        return bundles.decode(frame.body) if frame.kind == BUNDLE else [frame]
     except msgspec.MsgspecError as error:
         raise PeerError(f"a message on the topic of a service is none of a replica or proxy: {error}") from error
 

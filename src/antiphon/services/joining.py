@@ -27,7 +27,7 @@ from antiphon.services.frames import (
     AskState,
     Hello,
     StatePiece,
-    decode_frame,
+    decode_frames,
     encode,
     hello_replies,
     replica_topic,
@@ -127,16 +127,25 @@ class Joining:
         if not self._has_history:
             log.info("a replica is the first of its service", topic=live.topic, operations=live.replica.applied)
             return
-        mark = await live.publish_mark()
         progress = live.replica.kept.progress
         start: Any = Position(progress.position, progress.generation) if progress.generation else "earliest"
+        marks = {await live.publish_mark()}
+        marking = asyncio.get_running_loop().create_task(self._mark_again(marks))
         try:
-            await self._read_history(start, mark)
+            await self._read_history(start, marks)
         except RemovedError as error:
             log.warning("the history begins later than the state of a replica", topic=live.topic, cause=error)
-            await self._read_history("earliest", mark)
+            await self._read_history("earliest", marks)
+        finally:
+            marking.cancel()
 
-    async def _read_history(self, start: Any, mark: int) -> None:
+    async def _mark_again(self, marks: set[int]) -> None:
+        """A mark may get no place in the history: after a while another one will do."""
+        while True:
+            await asyncio.sleep(MARK_SECONDS)
+            marks.add(await self._live.publish_mark())
+
+    async def _read_history(self, start: Any, marks: set[int]) -> None:
         live, waiting = self._live, []
         is_first = True
         async for message in live.peer.history(live.topic, start):
@@ -147,12 +156,12 @@ class Joining:
                 )
             is_first = False
             waiting.append((message.author, message.author_sequence, message.value))
-            if len(waiting) < OPERATIONS_AT_ONCE and not is_mark(message.value, mark):
+            if len(waiting) < OPERATIONS_AT_ONCE and not is_mark(message.value, marks):
                 continue
             live.replica.kept.reach(message.position.generation, int(message.position))
             await live.apply(waiting)
             waiting.clear()
-            if live.replica.has_passed(mark):
+            if any(live.replica.has_passed(mark) for mark in marks):
                 break
         log.info("a replica has its state from the history", topic=live.topic, operations=live.replica.applied)
 
@@ -217,15 +226,15 @@ def pieces_of(rows: list[Any], size_of: Any) -> list[list[Any]]:
     return pieces
 
 
-def is_mark(value: bytes, mark: int) -> bool:
-    """Whether a message is this mark."""
+def is_mark(value: bytes, marks: set[int]) -> bool:
+    """Whether a message is one of these marks."""
     if len(value) > MARK_BYTES_AT_MOST:
         return False
     try:
-        frame = decode_frame(value)
+        frames = decode_frames(value)
     except PeerError:
         return False
-    return frame.kind == MARK and frame.number == mark
+    return any(frame.kind == MARK and frame.number in marks for frame in frames)
 
 
 def group_of(replica: int) -> str:

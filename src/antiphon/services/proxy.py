@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Collection
 from typing import Any, Final
 
 from antiphon.kernel.errors import AntiphonError, PeerError, UsageError
 from antiphon.runtime.errors import NoReplyError
 from antiphon.runtime.logging import logger
+from antiphon.services.bundles import Bundler
 from antiphon.services.calls import BoundCall, bind, decode_result, encode_call
 from antiphon.services.description import ServiceCall, ServiceDescription, ServiceType, describe
 from antiphon.services.frames import (
@@ -86,6 +88,7 @@ class ServiceProxy:
         self._starting: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
         self._is_listening = False
+        self._bundler = Bundler(self._loop, self._post)
 
     def __getattr__(self, name: str) -> Any:
         call = self.__dict__["_description"].calls.get(name)
@@ -129,27 +132,39 @@ class ServiceProxy:
     def _send(self, bound: BoundCall, opened: OpenCall) -> None:
         self._count += 1
         number, call = self._count, bound.call
-        kind, order = (OPERATION, call.order) if call.is_operation else (LATEST, "total")
-        value = encode(ServiceFrame(kind, self._caller, number, self._home, self._version, encode_call(bound)))
-        keys = bound.keys
-        if len(keys) == 1:
-            publishing = self._peer.publish(self._topic, value, order=order, key=keys[0])
-        else:
-            publishing = self._peer.publish(self._topic, value, order=order, keys=list(keys) or None)
+        kind = OPERATION if call.is_operation else LATEST
+        frame = ServiceFrame(kind, self._caller, number, self._home, self._version, encode_call(bound))
         self._open[number] = opened
-        if not publishing.done():
-            publishing.add_done_callback(lambda done: self._accepted(number, done))
+        if kind == LATEST or call.order == "total":
+            self._bundler.add(frame, bound.keys)
         else:
-            self._accepted(number, publishing)
+            self._post(frame, call.order, bound.keys, [number])
 
-    def _accepted(self, number: int, publishing: Any) -> None:
-        """The message was accepted, or refused: then there is no result."""
-        error = publishing.exception()
+    def _post(self, frame: ServiceFrame, order: str, keys: Collection[bytes], numbers: list[int]) -> Any:
+        """Publish something about its keys; if it is refused, so are these calls."""
+        value = encode(frame)
+        try:
+            if len(keys) == 1:
+                publishing = self._peer.publish(self._topic, value, order=order, key=next(iter(keys)))
+            else:
+                publishing = self._peer.publish(self._topic, value, order=order, keys=list(keys) or None)
+        except AntiphonError as error:
+            self._refused(numbers, error)
+            return None
+        if publishing.done():
+            self._refused(numbers, publishing.exception())
+            return None
+        publishing.add_done_callback(lambda done: self._refused(numbers, done.exception()))
+        return publishing
+
+    def _refused(self, numbers: list[int], error: BaseException | None) -> None:
+        """A message was accepted, or refused: then its calls have no result."""
         if error is None:
             return
-        call = self._open.pop(number, None)
-        if call is not None and not call.future.done():
-            call.future.set_exception(error)
+        for number in numbers:
+            opened = self._open.pop(number, None)
+            if opened is not None and not opened.future.done():
+                opened.future.set_exception(error)
 
     async def _query(self, call: ServiceCall, bound: BoundCall) -> bytes:
         body = encode_call(bound)

@@ -15,6 +15,7 @@ import msgspec
 from antiphon.kernel.errors import PeerError
 from antiphon.services.calls import ResultFrame, apply, decode_call, encode
 from antiphon.services.description import ServiceDescription
+from antiphon.services.digests import KeyReport, OperationName, StateDigests, StateReport
 from antiphon.services.errors import UnknownOperationError
 from antiphon.services.frames import (
     MARK,
@@ -22,7 +23,7 @@ from antiphon.services.frames import (
     Answer,
     ResultsFrame,
     ServiceFrame,
-    decode_frame,
+    decode_frames,
 )
 from antiphon.services.recent import Operation, RecentOperations, RecentResults
 from antiphon.services.replica_store import ReplicaStore, StateLostError
@@ -62,6 +63,20 @@ class Replica:
         self._open: list[Operation] = []
         self._answers: list[tuple[Answer, ServiceFrame]] = []
         self._open_marks: list[int] = []
+        self._open_changes: list[tuple[OperationName, dict[bytes, bytes | None]]] = []
+
+    @property
+    def digests(self) -> StateDigests:
+        """Digests of the state, and what the last operations changed."""
+        return self.kept.digests
+
+    def report(self) -> StateReport:
+        """What other replicas are told of the state."""
+        return self.digests.report(self.number, self.kept.ranges())
+
+    def keys_in(self, place: int) -> KeyReport:
+        """The keys in a range, and what changed them."""
+        return self.digests.keys(self.kept.scan(b""), place)
 
     @property
     def applied(self) -> int:
@@ -81,20 +96,25 @@ class Replica:
             self.repeated += 1
             return
         try:
-            frame = decode_frame(value)
+            frames = decode_frames(value)
         except PeerError:
             # The same at all replicas, whatever their version.
             self.refused += 1
         else:
-            self._take(frame)
+            changes: dict[bytes, bytes | None] = {}
+            for frame in frames:
+                self._take(frame, changes)
+            self._open_changes.append(((author, number), changes))
         applied.add(author, number)
         self._open.append((author, number, value))
 
-    def _take(self, frame: ServiceFrame) -> None:
+    def _take(self, frame: ServiceFrame, changes: dict[bytes, bytes | None]) -> None:
         if frame.kind == MARK:
             self._open_marks.append(frame.number)
         elif frame.kind == OPERATION:
+            self.store.last_changes = {}
             self._answers.append((Answer(frame.caller, frame.number, self._apply(frame)), frame))
+            changes.update(self.store.last_changes)
         elif frame.home == self.number:
             self._answers.append((Answer(frame.caller, frame.number, self._query(frame.body)), frame))
 
@@ -127,7 +147,7 @@ class Replica:
     @property
     def is_full(self) -> bool:
         """Whether the transaction should close."""
-        return len(self._open) >= OPERATIONS_PER_COMMIT
+        return max(len(self._open), len(self._answers)) >= OPERATIONS_PER_COMMIT
 
     def commit(self) -> list[Answer]:
         """Commit what was applied, and give the results that are to be sent from here.
@@ -142,6 +162,8 @@ class Replica:
         """What was applied is in the store: now others may know."""
         for operation in self._open:
             self.operations.add(operation)
+        for name, changes in self._open_changes:
+            self.digests.add(name, changes)
         for mark in self._open_marks:
             self._marks[mark] = None
             if len(self._marks) > MARKS_AT_MOST:
@@ -156,7 +178,7 @@ class Replica:
 
     def _begin(self) -> None:
         """Nothing is open."""
-        self._open, self._answers, self._open_marks = [], [], []
+        self._open, self._answers, self._open_marks, self._open_changes = [], [], [], []
 
     def recover(self) -> tuple[list[Answer], list[Operation]]:
         """After the store has failed: the results of a commit that took place, or what is to be taken again.

@@ -13,6 +13,7 @@ import msgspec
 
 from antiphon.kernel.errors import PeerError
 from antiphon.services.applied import AUTHOR_BYTES, AppliedOperations, Ranges
+from antiphon.services.digests import StateDigests
 from antiphon.services.store import Changes, StoreBackend
 
 OWN: Final = b"\xff"
@@ -66,6 +67,8 @@ class ReplicaStore(StoreBackend):
         # What a commit under way writes of what is applied, and what the backend says when it has taken place.
         self._rows: dict[int, bytes | None] = {}
         self._pending: Progress | None = None
+        self._changes: dict[bytes, tuple[bytes | None, bytes | None]] = {}
+        self.digests = StateDigests(self.scan(b""))
         # Values that were read or written lately: nobody else writes to the backend.
         self._values: dict[bytes, bytes | None] = {}
 
@@ -116,18 +119,21 @@ class ReplicaStore(StoreBackend):
         self._pending = msgspec.structs.replace(
             self.progress, commits=self.progress.commits + 1, has_forgotten=self.applied.has_forgotten
         )
-        for key in changes:
-            self._values.pop(key, None)
+        self._changes = {key: (self.read(key), value) for key, value in changes.items()}
         self.backend.commit({**changes, **own}, encode(self._pending))
         self._committed(self._pending)
-        for key, value in changes.items():
-            if value is None or len(value) <= VALUE_BYTES_AT_MOST:
-                self._values[key] = value
 
     def _committed(self, progress: Progress) -> None:
         self.progress = progress
         self._pending = None
         self._rows = {}
+        changes, self._changes = self._changes, {}
+        for key, (old, value) in changes.items():
+            self.digests.change(key, old, value)
+            if value is None or len(value) <= VALUE_BYTES_AT_MOST:
+                self._values[key] = value
+            else:
+                self._values.pop(key, None)
 
     def recover(self) -> bool:
         """After a failure: whether the commit that was under way took place. If not, it is undone.
@@ -148,8 +154,10 @@ class ReplicaStore(StoreBackend):
 
     def _reload(self, progress: Progress) -> None:
         """Begin with what the backend has."""
+        self._changes = {}
         self._committed(progress)
         self._values.clear()
+        self.digests = StateDigests(self.scan(b""))
         self.applied = AppliedOperations(stored_rows(self.backend))
         self.applied.has_forgotten = progress.has_forgotten
 

@@ -9,12 +9,17 @@ from typing import Any, Final
 import msgspec
 
 from antiphon.api.lifecycle import Starting
-from antiphon.kernel.errors import AntiphonError, PeerError, UsageError
+from antiphon.kernel.errors import AntiphonError, DeniedError, PeerError, UsageError
 from antiphon.runtime.errors import ClosedError, MissedMessagesError
 from antiphon.runtime.logging import logger
 from antiphon.runtime.tasks import Tasks
+from antiphon.services.backends.postgres_store import PostgresStore
+from antiphon.services.backends.sqlite_store import SqliteStore
+from antiphon.services.comparing import COMPARE_SECONDS, Comparing
 from antiphon.services.description import ServiceType, describe
+from antiphon.services.digests import Divergence
 from antiphon.services.frames import (
+    AskKeys,
     AskPiece,
     AskQuery,
     AskResults,
@@ -27,9 +32,7 @@ from antiphon.services.frames import (
 from antiphon.services.joining import AGAIN_SECONDS, HISTORY_REPLICAS, Joining, StateTransfers, group_of
 from antiphon.services.live_replica import LiveReplica
 from antiphon.services.peers import check_fabric, host_of, topic_of
-from antiphon.services.postgres_store import PostgresStore
 from antiphon.services.replica_store import StateLostError
-from antiphon.services.sqlite_store import SqliteStore
 from antiphon.services.store import MemoryStore, StoreBackend
 
 QUERY_SECONDS_AT_MOST: Final = 60.0
@@ -41,10 +44,11 @@ log = logger("services")
 class ServedReplica:
     """A replica of a service in this program. Made by :func:`antiphon.serve`."""
 
-    def __init__(self, live: LiveReplica, joining: Joining) -> None:
+    def __init__(self, live: LiveReplica, joining: Joining, compare_seconds: float) -> None:
         self._live = live
         self._joining = joining
         self._transfers = StateTransfers(live)
+        self._comparing = Comparing(live, compare_seconds)
         # What others ask it; only while it has the state.
         self._serving: Any = None
         self._tasks = Tasks()
@@ -65,6 +69,11 @@ class ServedReplica:
         """How many messages came again, and were passed over."""
         return self._live.replica.repeated
 
+    @property
+    def divergences(self) -> list[Divergence]:
+        """Keys whose values differ between this replica and another one, as far as it has noticed."""
+        return list(self._comparing.found.values())
+
     async def until_ended(self) -> None:
         """Wait until the replica has ended. Raises the error that ended it, unless the program closed it."""
         await asyncio.shield(self._ended)
@@ -79,6 +88,7 @@ class ServedReplica:
         live.establish()
         self._tasks.spawn(self._run())
         self._tasks.spawn(self._keep_door())
+        self._tasks.spawn(self._comparing.run())
         return self
 
     async def _open_door(self) -> None:
@@ -158,6 +168,9 @@ class ServedReplica:
             return encode(live.replica.frame(asked.caller, live.replica.results.ask(asked.caller, asked.numbers)))
         if isinstance(asked, AskState):
             return encode(await self._transfers.begin(asked))
+        if isinstance(asked, AskKeys):
+            async with live.turn:
+                return encode(await live.work(lambda: live.replica.keys_in(asked.place)))
         if isinstance(asked, AskPiece):
             return encode(self._transfers.part(asked))
         return encode(HelloReply(live.number, live.replica.version, live.replica.applied))
@@ -170,7 +183,14 @@ class ServedReplica:
         if self._serving is not None:
             await self._serving.close()
         async with self._live.turn:
-            self._live.close()
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Stop at once, as a crash does: what is not committed is gone from the store, and callers notice it."""
+        self._tasks.cancel()
+        if self._serving is not None:
+            self._serving.abandon()
+        self._live.close()
         if not self._ended.done():
             self._ended.set_result(None)
 
@@ -191,13 +211,21 @@ def open_store(store: object) -> StoreBackend:
 
 
 def serve(
-    service: ServiceType, peer: Any, *, store: str | Path | StoreBackend = "memory", topic: str | None = None
+    service: ServiceType,
+    peer: Any,
+    *,
+    store: str | Path | StoreBackend = "memory",
+    topic: str | None = None,
+    compare_seconds: float = COMPARE_SECONDS,
 ) -> Starting[ServedReplica]:
     """Run a replica: ``async with antiphon.serve(Bank, node, store="bank.db")``.
 
     ``store`` is a file of SQLite, ``"memory"``, or a backend. A replica with a store that it used before goes on where
     that store is; all others get the state from a replica that runs, or from the history of the topic.
+    Every ``compare_seconds`` replicas compare their states, see ``ServedReplica.divergences``.
     """
+    if not compare_seconds > 0:
+        raise UsageError(f"compare_seconds is more than 0, not {compare_seconds}")
     description = describe(service)
     host_of(peer)
     check_fabric(peer)
@@ -206,7 +234,7 @@ def serve(
     async def begin() -> ServedReplica:
         has_history = await ensure_history(peer, name)
         live = LiveReplica(description, peer, name, open_store(store))
-        served = ServedReplica(live, Joining(live, has_history))
+        served = ServedReplica(live, Joining(live, has_history), compare_seconds)
         try:
             return await served.start()
         except BaseException:
@@ -223,8 +251,21 @@ async def ensure_history(peer: Any, topic: str) -> bool:
             await peer.topics.create(topic, replicas=replicas)
         except ClosedError:
             raise
+        except DeniedError:
+            # Whoever may make it has done so, or not.
+            return await is_described(peer, topic)
         except PeerError as error:
             log.info("the service has no history with so many replicas", topic=topic, replicas=replicas, cause=error)
             continue
         return True
     return False
+
+
+async def is_described(peer: Any, topic: str) -> bool:
+    """Whether there is a history that this program may read."""
+    try:
+        await peer.topics.describe(topic)
+    except PeerError as error:
+        log.warning("this program may not make the history of the service", topic=topic, cause=error)
+        return False
+    return True

@@ -79,6 +79,8 @@ class ServiceStore:
         self._tried: dict[bytes, bytes | None] = {}
         """Changes of the operation that is running."""
         self._is_marked = False
+        self.last_changes: dict[bytes, bytes | None] = {}
+        """What the last operation changed."""
 
     def get(self, key: str, default: Any = None, *, kind: Any = Any) -> Any:
         """The value of a key, decoded as a value of type ``kind``; ``default`` if there is none."""
@@ -132,6 +134,7 @@ class ServiceStore:
     def attempt(self) -> Iterator[None]:
         """Run an operation: what it changed is kept if it returns, and forgotten if it raises."""
         self._tried = {}
+        self.last_changes = {}
         self._is_marked = False
         try:
             yield
@@ -141,6 +144,7 @@ class ServiceStore:
             raise
         else:
             self._kept.update(self._tried)
+            self.last_changes = self._tried
         finally:
             self._tried = {}
             self._is_marked = False

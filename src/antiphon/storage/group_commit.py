@@ -3,6 +3,9 @@
 Three steps wait for the disk, because otherwise the node would promise data that is not there: subscribers see a batch,
 its publisher is told that it is accepted, and the acknowledgement leaves that lets others forget it. If the disk fails,
 these steps go on waiting, the node reports it in its health, and the commit is tried again. So nothing is lost.
+
+The log of a node and the files of its streams are committed together, in this order, by one job of one thread. So the
+streams never have what the log lacks, and a step that needs both waits once.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from antiphon.api.outbox import set_if_waiting
 from antiphon.kernel.errors import PeerError, UsageError
@@ -23,7 +26,24 @@ RETRY_SECONDS: Final = (0.1, 0.5, 1.0, 5.0)
 TRIM_STEP_SECONDS: Final = 0.02
 """A commit waits so long for trimming, and for the step that is under way."""
 
+TURN_SECONDS: Final = 0.005
+"""How long those that wait for a commit are called before others have their turn: there may be tens of thousands."""
+
 log = logger("commit")
+
+
+class CommittedFiles(Protocol):
+    """More files that are committed with the log."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something waits for a commit."""
+
+    def commit(self) -> None:
+        """Bring everything written so far to the disk, in the thread of commits; raises a :class:`PeerError`."""
+
+    def close(self) -> None:
+        """Commit and close, in the thread of commits."""
 
 
 class GroupCommit:
@@ -37,9 +57,14 @@ class GroupCommit:
         self._waiting: list[Callable[[], Any]] = []
         self._task: asyncio.Task[None] | None = None
         self._is_trimming = False
+        self._others: list[CommittedFiles] = []
         self.commits = 0
         self.trouble = ""
         """The reason why the last commit failed; empty if it did not."""
+
+    def join(self, files: CommittedFiles) -> None:
+        """Commit other files after the log, in the same job."""
+        self._others.append(files)
 
     def then(self, action: Callable[[], Any]) -> None:
         """Call this when everything appended so far is on disk."""
@@ -62,10 +87,9 @@ class GroupCommit:
             while True:
                 waiting, self._waiting = self._waiting, []
                 await self._commit()
-                for action in waiting:
-                    action()
+                await self._call(waiting)
                 self._settled()
-                if not self._waiting and self._store.pending_bytes == 0:
+                if not self._waiting and not self._is_behind:
                     return
         except Exception as error:
             # Otherwise every step that waits for the disk would wait for ever.
@@ -73,12 +97,37 @@ class GroupCommit:
         finally:
             self._task = None
 
+    async def _call(self, waiting: list[Callable[[], Any]]) -> None:
+        until = time.perf_counter() + TURN_SECONDS
+        for action in waiting:
+            if time.perf_counter() > until:
+                self._settled()
+                await asyncio.sleep(0)
+                until = time.perf_counter() + TURN_SECONDS
+            action()
+
+    @property
+    def _is_behind(self) -> bool:
+        return self._store.pending_bytes > 0 or any(files.is_behind for files in self._others)
+
+    def _commit_all(self) -> None:
+        self._store.commit()
+        for files in self._others:
+            files.commit()
+
+    def _close_all(self) -> None:
+        try:
+            self._store.close()
+        finally:
+            for files in self._others:
+                files.close()
+
     async def _commit(self) -> None:
         loop = asyncio.get_running_loop()
         failures = 0
         while True:
             try:
-                await loop.run_in_executor(self._thread, self._store.commit)
+                await loop.run_in_executor(self._thread, self._commit_all)
                 self.commits += 1
                 self.trouble = ""
                 return
@@ -120,6 +169,6 @@ class GroupCommit:
         elif self._task is not None:
             self._task.cancel()
         try:
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._store.close)
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._close_all)
         finally:
             self._thread.shutdown()

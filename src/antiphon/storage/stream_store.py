@@ -1,35 +1,30 @@
-"""The files of a node's streams: entries, messages and votes in one SQLite database, with group commit.
+"""The files of a node's streams: entries, messages and votes in one SQLite database.
 
-One thread writes: everything that was written while the last commit ran goes to the disk together. Reading sees what
-is on the disk.
+They are committed with the log of the node, and after it, by :mod:`antiphon.storage.group_commit`: everything that was
+written while the last commit ran goes to the disk together. Reading sees what is on the disk.
 """
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import sqlite3
-import time
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from antiphon.kernel.errors import PeerError
 from antiphon.runtime.logging import logger
 from antiphon.storage.directory import make_directory, make_private_file
+from antiphon.storage.group_commit import GroupCommit
 from antiphon.streams.entries import IndexEntry
 from antiphon.streams.host import NOBODY, SavedReplica
 from antiphon.streams.service.host import Name, StreamContent
 
 FILE_NAME: Final = "streams.sqlite"
 VERSION: Final = 1
-RETRY_SECONDS: Final = 1.0
-
-TURN_SECONDS: Final = 0.005
-"""How long those that wait for a commit are called before others have their turn."""
-
 NOWHERE: Final = -1
 """In the place of the position of an entry that has no messages."""
 
@@ -54,9 +49,9 @@ log = logger("streams")
 
 
 class StreamStore:
-    """The database of one node. ``failed`` is called if the disk does not take something for good."""
+    """The database of one node; ``commit`` brings it to the disk."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, commit: GroupCommit) -> None:
         make_directory(directory)
         path = directory / FILE_NAME
         if not path.exists():
@@ -64,18 +59,16 @@ class StreamStore:
         self._writer = self._connect(path)
         self._writer.executescript(SCHEMA)
         self._reader = self._connect(path)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="antiphon-streams")
+        # What waits for a commit. Its thread takes the first ones away while more are added.
         self._pending: list[Statement] = []
         # Facts of this life: some are not on disk yet.
         self._facts: dict[str, bytes] = {}
-        self._waiting: list[Callable[[], object]] = []
-        self._task: asyncio.Task[None] | None = None
         self._is_closed = False
         # Whether there may be free pages to give back.
         self._has_removed = False
-        self.trouble = ""
-        """Why the last commit failed; empty if it did not."""
         self.identity = self._identity()
+        self._commit_files = commit
+        commit.join(self)
 
     @staticmethod
     def _connect(path: Path) -> sqlite3.Connection:
@@ -138,45 +131,44 @@ class StreamStore:
 
     def then(self, call: Callable[[], object]) -> None:
         """Call something when everything written so far is on disk."""
-        self._waiting.append(call)
-        if self._task is None and not self._is_closed:
-            self._task = asyncio.get_running_loop().create_task(self._run())
+        if self._is_closed:
+            return
+        self._commit_files.then(partial(self._call, call))
 
-    async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
+    @staticmethod
+    def _call(call: Callable[[], object]) -> None:
         try:
-            while self._waiting or self._pending or self._has_removed:
-                if not self._waiting and not self._pending:
-                    self._has_removed = await loop.run_in_executor(self._thread, self._give_back)
-                    continue
-                statements, self._pending = self._pending, []
-                waiting, self._waiting = self._waiting, []
-                while True:
-                    try:
-                        await loop.run_in_executor(self._thread, self._commit, statements)
-                        self.trouble = ""
-                        break
-                    except sqlite3.Error as error:
-                        if not self.trouble:
-                            log.error("cannot commit", reason=str(error))
-                        self.trouble = str(error)
-                        await asyncio.sleep(RETRY_SECONDS)
-                await self._call(waiting)
-        finally:
-            self._task = None
+            call()
+        except Exception as error:
+            # The others wait for other streams, whose messages would be lost.
+            log.error("a step after a commit failed", cause=error)
 
-    async def _call(self, waiting: list[Callable[[], object]]) -> None:
-        """Call those that wait for a commit, for a few milliseconds at a time: there may be tens of thousands."""
-        until = time.perf_counter() + TURN_SECONDS
-        for call in waiting:
-            if time.perf_counter() > until:
-                await asyncio.sleep(0)
-                until = time.perf_counter() + TURN_SECONDS
+    # What the thread of commits does.
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something waits for a commit, or there may be space to give back."""
+        return bool(self._pending) or self._has_removed
+
+    def commit(self) -> None:
+        """Bring everything written so far to the disk; what a failed commit leaves goes with the next one."""
+        statements = self._pending[:]
+        if not statements:
+            self._has_removed = self._has_removed and self._give_back()
+            return
+        writer = self._writer
+        try:
+            writer.execute("begin immediate")
             try:
-                call()
-            except Exception as error:
-                # The others wait for other streams, whose messages would be lost.
-                log.error("a step after a commit failed", cause=error)
+                for sql, values in statements:
+                    writer.execute(sql, values)
+                writer.execute("commit")
+            except BaseException:
+                writer.execute("rollback")
+                raise
+        except sqlite3.Error as error:
+            raise PeerError(f"cannot commit the files of the histories: {error}") from error
+        del self._pending[: len(statements)]
 
     def _give_back(self) -> bool:
         """Give some free pages back to the file system; whether there are more to give."""
@@ -194,27 +186,17 @@ class StreamStore:
     def _pragma(self, name: str) -> int:
         return int(self._writer.execute(f"pragma {name}").fetchone()[0])
 
-    def _commit(self, statements: Sequence[Statement]) -> None:
-        writer = self._writer
-        writer.execute("begin immediate")
-        try:
-            for sql, values in statements:
-                writer.execute(sql, values)
-            writer.execute("commit")
-        except BaseException:
-            writer.execute("rollback")
-            raise
-
-    async def close(self) -> None:
+    def close(self) -> None:
         """Commit everything that waits, unless the disk fails, and close the file."""
         self._is_closed = True
-        if self._task is not None and not self.trouble:
-            await self._task
-        elif self._task is not None:
-            self._task.cancel()
-        self._thread.shutdown()
-        self._reader.close()
-        self._writer.close()
+        try:
+            if self._pending:
+                self.commit()
+        except PeerError as error:
+            log.error("cannot commit", reason=str(error))
+        finally:
+            self._reader.close()
+            self._writer.close()
 
     # Reading.
 

@@ -167,8 +167,7 @@ class Coordinator:
 
     def _acknowledged(self, handing: Handing, ranges: list[int]) -> None:
         for place in range(0, len(ranges), 2):
-            for position in range(ranges[place], ranges[place + 1] + 1):
-                handing.done(position)
+            handing.done(ranges[place], ranges[place + 1])
         handing.advance()
 
     def _begin(self, name: str, is_new: bool) -> None:

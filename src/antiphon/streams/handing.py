@@ -55,6 +55,8 @@ class HandingHost(Protocol):
 class Lease:
     """A message in the hands of a member."""
 
+    __slots__ = ("ends_us", "former", "is_paused", "is_settling", "member")
+
     def __init__(self, member: int, ends_us: int) -> None:
         self.member = member
         # The member that had it, also when it has come back.
@@ -75,7 +77,8 @@ class Handing:
         self._members: dict[int, AttachedMember] = {}
         self._leases: dict[int, Lease] = {}
         self._readiness: Readiness = readiness_for(consumer, host, self._leases.__contains__)
-        self._ends: list[tuple[int, int]] = []
+        # When leases end, and of which messages: those that are handed out together end together.
+        self._ends: list[tuple[int, list[int]]] = []
         self._next_timer_us = 0
         # Whether more is handed out in the next turn.
         self._is_advancing = False
@@ -95,13 +98,15 @@ class Handing:
         attached = self._members[member] = AttachedMember(member, window)
         # It may be here already, over a connection that has ended without a word.
         attached.leased = sum(lease.member == member for lease in self._leases.values())
+        ends_us = self._lease_end()
         for position, delivery in held:
             # Nobody holds what is not there yet, or more than may be handed out.
             if position >= self._host.settled_end() or len(self._leases) >= self.consumer.settings.pending_at_most:
                 continue
             is_free = not self.consumer.is_done(position) and position not in self._leases
             if is_free and delivery == self._next_delivery(position):
-                self._lease(position, member)
+                self._lease(position, member, ends_us)
+                self._watch([position], ends_us)
                 self._readiness.held(position, member)
         self._unheard.discard(member)
         self.advance()
@@ -160,7 +165,8 @@ class Handing:
 
         It does not count if a lease has ended and the message is in other hands, or waits for other hands.
         """
-        mine = [place for place in positions if self._is_held_by(place, member)]
+        leases = self._leases
+        mine = [place for place in positions if place in leases and leases[place].member == member]
         if len(mine) < len(positions) and not all(self.consumer.is_done(each) for each in set(positions) - set(mine)):
             done(False)
             return
@@ -168,12 +174,8 @@ class Handing:
             done(True)
             return
         for position in mine:
-            self._leases[position].is_settling = True
+            leases[position].is_settling = True
         self._host.settle_done(mine, lambda: done(True))
-
-    def _is_held_by(self, position: int, member: int) -> bool:
-        lease = self._leases.get(position)
-        return lease is not None and lease.member == member
 
     def give_back(self, member: int, position: int, delay_us: int = 0) -> None:
         """A member does not want a message: it goes to anybody after a while."""
@@ -185,7 +187,7 @@ class Handing:
             self._release(lease)
             lease.is_paused, lease.ends_us = True, self._host.now_us() + delay_us
             self._readiness.paused(position)
-            self._watch(position, lease.ends_us)
+            self._watch([position], lease.ends_us)
         else:
             self._come_back(position)
             self.advance()
@@ -194,29 +196,39 @@ class Handing:
         """A member works on a message for longer."""
         lease = self._leases.get(position)
         if lease is not None and lease.member == member:
-            lease.ends_us = self._host.now_us() + self.consumer.settings.ack_us
-            self._watch(position, lease.ends_us)
+            lease.ends_us = self._lease_end()
+            self._watch([position], lease.ends_us)
 
-    def done(self, position: int) -> None:
-        """A message is done, for all replicas."""
-        lease = self._leases.pop(position, None)
-        if lease is not None:
-            self._release(lease)
-            self._readiness.done(position, lease.is_paused)
+    def done(self, first: int, last: int) -> None:
+        """Messages are done, for all replicas."""
+        leases, members, readiness = self._leases, self._members, self._readiness
+        if last - first > len(leases):
+            positions = [each for each in leases if first <= each <= last]
+        else:
+            positions = [each for each in range(first, last + 1) if each in leases]
+        for position in positions:
+            lease = leases.pop(position)
+            member = members.get(lease.member)
+            if member is not None:
+                member.leased -= 1
+            if not readiness.waits_for_nothing:
+                readiness.done(position, lease.is_paused)
 
     def pass_over(self, earliest: int) -> None:
         """The messages before a position are removed: they count as done, also those that members hold."""
-        for position in [each for each in self._leases if each < earliest]:
-            self.done(position)
+        self.done(0, earliest - 1)
         self._readiness.pass_over(earliest)
         self.advance()
 
-    def _lease(self, position: int, member: int) -> None:
-        ends_us = self._host.now_us() + self.consumer.settings.ack_us
+    def _lease_end(self) -> int:
+        """Until when a member has a message that is handed out, or whose time begins anew, now."""
+        return self._host.now_us() + self.consumer.settings.ack_us
+
+    def _lease(self, position: int, member: int, ends_us: int) -> None:
+        """A member has a message; the caller watches over the end."""
         self._leases[position] = Lease(member, ends_us)
         if member in self._members:
             self._members[member].leased += 1
-        self._watch(position, ends_us)
 
     def _release(self, lease: Lease) -> None:
         """A message is in nobody's hands."""
@@ -255,8 +267,8 @@ class Handing:
 
     # Time.
 
-    def _watch(self, position: int, ends_us: int) -> None:
-        heappush(self._ends, (ends_us, position))
+    def _watch(self, positions: list[int], ends_us: int) -> None:
+        heappush(self._ends, (ends_us, positions))
         if self._next_timer_us == 0 or ends_us < self._next_timer_us:
             self._next_timer_us = ends_us
             self._host.after(ends_us - self._host.now_us(), self._expired)
@@ -264,13 +276,14 @@ class Handing:
     def _expired(self) -> None:
         now_us = self._host.now_us()
         self._next_timer_us = 0
-        for _ in range(AT_ONCE):
-            if not self._ends or self._ends[0][0] > now_us:
-                break
-            ends_us, position = heappop(self._ends)
-            lease = self._leases.get(position)
-            if lease is not None and lease.ends_us == ends_us and not lease.is_settling:
-                self._come_back(position)
+        looked_at = 0
+        while self._ends and self._ends[0][0] <= now_us and looked_at < AT_ONCE:
+            ends_us, positions = heappop(self._ends)
+            looked_at += len(positions)
+            for position in positions:
+                lease = self._leases.get(position)
+                if lease is not None and lease.ends_us == ends_us and not lease.is_settling:
+                    self._come_back(position)
         if self._ends:
             self._next_timer_us = self._ends[0][0]
             self._host.after(max(0, self._next_timer_us - now_us), self._expired)
@@ -282,16 +295,23 @@ class Handing:
         """Hand out what may be handed out."""
         if self._unheard:
             return
-        for _ in range(AT_ONCE):
-            found = self._readiness.take(self._members, len(self._leases))
-            if found is None:
-                return
-            position, member = found
-            self._lease(position, member.number)
-            self._host.hand(member.number, position, self._next_delivery(position))
-        if not self._is_advancing:
+        if self._hand_some() == AT_ONCE and not self._is_advancing:
             self._is_advancing = True
             self._host.after(0, self._go_on)
+
+    def _hand_some(self) -> int:
+        """Hand out some messages; how many they were."""
+        host, take, members, leases = self._host, self._readiness.take, self._members, self._leases
+        handed: list[int] = []
+        ends_us = self._lease_end()
+        while len(handed) < AT_ONCE and (found := take(members, len(leases))) is not None:
+            position, member = found
+            if not handed:
+                self._watch(handed, ends_us)
+            handed.append(position)
+            self._lease(position, member.number, ends_us)
+            host.hand(member.number, position, self._next_delivery(position))
+        return len(handed)
 
     def _go_on(self) -> None:
         self._is_advancing = False

@@ -57,6 +57,9 @@ class ConsumedHistory(Protocol):
 class Readiness:
     """Mode ``any``; the other modes hold some messages back. ``is_leased`` says whether a member holds a message."""
 
+    # Whether a message may be handed out as soon as it comes into view, and nothing waits until it is done.
+    waits_for_nothing = True
+
     def __init__(self, consumer: Consumer, history: ConsumedHistory, is_leased: Callable[[int], bool]) -> None:
         self.consumer = consumer
         self.history = history
@@ -70,8 +73,11 @@ class Readiness:
 
     def take(self, members: Members, leased: int) -> Choice | None:
         """The next message and the member that gets it; None if there is none, or no member has room."""
-        with_room = [member for member in members.values() if member.has_room]
+        with_room = [member for member in members.values() if member.leased < member.window and not member.is_paused]
         while with_room:
+            if not self._ready and self.waits_for_nothing:
+                position = self._next_position(leased)
+                return None if position < 0 else (position, self._next_member(with_room, ANYBODY))
             while not self._ready and self._look_at_next(leased):
                 pass
             if not self._ready:
@@ -91,14 +97,22 @@ class Readiness:
 
     def _look_at_next(self, leased: int) -> bool:
         """Bring a message into view; false if the window is full or the stream ends."""
-        most = self.consumer.settings.pending_at_most
-        while self._cursor < self.history.settled_end() and leased + self.held_back() < most:
+        position = self._next_position(leased)
+        if position >= 0:
+            self._came_into_view(position)
+        return position >= 0
+
+    def _next_position(self, leased: int) -> int:
+        """The next message that comes into view; -1 if the window is full or the stream ends."""
+        if leased + self.held_back() >= self.consumer.settings.pending_at_most:
+            return -1
+        end = self.history.settled_end()
+        while self._cursor < end:
             position = self._cursor
             self._cursor += 1
             if not self.consumer.is_done(position) and not self._is_leased(position):
-                self._came_into_view(position)
-                return True
-        return False
+                return position
+        return -1
 
     def held_back(self) -> int:
         """How many messages are in view and wait for others."""
@@ -136,6 +150,8 @@ class Readiness:
 
 class CausalReadiness(Readiness):
     """Mode ``causal``: a message waits until everything that it follows is done."""
+
+    waits_for_nothing = False
 
     def __init__(self, consumer: Consumer, history: ConsumedHistory, is_leased: Callable[[int], bool]) -> None:
         super().__init__(consumer, history, is_leased)
@@ -190,6 +206,8 @@ class WaitingKey:
 
 class KeyReadiness(Readiness):
     """Mode ``key``: the messages of a key go to one member, in order, as long as it holds one of them."""
+
+    waits_for_nothing = False
 
     def __init__(self, consumer: Consumer, history: ConsumedHistory, is_leased: Callable[[int], bool]) -> None:
         super().__init__(consumer, history, is_leased)

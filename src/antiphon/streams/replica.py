@@ -80,6 +80,12 @@ class Replica:
         """Whether there is a leader to which this replica is connected."""
         return self.leader == self.me or (self.leader != NOBODY and self.host.is_connected(self.leader))
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether this replica leads, gives places at once, and nobody else gets its entries."""
+        is_ready = self.leading is not None and self._gathering is not None and self._gathering.is_over
+        return is_ready and self.log.replicas.all == (self.me,)
+
     # What happens.
 
     def start(self) -> None:
@@ -118,7 +124,10 @@ class Replica:
         self.flush()
 
     def delivered(self, source: int, sequence: int, count: int, size: int) -> None:
-        """The fabric has delivered a publication with so many messages and bytes here, and it is on disk."""
+        """The fabric has delivered a publication with so many messages and bytes here.
+
+        It is on disk. Or this replica is alone, and the publication is written before its entry.
+        """
         has_no_place = self.log.numbering.deliver((source, sequence), (count, size))
         if has_no_place and self.leading is not None and self._gathering is not None and self._gathering.is_over:
             self.leading.place((source, sequence), (count, size))

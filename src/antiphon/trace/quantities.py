@@ -18,6 +18,7 @@ NODE = "node"
 TOPIC = "topic"
 CLIENT = "client"
 CONSUMER = "consumer"
+DOOR = "door"
 
 SOURCES = {
     DELIVERIES: "any trace",
@@ -27,6 +28,7 @@ SOURCES = {
     TOPIC: "a running node, for each of its topics",
     CLIENT: "a running node, for clients with quotas",
     CONSUMER: "the node that leads the history of a topic, for its named consumers",
+    DOOR: "a running node that serves MQTT clients",
 }
 """The sources of a quantity."""
 
@@ -285,6 +287,18 @@ define(TOPIC, "end-offset", "offset", "The offset of the next message")
 define(CLIENT, "quota-used", "count or bytes", "How much of a quota all connections of one client use here")
 define(CLIENT, "quota-bound", "count or bytes", "How much of it they may use")
 define(CLIENT, "quota-hits", "times", "Times that the client was refused or slowed because a quota was used up")
+
+define(DOOR, "mqtt-connections", "connections", "MQTT clients that are connected")
+define(DOOR, "mqtt-sessions", "sessions", "MQTT sessions, with and without a connection")
+define(DOOR, "mqtt-subscriptions", "subscriptions", "Subscriptions of all MQTT sessions")
+define(DOOR, "mqtt-groups", "groups", "Shared subscriptions with members here")
+define(DOOR, "mqtt-retained", "messages", "Retained messages")
+define(DOOR, "mqtt-received", "messages", "Messages that MQTT clients have published")
+define(
+    DOOR, "mqtt-dropped", "messages", "Messages dropped because an MQTT client was behind, of sessions that there are"
+)
+define(DOOR, "mqtt-undeliverable", "messages", "Messages longer than the MQTT client takes")
+define(DOOR, "mqtt-refused", "connections", "Connections of MQTT clients that broke the protocol or were not let in")
 
 define(CONSUMER, "consumer-lag", "messages", "Messages from the first one that the consumer has not done to the end")
 define(CONSUMER, "consumer-handed-out", "messages", "Messages in the hands of the members of the consumer")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import struct
 from collections.abc import Callable
 from errno import ECONNRESET
 from functools import partial
@@ -29,6 +30,11 @@ RETRY_SECONDS: Final = 0.1
 
 TCP_ESTABLISHED: Final = 1
 """The state of a connection whose ends are both open, first in ``tcp_info``."""
+
+LEAST_ROUND_TRIP: Final = struct.Struct("=148xI")
+"""Where ``tcp_info`` of Linux has the least round trip of the last minutes, in microseconds, and nothing behind it."""
+
+NOT_MEASURED: Final = 0xFFFFFFFF
 
 log = logger("links")
 
@@ -181,6 +187,11 @@ class OutgoingLink(FrameWriter):
         return 0 if self._protocol is None else self._protocol.bytes_received
 
     @property
+    def round_trip_us(self) -> int:
+        """The least round trip of what was sent lately, as the system has measured it; -1 if it cannot tell."""
+        return -1 if self._transport is None else least_round_trip_us(self._transport)
+
+    @property
     def has_ended(self) -> bool:
         """Whether nothing is left of the connection; one with TLS takes leave before it ends."""
         return self._protocol is None or self._protocol.has_ended
@@ -197,6 +208,18 @@ def has_closed(transport: asyncio.Transport) -> bool:
     if sock is None or not hasattr(socket, "TCP_INFO"):
         return False
     return bool(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != TCP_ESTABLISHED)
+
+
+def least_round_trip_us(transport: asyncio.Transport) -> int:
+    """The least time from sending something to its acknowledgement, which costs no message; -1 if unknown."""
+    sock = transport.get_extra_info("socket")
+    if sock is None or not hasattr(socket, "TCP_INFO"):
+        return -1
+    facts = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, LEAST_ROUND_TRIP.size)
+    if len(facts) < LEAST_ROUND_TRIP.size:
+        return -1
+    (least,) = LEAST_ROUND_TRIP.unpack(facts)
+    return -1 if least == NOT_MEASURED else int(least)
 
 
 def limit_silence(transport: asyncio.Transport, seconds: float) -> None:

@@ -278,17 +278,25 @@ def builder(case: AggregationCase, traffic: Traffic) -> Callable[[Environment], 
 
 def travel(case: AggregationCase, seed: int) -> Journeys:
     """Run one case to its end."""
-    nodes = case.nodes
-    traffic = Traffic(nodes, LARGEST_PACKET_BYTES, keeps_journeys=True)
     law: Delay = NormalDelay(MEAN_TICKS, LAWS[case.starts].deviation_ticks)
     if LAWS[case.starts].per_link:
         law = LinkDelay(law, seed)
     by_moment = DelayByMoment(law, seed)
     # Acknowledgements, which only VCube-PS has, are free of charge, as in the published experiments with it.
     network = NetworkModel(by_moment if case.paired else law, charge_control=False)
+    return travel_over(case, seed, network, by_moment)
+
+
+def travel_over(
+    case: AggregationCase, seed: int, network: NetworkModel, by_moment: DelayByMoment | None = None
+) -> Journeys:
+    """Run one case over a network to its end; ``by_moment`` is a law of delays that needs the clock."""
+    nodes = case.nodes
+    traffic = Traffic(nodes, LARGEST_PACKET_BYTES, keeps_journeys=True)
     engine = Engine(nodes, network, builder(case, traffic), seed)
     calendar = engine.calendar
-    by_moment.now = lambda: int(calendar.now)
+    if by_moment is not None:
+        by_moment.now = lambda: int(calendar.now)
     starts = start_times(case, seed)
     for node, time in enumerate(starts):
         engine.at(time, PublishAction(node, bytes(case.payload_bytes)))

@@ -1,7 +1,7 @@
 """Whom an orphan asks first: by hops, ancestors first, or the brokers that answer first.
 
 The dissertation on Ginger asks ancestors first in its text and the nearest by hops in its log, and measures neither.
-``nearest_first`` is ours and the default of live brokers: an orphan sends a probe to every broker of its local view and
+``nearest_first`` is ours and off by default: an orphan sends a probe to every broker of its local view and
 asks in the order of the answers. Here regular trees of brokers, which lie in the three regions of the document by
 chance, lose a broker two levels below the root under the load of BankService. Its parent has room for one orphan.
 """
@@ -106,7 +106,11 @@ def setup_of(case: ParentsCase, delays: list[list[int]], seed: int) -> BankSetup
 
 def measure(case: ParentsCase, seed: int) -> AdoptionOutcome:
     """Let a broker crash, and see where the brokers below it go."""
-    delays = regional_delays(case.nodes, seed)
+    return measure_on(regional_delays(case.nodes, seed), case, seed)
+
+
+def measure_on(delays: list[list[int]], case: ParentsCase, seed: int) -> AdoptionOutcome:
+    """The same on other delays, in milliseconds."""
     run = BankRun(setup_of(case, delays, seed), seed, None, NotingBroker)
     run.run()
     orphans = [repair for repair in repairs_in(run) if repair.is_orphan]

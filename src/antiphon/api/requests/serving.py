@@ -197,12 +197,16 @@ class Serving:
         """Stop serving: requests that wait go to other programs."""
         if self._is_closed:
             return
+        self.abandon()
+        if self._is_ready:
+            await self._quietly(self._announce(GONE))
+
+    def abandon(self) -> None:
+        """Stop at once, as a crash does: callers notice it by themselves."""
         self._is_closed = True
         self._waiting.clear()
         self._news.set()
         self._end_subscriptions()
-        if self._is_ready:
-            await self._quietly(self._announce(GONE))
         self._tasks.cancel()
 
     async def __aenter__(self) -> Serving:

@@ -41,15 +41,26 @@ ANSWER_SECONDS: Final = 30.0
 class ConsumedMessage:
     """A message that a consumer has handed to this program. Acknowledge it, or give it back."""
 
-    __slots__ = ("_consumption", "_message", "delivery", "position")
+    __slots__ = ("_consumption", "_generation", "_message", "delivery", "number")
 
-    def __init__(self, consumption: Consumption, message: Message, position: Position, delivery: int) -> None:
+    def __init__(self, consumption: Consumption, message: Message, number: int, generation: int, delivery: int) -> None:
         self._consumption = consumption
         self._message = message
-        self.position = position
-        """Its place in the history of the topic, the same at every node."""
+        self._generation = generation
+        self.number = number
+        """The number of its position."""
         self.delivery = delivery
         """How often it was handed out, this time included."""
+
+    @property
+    def position(self) -> Position:
+        """Its place in the history of the topic, the same at every node."""
+        return Position(self.number, self._generation)
+
+    def authored(self) -> tuple[int, int]:
+        """Its author, and the author's number for it."""
+        message = self._message
+        return message.author, message.author_sequence
 
     def __getattr__(self, name: str) -> Any:
         # Value, key, headers and so on are those of the message.
@@ -176,11 +187,11 @@ class Consumption:
             self.topic, content.publisher, content.order, content.position, content.payload, sequence=content.sequence
         )
         messages = batch.messages(content.position)
+        held, queue, first, generation = self._held, self._queue, content.position, handed.generation
         for place, delivery in handed.places:
-            position = content.position + place
-            message = ConsumedMessage(self, messages[place], Position(position, handed.generation), delivery)
-            self._held[position] = message
-            self._queue.append(message)
+            message = ConsumedMessage(self, messages[place], first + place, generation, delivery)
+            held[first + place] = message
+            queue.append(message)
 
     # Taking messages.
 
@@ -214,10 +225,20 @@ class Consumption:
         found: list[ConsumedMessage] = []
         while self._queue and len(found) < most:
             message = self._queue.popleft()
-            if message.position in self._held:
-                self._heard.note(self.topic, message.author, message.author_sequence)
+            if message.number in self._held:
                 found.append(message)
+        self._note(found)
         return found or await self.fetch(most, timeout)
+
+    def _note(self, taken: list[ConsumedMessage]) -> None:
+        """What the program publishes next on the topic follows these: the last ones of each author."""
+        last: dict[int, int] = {}
+        for message in taken:
+            author, number = message.authored()
+            if number > last.get(author, -1):
+                last[author] = number
+        for author, number in last.items():
+            self._heard.note(self.topic, author, number)
 
     # Acknowledging.
 
@@ -225,7 +246,7 @@ class Consumption:
         """A message is done; see :meth:`ConsumedMessage.ack`."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
-        self._acks.append((int(message.position), done))
+        self._acks.append((message.number, done))
         if not self._is_acking:
             self._is_acking = True
             self._acking.add(task := loop.create_task(self._send_acks()))

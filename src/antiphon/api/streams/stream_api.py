@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from typing import Final, NamedTuple
@@ -14,7 +13,7 @@ from antiphon.api.receipts import Publishing
 from antiphon.api.streams.consumption import Consumption
 from antiphon.api.streams.leader_links import LeaderLinks, NoAnswerError
 from antiphon.api.streams.pattern_consumption import PatternConsumption
-from antiphon.api.streams.position_waits import PositionWaits, SettledReceipt
+from antiphon.api.streams.position_waits import PositionWaits, SettledReceipt, Settling
 from antiphon.api.streams.starts import StartPlace, StreamStart, place_of
 from antiphon.api.streams.topics import ASK_SECONDS, Topics
 from antiphon.api.topic_names import checked_pattern, is_pattern
@@ -139,7 +138,7 @@ class StreamCalls:
                 for message in batch.messages(max(place.position, batch.first_offset)):
                     yield message
 
-    def settle(self, publishing: Publishing, acks: str) -> asyncio.Future[SettledReceipt]:
+    def settle(self, publishing: Publishing, acks: str) -> Settling:
         """The receipt of a message when it has its position, and is on the disks that were asked for."""
         return self._positions.settle(publishing, SETTLE_SECONDS, ALL_SECONDS if acks == "all" else 0.0)
 

@@ -10,12 +10,16 @@ import typer
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.cli import output
+import antiphon
+from antiphon.cli import output, running
 from antiphon.cli.places import drawing
+from antiphon.cli.top import Watcher
 from antiphon.kernel.errors import UsageError
 from antiphon.placement.assignment import STEPS, Annealing, LongestWay, at_random, cost_of, greedily
 from antiphon.placement.cities import CITIES, between_cities
 from antiphon.placement.delay_matrix import DelayMatrix, read_matrix
+from antiphon.placement.measured import matrix_of
+from antiphon.placement.newcomers import cost_of_identifiers
 from antiphon.placement.tree_cost import TreeCost
 
 GOALS = ("mean", "largest")
@@ -39,6 +43,7 @@ class Priced:
         return {"mean_ms": self.mean_ms, "largest_ms": self.largest_ms, "longest_way": self.longest_way}
 
 
+@running.with_access()
 def place(
     matrix: Annotated[
         Path | None,
@@ -52,6 +57,11 @@ def place(
             help=f"Instead of a file: the first N of {len(CITIES)} cities, with delays computed from their distances.",
         ),
     ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Instead: the round trips that the nodes of a running cluster measure.")
+    ] = False,
+    *,
+    access: running.ServerAccess,
     goal: Annotated[
         str, typer.Option("--goal", metavar="mean|largest", help="Which latency to make small, over all pairs.")
     ] = "mean",
@@ -70,11 +80,19 @@ def place(
     Prints the latency over the trees of all publishers before, with random identifiers, and after.
     docs/guides/places.md describes the two forms of a matrix, and how nodes get the identifiers.
 
-    Examples: antiphon place delays.csv    antiphon place --cities 64 --goal largest
+    With --live it asks the nodes of a cluster what they measure, and prints what their identifiers cost now.
+
+    Examples: antiphon place delays.csv    antiphon place --cities 64 --goal largest    antiphon place --live
     """
     if goal not in GOALS:
         raise UsageError(f"there is no goal {goal!r}; choose mean or largest")
-    delays = delays_from(matrix, cities, estimate)
+    if (matrix is not None) + (cities is not None) + live != 1:
+        raise UsageError("name a file with delays, --cities N or --live; for example: antiphon place --cities 64")
+    now: dict[int, int] = {}
+    if live:
+        delays, now = antiphon.run(cluster_delays(access))
+    else:
+        delays = delays_from(matrix, cities, estimate)
     output.warn_if_not_compiled()
     cost = cost_of(delays.rows)
     seeds = range(seed, seed + RANDOM_ASSIGNMENTS)
@@ -92,6 +110,7 @@ def place(
             "largest_ms": sum(each.largest_ms for each in before) / len(before),
             "assignments": len(before),
         },
+        **({"now": present(now, delays)} if live else {}),
         "greedy": greedy.facts(),
         "chosen": after.facts(),
         "identifiers": [
@@ -106,8 +125,6 @@ def place(
 
 def delays_from(matrix: Path | None, cities: int | None, estimate: bool) -> DelayMatrix:
     """The delays that the command is to use."""
-    if (matrix is None) == (cities is None):
-        raise UsageError("name either a file with delays or --cities N; for example: antiphon place --cities 64")
     if matrix is None:
         return between_cities(cities or 0)
     try:
@@ -115,6 +132,30 @@ def delays_from(matrix: Path | None, cities: int | None, estimate: bool) -> Dela
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {matrix}: {error}") from error
     return read_matrix(text, str(matrix), estimate)
+
+
+async def cluster_delays(access: running.ServerAccess) -> tuple[DelayMatrix, dict[int, int]]:
+    """The delays between the nodes of a cluster, named by their addresses, and the place of each identifier now."""
+    watcher = Watcher(access)
+    try:
+        nodes = (await watcher.picture()).nodes
+    finally:
+        await watcher.close()
+    places = {node.address: place for place, node in enumerate(nodes)}
+    round_trips_us = {
+        (places[node.address], places[address]): round(1000 * milliseconds)
+        for node in nodes
+        for address, milliseconds in node.round_trips_ms.items()
+        if address in places
+    }
+    now = {node.node: places[node.address] for node in nodes}
+    return matrix_of([node.address for node in nodes], round_trips_us), now
+
+
+def present(place_of: dict[int, int], delays: DelayMatrix) -> dict[str, Any]:
+    """The figures of the identifiers that nodes have now."""
+    cost, places = cost_of_identifiers(place_of, delays.rows)
+    return priced(cost, places, delays).facts()
 
 
 def improved(cost: TreeCost, start: list[int], goal: str, seed: int, effort: float) -> list[int]:

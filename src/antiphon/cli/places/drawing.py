@@ -23,7 +23,7 @@ def show(found: dict[str, Any], before_ms: list[float], after_ms: list[float]) -
     table.add_column("identifiers")
     for heading in ("mean latency", "against random", "largest latency", "against random"):
         table.add_column(heading, justify="right")
-    for name in ("random", "greedy", "chosen"):
+    for name in (each for each in ("random", "now", "greedy", "chosen") if each in found):
         row = found[name]
         cells = []
         for quantity in ("mean_ms", "largest_ms"):

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from antiphon.api.batch import Batch
 from antiphon.api.streams.stored_batches import StoredBatches
 from antiphon.api.subscription import LiveSubscription
 from antiphon.api.topic_names import checked_name
@@ -30,6 +31,28 @@ TURN_SECONDS: Final = 0.005
 PublishLetter = Callable[[str, bytes, dict[str, bytes], Callable[[], object]], None]
 
 
+class Following:
+    """The batches of one topic from an offset on, each as soon as it is delivered.
+
+    Most are taken before they are on disk. Those that were delivered earlier come from the log, when they are shown.
+    """
+
+    def __init__(self, first_offset: int, take: Callable[[StreamBatch], None]) -> None:
+        self._next = first_offset
+        self._take = take
+
+    def early(self, batch: Batch) -> None:
+        """A batch is delivered."""
+        if batch.first_offset == self._next:
+            self.shown(batch)
+
+    def shown(self, batch: Batch) -> None:
+        """A batch is delivered, and on disk if the node waits for that."""
+        if batch.first_offset >= self._next:
+            self._next = batch.end_offset
+            self._take(batch)
+
+
 class StreamHost(StoredBatches):
     """The host of the streams of one live node; :class:`antiphon.streams.service.host.ServiceHost`."""
 
@@ -38,7 +61,8 @@ class StreamHost(StoredBatches):
     def __init__(
         self, directory: Path, loop: NodeLoop, cluster: Membership, subscriptions: Subscriptions, bury: PublishLetter
     ) -> None:
-        self.files = StreamStore(directory)
+        assert loop.commit is not None, "only a node with a data directory keeps histories"
+        self.files = StreamStore(directory, loop.commit)
         self.bury = bury
         self.settle = loop.settle
         self.identifiers: Callable[[], Iterable[int]] = cluster.identifiers
@@ -51,10 +75,9 @@ class StreamHost(StoredBatches):
         self._put_off: deque[Callable[[], object]] = deque()
         self._is_scheduled = False
 
-    async def close(self) -> None:
-        """Call nothing any more, and close the files."""
+    def close(self) -> None:
+        """Call nothing any more; the files close with the log of the node."""
         self._is_over = True
-        await self.files.close()
 
     # Time and chance.
 
@@ -111,12 +134,20 @@ class StreamHost(StoredBatches):
         return int(self._loop.topics.topic(topic).end_offset)
 
     def follow(self, topic: str, first_offset: int, take: Callable[[StreamBatch], None]) -> Callable[[], None]:
+        live = self._loop.topics.topic(topic)
+        following = Following(first_offset, take)
         subscription = self._subscriptions.add(topic, first_offset)
         subscription.reads_messages = False
-        self._event_loop.create_task(self._take(subscription, take))
-        return subscription.end
+        live.takers = (*live.takers, following.early)
+        self._event_loop.create_task(self._take(subscription, following.shown))
 
-    async def _take(self, subscription: LiveSubscription, take: Callable[[StreamBatch], None]) -> None:
+        def end() -> None:
+            live.takers = tuple(each for each in live.takers if each != following.early)
+            subscription.end()
+
+        return end
+
+    async def _take(self, subscription: LiveSubscription, take: Callable[[Batch], None]) -> None:
         while not self._is_over:
             arrival = subscription.arrival()
             if arrival is not None:

@@ -87,8 +87,11 @@ class LiveReplica:
         self.is_over = False
         # Where publications without a settled place are in the log of this node.
         self._offsets: dict[Name, int] = {}
-        # Messages that are written and may not be on disk, and the last that were read.
-        self._unsafe: dict[Name, int] = {}
+        # The last entry that may be on disk; nobody knows at first.
+        self._last_written = ALL_ENTRIES
+        # Messages that are written and may not be on disk, each with whether entries wait for that. And the last that
+        # were read.
+        self._unsafe: dict[Name, bool] = {}
         self._cache: dict[Name, StreamBatch] = {}
         self.now_us, self.draw, self.clock_us = node.host.now_us, node.host.draw, node.host.clock_us
         self.is_connected = node.is_connected
@@ -132,9 +135,17 @@ class LiveReplica:
         if self.replica.log.is_past(*name):
             return
         content = StreamContent(int(batch.publisher), int(batch.sequence), batch.order, batch.payload)
-        self._write_content(name, content, batch.first_offset)
+        # Nobody else hears of the entry of a sole replica, and it is written after its messages: it is on disk only if
+        # they are.
+        is_early = self.replica.is_alone and self.replica.log.numbering.has_no_place(name)
+        self._write_content(name, content, batch.first_offset, is_early)
         self._offsets[name] = batch.first_offset
         self._remember(name, batch)
+        if is_early:
+            self.replica.delivered(*name, int(batch.count), len(batch.payload))
+            self._store.then(partial(self._unsafe.pop, name, None))
+            self.turn_ends()
+            return
 
         def safe() -> None:
             if not self.is_over:
@@ -144,9 +155,9 @@ class LiveReplica:
 
         self._store.then(safe)
 
-    def _write_content(self, name: Name, content: StreamContent, offset: int) -> None:
+    def _write_content(self, name: Name, content: StreamContent, offset: int, is_early: bool = False) -> None:
         self._store.write_content(self.stream, name, offset, content)
-        self._unsafe[name] = 1
+        self._unsafe[name] = not is_early
 
     def _remember(self, name: Name, batch: StreamBatch) -> None:
         self._cache[name] = batch
@@ -206,9 +217,11 @@ class LiveReplica:
         self._store.put(f"vote {self.stream}", msgspec.msgpack.encode((term, voted_for)))
 
     def write_entries(self, first: int, entries: Sequence[IndexEntry]) -> None:
-        self._store.cut_entries(self.stream, first, ALL_ENTRIES)
+        if first <= self._last_written:
+            self._store.cut_entries(self.stream, first, ALL_ENTRIES)
         for number, entry in enumerate(entries, first):
             self._store.write_entry(self.stream, number, entry)
+        self._last_written = first + len(entries) - 1
 
     def read_entries(self, first: int, most: int) -> list[IndexEntry]:
         return self._store.entries(self.stream, first, most)
@@ -252,7 +265,8 @@ class LiveReplica:
         self.replica.progressed()
 
     def holds(self, source: int, sequence: int) -> bool:
-        return (source, sequence) not in self._unsafe and self._store.holds(self.stream, source, sequence)
+        waits = self._unsafe.get((source, sequence))
+        return self._store.holds(self.stream, source, sequence) if waits is None else not waits
 
     def read_contents(self, publications: Sequence[Name]) -> list[tuple[int, int, bytes]]:
         found = [(*name, self._store.content(self.stream, *name)) for name in publications]

@@ -73,6 +73,8 @@ class RecentPositions:
     def __init__(self) -> None:
         self._by_author: dict[int, deque[PlacedBatch]] = {}
         self._authors: deque[int] = deque()
+        # The highest number of each author among them.
+        self._last: dict[int, int] = {}
         # By author and the first missing number. A batch looks only for its own numbers, however many others are
         # waited for.
         self._waiting: dict[int, dict[int, list[AwaitedPositions]]] = {}
@@ -91,7 +93,9 @@ class RecentPositions:
         return True
 
     def _placed(self, author: int, sequence: int) -> PlacedBatch | None:
-        # A publisher asks right after it has published: the newest come first.
+        # A publisher asks when it publishes: mostly for what has no position yet, and else for the newest.
+        if sequence > self._last.get(author, 0):
+            return None
         return next((batch for batch in reversed(self._by_author.get(author, ())) if batch.has(sequence)), None)
 
     def _give_up(self, awaited: AwaitedPositions) -> None:
@@ -112,12 +116,13 @@ class RecentPositions:
     def add(self, author: int, batch: PlacedBatch) -> None:
         """Messages of an author are settled."""
         self._by_author.setdefault(author, deque()).append(batch)
+        self._last[author] = max(self._last.get(author, 0), batch.first + batch.messages - 1)
         self._authors.append(author)
         if len(self._authors) > RECENT:
             oldest = self._authors.popleft()
             self._by_author[oldest].popleft()
             if not self._by_author[oldest]:
-                del self._by_author[oldest]
+                del self._by_author[oldest], self._last[oldest]
         waiting = self._waiting.get(author)
         if waiting is None:
             return

@@ -92,6 +92,8 @@ class MemberAttachment:
     number: int
     # Messages of this turn, by the batch that they are in.
     batches: dict[int, tuple[BatchContent, list[tuple[int, int]]]] = field(default_factory=dict)
+    # Where the batch of the last one begins and ends, and its messages of this turn.
+    current: tuple[int, int, list[tuple[int, int]]] = (0, 0, [])
     # How many messages the member knows that its consumer has missed.
     missed: int = 0
     # The bytes of this turn; nothing more is handed to a member that does not read.
@@ -387,6 +389,10 @@ class StreamGateway:
         attachment = self._attached.get((replica.stream, consumer, member))
         if attachment is None:
             return
+        first, end, places = attachment.current
+        if first <= position < end:
+            places.append((position - first, delivery))
+            return
         entry = replica.entry_at(position)
         found = attachment.batches.get(entry.position)
         if found is None:
@@ -403,9 +409,11 @@ class StreamGateway:
                 assert handing is not None, "it hands out"
                 handing.pause(member)
         found[1].append((position - entry.position, delivery))
+        attachment.current = (entry.position, entry.end, found[1])
 
     def _send(self, attachment: MemberAttachment, place: tuple[int, str, int]) -> None:
         batches, attachment.batches, attachment.queued_bytes = attachment.batches, {}, 0
+        attachment.current = (0, 0, [])
         for content, places in batches.values():
             attachment.client.answer(attachment.number, encode(Handed(content, places, place[0])))
         if attachment.is_paused:

@@ -1,7 +1,8 @@
 """Attacks a live cluster with changed recordings, while honest clients continue.
 
 Two nodes in separate processes receive input from strangers and clients, and a third one does so over TLS. Attackers
-open many connections at a time and send one input over each; :mod:`antiphon.torture.hostile.inputs` makes them.
+open many connections at a time and send one input over each; :mod:`antiphon.torture.hostile.inputs` makes them, and
+:mod:`antiphon.torture.hostile.mqtt_inputs` those for the MQTT doors.
 Meanwhile honest clients publish at both nodes and must receive everything, once and in order. The memory of the
 processes is sampled all the time: it must not grow with the number of attackers.
 
@@ -25,6 +26,7 @@ from antiphon.kernel.errors import AntiphonError
 from antiphon.node.local_cluster import Member, Plan, ProcessCluster, any_ports, founders_file
 from antiphon.torture.hostile.honest import PATIENCE_SECONDS, Honest, HonestFindings
 from antiphon.torture.hostile.inputs import Mutator, record, record_tls
+from antiphon.torture.hostile.mqtt_inputs import MqttMutator, why_not_served
 from antiphon.transport.links import split_address
 
 CONNECTIONS = 200
@@ -41,6 +43,10 @@ OPEN_SECONDS = 20.0
 
 TLS_SHARE = 8
 """One in so many inputs goes to the node with TLS."""
+
+
+MQTT_SHARE = 4
+"""One in so many inputs goes to an MQTT door."""
 
 
 LOOK_SECONDS = 0.25
@@ -128,7 +134,9 @@ class HostileCampaign:
         self._seed = seed
         self._directory = directory
         self._members: list[Member] = []
+        self._doors: list[str] = []
         self._begun = 0
+        self._mqtt = MqttMutator(seed)
 
     async def run(self) -> None:
         """Run the whole campaign."""
@@ -151,16 +159,17 @@ class HostileCampaign:
 
     def _plan(self, nodes: int, flags: list[str]) -> Plan:
         if not FABRICS[self._fabric].needs_addresses:
-            return Plan(nodes, settings=flags, fabric=self._fabric)
+            return Plan(nodes, settings=flags, fabric=self._fabric, mqtt_port=0)
         port = any_ports(nodes)
         table = founders_file(self._directory, self._fabric, nodes, port)
-        return Plan(nodes, port, settings=flags, table=table, fabric=self._fabric)
+        return Plan(nodes, port, settings=flags, table=table, fabric=self._fabric, mqtt_port=0)
 
     def _died(self, member: Member) -> None:
         self.findings.violations.append(f"process {member.index} ended with exit code {member.process.returncode}")
 
     async def _attack(self, plain: Mutator, secure: Mutator, settings: dict[str, Any]) -> None:
         target, second, guarded = (member.address for member in self._members)
+        self._doors = [str(member.about["mqtt"]) for member in self._members]
         files = self._directory / "certificates"
         tls = {"authority": settings["tls_authority"], "certificate": f"{files}/recorded.pem"}
         tls["key"] = f"{files}/recorded.key"
@@ -177,6 +186,10 @@ class HostileCampaign:
             await asyncio.gather(*attackers)
         for one in honest:
             await one.end()
+        for door in self._doors[:2]:
+            why_not = await why_not_served(door)
+            if why_not:
+                self.findings.violations.append(f"over MQTT {why_not}")
         await self._judge([here, there, safe])
         for task in work:
             task.cancel()
@@ -190,9 +203,14 @@ class HostileCampaign:
         """Send one input after the other."""
         while self._begun < self._inputs and not self.findings.violations:
             self._begun += 1
-            is_secure = self._begun % TLS_SHARE == 0
-            kind, data = (secure if is_secure else plain).input()
-            outcome = await attack(guarded if is_secure else target, data)
+            address = target
+            mutator: Mutator | MqttMutator = plain
+            if self._begun % TLS_SHARE == 0:
+                address, mutator = guarded, secure
+            elif self._begun % MQTT_SHARE == 1:
+                address, mutator = self._doors[0], self._mqtt
+            kind, data = mutator.input()
+            outcome = await attack(address, data)
             self.findings.kinds[kind] += 1
             self.findings.outcomes[outcome] += 1
             self.findings.inputs += 1

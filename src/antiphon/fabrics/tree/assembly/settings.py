@@ -45,7 +45,7 @@ class TreeTableOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     ancestors_first: Annotated[Flag, "Ask brokers nearer to the root before siblings.", Live()] = (
         DEFAULT.ancestors_first
     )
-    nearest_first: Annotated[Flag, "Ask brokers with the shortest measured round trip first.", Live(default=True)] = (
+    nearest_first: Annotated[Flag, "Ask brokers with the shortest measured round trip first.", Live()] = (
         DEFAULT.nearest_first
     )
     patience: Annotated[

@@ -1,9 +1,9 @@
 """The state of a service in a PostgreSQL database.
 
-Two tables as in :mod:`antiphon.services.sqlite_store`, and a lock that the session of one replica holds. A connection
-that breaks is opened again with the next call; what was open then is gone, and the replica finds out what the database
-has. Commits do not wait for the disk of the database (``synchronous_commit = off``): after a power loss or fail-over it
-may be back at an earlier commit, a whole one, and the replica fetches the rest again.
+Two tables as in :mod:`antiphon.services.backends.sqlite_store`, and a lock that the session of one replica holds. A
+connection that breaks is opened again with the next call; what was open then is gone, and the replica finds out what
+the database has. Commits do not wait for the disk of the database (``synchronous_commit = off``): after a power loss or
+fail-over it may be back at an earlier commit, a whole one, and the replica fetches the rest again.
 """
 
 from __future__ import annotations

@@ -127,6 +127,7 @@ RULES = {
     "torture.clients": Rule(inside(*PROTOCOLS, *JUDGES), never=WORLDLY),
     "pipeline": Rule(inside(*LIVE, *JUDGES, "pipeline", "spark", ROOT)),
     "console": Rule(inside(*LIVE, *JUDGES, "console", ROOT), never=NO_SPARK),
+    "console.live.picture": Rule(inside("kernel", "fabrics", "console"), only=PURE),
     "console.diagram": Rule(inside("kernel", "trace", "console"), only=PURE | {"numpy", "pyarrow"}),
     "console.guard": Rule(inside("kernel", "console"), only=PURE),
     "cli": Rule(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import signal
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -103,3 +104,25 @@ def test_a_setting_that_does_not_exist_is_named(command: Command, tmp_path: Path
     assert "advertise" not in said, "not all settings are listed"
     file.write_text("xyzzy = 8\n")
     assert "nothing is like 'xyzzy'" in " ".join(command("node", "--config", file).complained.split())
+
+
+def test_the_doors_for_mqtt_come_from_the_file_and_flags_win(tmp_path: Path) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text('[mqtt]\nlisten = "127.0.0.1:1"\nwebsocket = "127.0.0.1:0"\norigins = ["https://a.example"]\n')
+    with started("node", "--json", "--config", file, "--mqtt", "127.0.0.1:0") as process:
+        about = first_line(process)
+        assert about["mqtt"] != about["mqtt_websocket"]
+        request = urllib.request.Request(f"http://{about['mqtt_websocket']}/")
+        with pytest.raises(urllib.error.HTTPError) as error:
+            urllib.request.urlopen(request, timeout=SECONDS)
+        assert error.value.code == 426
+        error.value.close()
+        assert ended(process)[0] == 0
+
+
+def test_a_setting_of_mqtt_that_cannot_be_is_named(command: Command, tmp_path: Path) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text('[mqtt]\nlitsen = "127.0.0.1:0"\n')
+    called = command("node", "--log-level", "error", "--config", file)
+    assert called.code == 2
+    assert "'litsen' may mean 'listen'" in called.complained

@@ -14,8 +14,10 @@ def test_nodes_stay_of_use_to_honest_clients_under_attack(command: Command) -> N
     found = json.loads(called.said)
     assert (called.code, found["violations"], found["inputs"]) == (0, [], 600)
     assert found["published"] == found["received"] > 0
-    assert found["refused_connections"] > 300
-    assert {"bytes", "greeting", "client", "peer", "cut", "tls", "cleartext"} == set(found["kinds"])
+    # One input in four goes to an MQTT door, which refuses for itself.
+    assert found["refused_connections"] > 200
+    assert {"bytes", "greeting", "client", "peer", "cut", "tls", "cleartext"} <= set(found["kinds"])
+    assert sum(kind.startswith("mqtt, ") for kind in found["kinds"]) == 6
 
 
 def test_tenants_and_a_lying_node_harm_nobody(command: Command) -> None:

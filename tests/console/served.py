@@ -37,6 +37,39 @@ publish = [
 """Node 0 asks over a slow link to node 2; the answer of node 1 arrives there first and has to wait."""
 
 
+NAMELESS = """() => [...document.querySelectorAll("button, input, select, canvas, a[href], textarea")]
+    .filter((each) => each.getClientRects().length)
+    .filter((each) => !(each.getAttribute("aria-label") || each.title || each.textContent.trim()))
+    .filter((each) => !each.labels?.length)
+    .map((each) => each.outerHTML.slice(0, 80))"""
+"""The elements that a screen reader could not name."""
+
+FAINT = """() => {
+    const level = (colour) => {
+        const parts = colour.match(/[\\d.]+/g).slice(0, 3).map((each) => each / 255)
+            .map((each) => each <= 0.03928 ? each / 12.92 : ((each + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
+    };
+    const ground = (element) => {
+        for (let box = element; box; box = box.parentElement) {
+            const colour = getComputedStyle(box).backgroundColor;
+            if (!/, 0\\)|color\\(/.test(colour)) return colour;
+        }
+        return "rgb(255, 255, 255)";
+    };
+    return [...document.querySelectorAll("main *, header *")]
+        .filter((each) => [...each.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim()))
+        .filter((each) => each.getClientRects().length)
+        .filter((each) => !each.disabled && !each.closest(".skip, option"))
+        .map((each) => {
+            const [a, b] = [level(getComputedStyle(each).color), level(ground(each))].sort((x, y) => y - x);
+            return [(a + 0.05) / (b + 0.05), each.outerHTML.slice(0, 80)];
+        })
+        .filter(([contrast]) => contrast < 4.5);
+}"""
+"""The texts with less contrast than WCAG's level AA asks for."""
+
+
 def simulated(text: str, place: Path, name: str = "run") -> Path:
     """The trace of a scenario."""
     scenario = place / f"{name}.toml"

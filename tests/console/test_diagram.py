@@ -161,6 +161,33 @@ def test_a_lost_copy_is_told(tmp_path: Path) -> None:
     assert texts
 
 
+CUT = """
+fault = [{ kind = "partition", at = 100, groups = [[0], [1, 3], [2]], linked = "chain" }]
+"""
+"""The link between nodes 0 and 2 is cut while the question is on its way."""
+
+
+def test_a_wait_without_an_end_is_told(tmp_path: Path) -> None:
+    from tests.console.served import OVERTAKING
+
+    run = run_of(simulated(OVERTAKING + CUT, tmp_path))
+    rows, until = run.waiting
+    assert {(int(run.node[row]), int(run.source[row])) for row in rows} >= {(2, 1), (3, 1)}
+    assert set(until.tolist()) == {run.last_time}
+    message = run.number_of(MessageName(0, 1, 1))
+    found = about_message(run, WaitExplainer(run), message, 2)
+    texts = [step.text for step in found["steps"]]
+    assert texts[0].startswith("Node 2 had message 1 of node 1 for ")
+    assert texts[0].endswith("and never delivered it: it follows message 1 of node 0, which was not delivered there.")
+    assert texts[1] == ("Message 1 of node 0 never arrived at node 2: the copy from node 0 was dropped (partition).")
+    shown = slice_of(run, Stretch(run.first_time, run.last_time))["waiting"]
+    assert len(shown["time"]) == len(rows)
+
+
+def test_a_run_in_which_all_is_delivered_has_no_wait_without_an_end(busy: RunIndex) -> None:
+    assert len(busy.waiting[0]) == 0
+
+
 def live(rows: list[tuple[int, str, int, int, int]]) -> RunIndex:
     """A trace as live nodes write it: no copies, microseconds, and numbers that begin with the life of the node."""
     import pyarrow as pa

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from antiphon.kernel.errors import ProtocolError
-from antiphon.membership.address_book import BLOCK, BLOCKS_AT_MOST, BLOCKS_FIRST, PART, AddressBook
+from antiphon.membership.address_book import BLOCK, BLOCKS_AT_MOST, BLOCKS_FIRST, PART, WISHES_BELOW, AddressBook
 from antiphon.membership.messages import MAXIMUM_IDENTIFIER, Peer, PlaceResponse
 
 
@@ -44,6 +44,41 @@ def test_whoever_gives_places_no_two_nodes_get_the_same() -> None:
     identifiers = [address_book.me.identifier for address_book in rosters]
     assert len(set(identifiers)) == len(rosters)
     assert all(identifier is not None and 0 <= identifier <= MAXIMUM_IDENTIFIER for identifier in identifiers)
+
+
+def test_a_newcomer_gets_the_identifier_that_it_wishes_for_if_that_is_free() -> None:
+    first = founder()
+    wishes = [7, None, 7, 2, None, None, 1, WISHES_BELOW, 0]
+    given = [first.give(newcomer(number), wish) for number, wish in enumerate(wishes, 1)]
+    assert [place.identifier for place in given if place is not None] == [7, 1, 2, 3, 4, 5, 6, 8, 9]
+    assert first.give(newcomer(1), 30) == given[0]
+
+
+def test_wishes_or_not_no_two_nodes_get_the_same() -> None:
+    chance = random.Random(2)
+    books = [founder()]
+    for number in range(1, 2000):
+        wish = chance.choice((None, chance.randrange(4000)))
+        able = chance.choice(books)
+        place = able.give(newcomer(number), wish)
+        if place is None:
+            place = books[0].give(newcomer(number), wish)
+        assert place is not None
+        book = AddressBook(f"life {number}", f"host:{number}", 3)
+        book.take(place)
+        books.append(book)
+    identifiers = [book.me.identifier for book in books]
+    assert len(set(identifiers)) == len(books)
+
+
+def test_a_wish_is_never_in_a_part_that_somebody_else_gives() -> None:
+    giver = AddressBook("life 0", "host:0", 3)
+    giver.take(PlaceResponse(9, 1000, 2024, [], "", 0))
+    for number in range(1, 40):
+        before = giver.give(newcomer(number))
+        assert before is not None
+        wished = giver.give(newcomer(100 + number), before.first)
+        assert wished is not None and not before.first <= wished.identifier < before.end
 
 
 def test_thousands_may_come_and_go_through_one_node() -> None:

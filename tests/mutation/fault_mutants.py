@@ -124,6 +124,12 @@ LASTING = (
         "            self._compare(",
     ),
     faults(
+        "a returned member is not told of locks whose owners are gone",
+        "total_order/repair",
+        "        self._tell_of_absent(topic, peer)\n\n",
+        "\n",
+    ),
+    faults(
         "publications after a return follow nothing",
         "repair/delivery",
         "        order.adopt_barrier(vec[i64]([key for key in order.frontier() if key < 0 or",

@@ -1,4 +1,4 @@
-"""The tests of this folder find bugs that are planted in the modules that they test."""
+"""Tests of places find bugs that are planted in the modules that they test."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 import antiphon
 from antiphon.placement.cells import Area
+from tests.membership import test_address_book
 from tests.placement import (
     test_cells,
     test_delay_matrix,
@@ -20,7 +21,7 @@ from tests.placement import (
     test_vivaldi,
 )
 
-SOURCES = Path(__file__).parents[2] / "src" / "antiphon" / "placement"
+SOURCES = Path(__file__).parents[2] / "src" / "antiphon"
 
 
 class Bug(NamedTuple):
@@ -37,7 +38,7 @@ class Bug(NamedTuple):
 BUGS = (
     Bug(
         "a link counts once for all pairs behind it",
-        "tree_cost",
+        "placement/tree_cost",
         "            below[parent] += below[at]\n",
         "",
         test_tree_cost,
@@ -45,7 +46,7 @@ BUGS = (
     ),
     Bug(
         "a link between two members that exchange their places counts twice",
-        "tree_cost",
+        "placement/tree_cost",
         "self._around(place_at, one, -1) + self._around(place_at, other, one) - before",
         "self._around(place_at, one, -1) + self._around(place_at, other, -1) - before",
         test_tree_cost,
@@ -53,7 +54,7 @@ BUGS = (
     ),
     Bug(
         "children are given the clusters of their parent",
-        "tree_cost",
+        "placement/tree_cost",
         "heights.append(s - 1)",
         "heights.append(max(0, s - 2))",
         test_tree_cost,
@@ -61,7 +62,7 @@ BUGS = (
     ),
     Bug(
         "a newcomer gets an identifier that is taken",
-        "newcomers",
+        "placement/newcomers",
         " and candidate not in taken",
         "",
         test_newcomers,
@@ -71,7 +72,7 @@ BUGS = (
     ),
     Bug(
         "a newcomer goes to the farthest nodes",
-        "newcomers",
+        "placement/newcomers",
         "or mean_us < least",
         "or mean_us > least",
         test_newcomers,
@@ -79,7 +80,7 @@ BUGS = (
     ),
     Bug(
         "a missing delay is estimated although nobody asked",
-        "delay_matrix",
+        "placement/delay_matrix",
         "    if missing and not estimate:\n",
         "    if False:\n",
         test_delay_matrix,
@@ -87,7 +88,7 @@ BUGS = (
     ),
     Bug(
         "a round trip counts as a delay",
-        "delay_matrix",
+        "placement/delay_matrix",
         "ROUND_TRIP: 500.0",
         "ROUND_TRIP: 1000.0",
         test_delay_matrix,
@@ -95,7 +96,7 @@ BUGS = (
     ),
     Bug(
         "a node that is sure moves as far as one that is not",
-        "vivaldi",
+        "placement/vivaldi",
         "    weight = mine.error / max(mine.error + other.error, LEAST_ERROR)\n",
         "    weight = 0.5\n",
         test_vivaldi,
@@ -103,7 +104,7 @@ BUGS = (
     ),
     Bug(
         "springs pull the wrong way",
-        "vivaldi",
+        "placement/vivaldi",
         "(measured - expected)",
         "(expected - measured)",
         test_vivaldi,
@@ -111,7 +112,7 @@ BUGS = (
     ),
     Bug(
         "the last measurement of a pair counts and not the least",
-        "measured",
+        "placement/measured",
         "least[pair] = min(measured, least.get(pair, measured))",
         "least[pair] = max(measured, least.get(pair, measured))",
         test_measured,
@@ -119,7 +120,7 @@ BUGS = (
     ),
     Bug(
         "east and north are confused",
-        "cells",
+        "placement/cells",
         "NORTH, EAST = 2, 1",
         "NORTH, EAST = 1, 2",
         test_cells,
@@ -127,13 +128,29 @@ BUGS = (
     ),
     Bug(
         "a cell at the border of an area is left out",
-        "cells",
+        "placement/cells",
         "self.south <= part.north and self.west <= part.east",
         "self.north <= part.north and self.west <= part.east",
         test_cells,
         lambda: example(
             test_cells.test_an_area_has_patterns_for_each_of_its_points, Area(-10, -10, 10, 10), 0.9, 0.9, 5, 20
         ),
+    ),
+    Bug(
+        "an identifier that a newcomer wished for is given again",
+        "membership/address_book",
+        "            self._given_ahead.add(identifier)\n            self._end -= part\n",
+        "            self._end -= part\n",
+        test_address_book,
+        test_address_book.test_wishes_or_not_no_two_nodes_get_the_same,
+    ),
+    Bug(
+        "a wish may be in the part that the newcomer is to give",
+        "membership/address_book",
+        "min(WISHES_BELOW, self._end - part)",
+        "min(WISHES_BELOW, self._end + part)",
+        test_address_book,
+        test_address_book.test_a_wish_is_never_in_a_part_that_somebody_else_gives,
     ),
 )
 
@@ -147,7 +164,7 @@ def planted(bug: Bug) -> ModuleType:
     """The module with the bug."""
     source = (SOURCES / f"{bug.module}.py").read_text(encoding="utf-8")
     assert source.count(bug.old) == 1, f"{bug.name!r} cannot be planted in {bug.module} any more"
-    module = ModuleType(f"planted_{bug.module}")
+    module = ModuleType(f"planted_{Path(bug.module).name}")
     exec(compile(source.replace(bug.old, bug.new), f"{bug.module}.py", "exec"), module.__dict__)
     return module
 

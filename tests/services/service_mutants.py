@@ -148,8 +148,8 @@ MUTANTS: Final[dict[str, Planting]] = {
 }
 
 
-RARE: Final = ("nobody waits for marks, nor for what a caller has seen", "a caller does not ask other replicas")
-"""It takes more schedules to find these than a test has time for."""
+RARE: Final = ("nobody waits for marks, nor for what a caller has seen",)
+"""It takes more schedules to find this than a test has time for."""
 
 
 def first_finding(name: str, seeds: range, fabric: str) -> tuple[int, str] | None:

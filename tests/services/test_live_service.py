@@ -170,6 +170,8 @@ async def test_what_cannot_work_is_refused_in_one_sentence(cluster: Cluster, tmp
 async def test_gossip_is_refused(cluster: Cluster) -> None:
     with pytest.raises(antiphon.UsageError, match="total order in gossip may pass one over"):
         await antiphon.serve(Bank, cluster.nodes[0])
+    with pytest.raises(antiphon.UsageError, match="total order in gossip may pass one over"):
+        await antiphon.serve(Bank, await cluster.connect(1))
 
 
 @antiphon.testing.with_cluster(nodes=3, fabric="tree", durable=True, tree={"quorum_delivery": [">"]})

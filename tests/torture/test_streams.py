@@ -150,3 +150,9 @@ def test_a_timer_of_a_program_never_comes_before_its_time() -> None:
         loop.call_at(when, lambda when=when: late.append(loop.time() - when))
         clock.run_until(clock.now_us + 5_000_010)
     assert len(late) == 4 and min(late) >= 0
+
+
+def test_what_the_leader_never_gets_has_its_place_all_the_same() -> None:
+    """Two of four brokers were away when a message was published, one of them leads the history, and no log had it."""
+    outcome = run_stream_schedule(draw_stream_schedule(3120577000000248, None))
+    assert outcome.violations == {}, outcome.about

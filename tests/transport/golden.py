@@ -136,7 +136,7 @@ HOSTS: tuple[membership.Control, ...] = (
     session.PeerProducerRequest(45, 46, 47, ["room"]),
     session.PeerProducerRequest(45, 46, None, []),
     session.PeerProducerResponse(48, [standing], ["room"], True),
-    membership.PlaceRequest(newcomer, 49, "cube"),
+    membership.PlaceRequest(newcomer, 49, "cube", 61),
     membership.PlaceResponse(50, 51, 52, [appointment], "founding", 53),
     membership.PeerAddresses([a_peer, newcomer], "founding"),
     membership.KeepAlive(),

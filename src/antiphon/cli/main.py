@@ -60,6 +60,7 @@ OWN: Final = {
     "console": Command("antiphon.cli.console.recorded:console", "Look at a recorded run in the browser.", JUDGE),
     "metrics": Command("antiphon.cli.metrics:metrics", "Measure latencies, messages, bytes and load of a run.", JUDGE),
     "simulate": Command("antiphon.cli.simulate:simulate", "Run a scenario in virtual time.", SIMULATE),
+    "play": Command("antiphon.cli.console.play:play", "Play a scenario in the browser, and intervene.", SIMULATE),
     "sweep": Command("antiphon.cli.sweep:sweep", "Run a grid of parameters on Apache Spark.", SIMULATE),
     "torture": Command("antiphon.cli.torture.command:torture", "Break fabrics with random schedules.", SIMULATE),
     "explore": Command("antiphon.cli.explore:explore", "Follow every schedule of a small system.", SIMULATE),

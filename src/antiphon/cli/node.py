@@ -83,6 +83,7 @@ def node(
     aggregate: Annotated[
         bool | None, setting("", "Refused for live nodes: a cluster that aggregates stalls when a node fails.")
     ] = None,
+    identifier: Annotated[Number, setting("N", "On a cube: the identifier to ask for, if it is free.")] = None,
     maximum_nodes: Annotated[Number, setting("N", "The most nodes in the cluster; 1024.")] = None,
     maximum_clients: Annotated[Number, setting("N", "The most clients of this node; 1024.")] = None,
     maximum_topics: Annotated[Number, setting("N", "The most topics that clients may create; 65536.")] = None,
@@ -140,6 +141,20 @@ def node(
             show_default=False,
         ),
     ] = None,
+    console: Annotated[
+        Word,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Serve a page about the cluster here; 127.0.0.1:7480 is the usual address.",
+            show_default=False,
+        ),
+    ] = None,
+    near: Annotated[
+        bool,
+        typer.Option(
+            "--near", help="On a cube: measure how far nodes are, and ask for an identifier next to near ones."
+        ),
+    ] = False,
     log_level: Annotated[LogLevel, typer.Option(help="The lowest level to log, on standard error.")] = "info",
     log_json: Annotated[bool, typer.Option("--log-json", help="Log one JSON object per line.")] = False,
     until_input_ends: Annotated[
@@ -173,7 +188,7 @@ def node(
     told = {"listen": mqtt, "websocket": mqtt_websocket, "origins": mqtt_origin}
     doors |= {name: value for name, value in told.items() if value is not None}
     write_logs(log_level, log_json)
-    antiphon.run(serve(settings, json, until_input_ends, join_when_told, checked_mqtt(doors)))
+    antiphon.run(serve(settings, json, until_input_ends, join_when_told, checked_mqtt(doors), console, near))
 
 
 def checked_mqtt(values: dict[str, Any]) -> MqttSettings | None:
@@ -185,15 +200,25 @@ def checked_mqtt(values: dict[str, Any]) -> MqttSettings | None:
     return settings_of(values)
 
 
-async def begin(settings: Settings) -> Node:
-    """Start a node."""
+async def begin(settings: Settings, near: bool = False) -> Node:
+    """Start a node; ``near`` if it is to ask for an identifier next to near nodes."""
     import antiphon
 
+    if near:
+        from antiphon.cli.places.nearby import with_near_identifier
+
+        settings = await with_near_identifier(settings)
     return await antiphon.start(settings)
 
 
 async def serve(
-    settings: Settings, as_json: bool, until_input_ends: bool, join_when_told: bool, mqtt: MqttSettings | None
+    settings: Settings,
+    as_json: bool,
+    until_input_ends: bool,
+    join_when_told: bool,
+    mqtt: MqttSettings | None,
+    console: str | None,
+    near: bool,
 ) -> None:
     """Serve from start to leave."""
     stop = running.until_signal()
@@ -203,14 +228,15 @@ async def serve(
     if standard_input is not None and until_input_ends:
         watching = asyncio.ensure_future(standard_input.ended())
         watching.add_done_callback(lambda _: stop.set())
-    started = await running.first_of(begin(settings), stop)
+    started = await running.first_of(begin(settings, near), stop)
     if started is None:
         return
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, started._live.read_again)
     try:
         async with AsyncExitStack() as doors:
             door = None if mqtt is None else await doors.enter_async_context(open_mqtt(started, mqtt))
-            announce(started, as_json, door)
+            page = "" if console is None else await doors.enter_async_context(open_console(started, console))
+            announce(started, as_json, door, page)
             await running.first_of(started.until_stopped(), stop)
     finally:
         await started.close()
@@ -228,7 +254,16 @@ async def open_mqtt(node: Node, settings: MqttSettings) -> AsyncIterator[MqttDoo
         await door.close()
 
 
-def announce(started: Node, as_json: bool, door: MqttDoor | None) -> None:
+@asynccontextmanager
+async def open_console(node: Node, address: str) -> AsyncIterator[str]:
+    """Serve the console of the cluster at a node; the address of the page."""
+    from antiphon.console.live.site import serve_console
+
+    async with serve_console(node, address) as server:
+        yield server.url
+
+
+def announce(started: Node, as_json: bool, door: MqttDoor | None, console_url: str) -> None:
     """Announce the address of the node, for people or for programs."""
     about: dict[str, object] = {"node": started.identifier, "address": started.address}
     if started.metrics_address:
@@ -237,10 +272,13 @@ def announce(started: Node, as_json: bool, door: MqttDoor | None) -> None:
         about["mqtt"] = door.address
     if door is not None and door.websocket_address:
         about["mqtt_websocket"] = door.websocket_address
+    if console_url:
+        about["console"] = console_url
     if as_json:
         output.print_line(about)
     else:
         served = f", metrics at http://{started.metrics_address}/metrics" if started.metrics_address else ""
         served += f", MQTT at {about['mqtt']}" if "mqtt" in about else ""
         served += f", MQTT over WebSocket at {about['mqtt_websocket']}" if "mqtt_websocket" in about else ""
+        served += f", console at {console_url}" if console_url else ""
         print(f"node {started.identifier} is ready at {started.address}{served}", flush=True)

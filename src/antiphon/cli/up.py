@@ -19,6 +19,7 @@ from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.kernel.message import OrderName
 from antiphon.node.local_cluster import Member, Plan, ProcessCluster, any_ports, founders_file, free_ports
 
+CONSOLE_PORT = 7480
 ALL_GONE = "all nodes have ended"
 
 
@@ -61,6 +62,9 @@ def up(
             show_default=False,
         ),
     ] = None,
+    console: Annotated[
+        bool, typer.Option("--console", help="Serve a page about the cluster, at 127.0.0.1:7480 or a free port.")
+    ] = False,
     tls_certificate: running.TlsCertificate = None,
     tls_key: running.TlsKey = None,
     tls_authority: running.TlsAuthority = None,
@@ -103,9 +107,10 @@ def up(
     files = {"--tls-certificate": tls_certificate, "--tls-key": tls_key, "--tls-authority": tls_authority}
     for flag, path in {**files, "--rights": rights}.items():
         settings += [] if path is None else [flag, str(path)]
+    page = f"127.0.0.1:{free_ports(CONSOLE_PORT, 1, False)}" if console else None
     with TemporaryDirectory(prefix="antiphon-") as directory:
         table = founders_file(Path(directory), fabric, nodes, base)
-        plan = Plan(nodes, base, data, trace, metrics, mqtt, settings, table, fabric)
+        plan = Plan(nodes, base, data, trace, metrics, mqtt, page, settings, table, fabric)
         antiphon.run(keep_up(plan, json, log_json))
 
 
@@ -163,6 +168,8 @@ def announce(cluster: ProcessCluster, as_json: bool) -> None:
         identifier = [str(member.about["node"])] if has_others else []
         table.add_row(str(member.index), member.address, str(member.process.pid), *identifier, *served)
     output.console.print(table)
+    if "console" in members[0].about:
+        print(f"The console is at {members[0].about['console']}", flush=True)
     if members[0].address == running.DEFAULT_SERVERS:
         print("antiphon pub, sub and top find it by default; Ctrl-C ends it.", flush=True)
     else:

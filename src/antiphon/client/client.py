@@ -446,8 +446,11 @@ class LiveClient(PubSubHost):
 
     def settle(self) -> None:
         """Send what there is room for, and write."""
-        if self._blocked.ring and self._end.has_room:
-            for outbox in self._blocked.take_due(len(self._blocked.ring)):
+        turns = len(self._blocked.ring)
+        while turns > 0 and self._end.has_room:
+            # All topics share the room: once it is used up, the others need not be tried.
+            turns -= 1
+            for outbox in self._blocked.take_due(1):
                 outbox.flush()
         connection = self._connection
         if connection is not None and connection.writer.queued_bytes:

@@ -96,6 +96,10 @@ class Guard:
             return False
         return True
 
+    def token_of(self, request: HttpRequest) -> str:
+        """The token with which the session of a request began; empty where none is asked for."""
+        return self._sessions.get(request.cookie(COOKIE), (0.0, ""))[1]
+
     def log_in(self, token: str) -> HttpAnswer:
         """Begin a session, or say that the token is not that of an admin."""
         if self._is_admin is None:

@@ -52,6 +52,8 @@ class HttpRequest:
     headers: Mapping[str, str]
     """By their names in small letters."""
     body: bytes = b""
+    token: str = field(default="", repr=False)
+    """The token with which the session began; empty where none is asked for."""
 
     def integer(self, name: str, default: int) -> int:
         """A number of the query."""

@@ -11,6 +11,7 @@ import secrets
 import ssl
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import resources
 from typing import Final, Protocol
 
@@ -152,7 +153,7 @@ class ConsoleServer:
         if request.path == LOGOUT_PATH:
             return self._guard.log_out(request)
         if request.path.startswith("/api/"):
-            return await self._site.answer(request)
+            return await self._site.answer(replace(request, token=self._guard.token_of(request)))
         return self._pages.get(request.path) or refused(404, "there is no such page")
 
     @staticmethod

@@ -48,6 +48,10 @@ DRAWS_AT_MOST: Final = 64
 """So often a block is drawn that is known to be taken before there seem to be none left."""
 
 
+WISHES_BELOW: Final = 1 << 14
+"""Newcomers may wish for identifiers below this one: far more than nodes, so that near nodes can be neighbours."""
+
+
 class AddressBook:
     """The identifiers, addresses and contacts that one node knows."""
 
@@ -61,6 +65,8 @@ class AddressBook:
         self.founding = ""
         self._first = 0
         self._end = 0
+        # Identifiers in between that newcomers wished for and have.
+        self._given_ahead: set[int] = set()
         # How many blocks somebody has taken, as far as this node knows; and where they are drawn, which.
         self._blocks = 0
         self._drawn: set[int] = set()
@@ -98,16 +104,35 @@ class AddressBook:
         self._first, self._end = first, end
         self.learn([self.me])
 
-    def give(self, newcomer: Peer) -> PlaceResponse | None:
-        """A place for a newcomer, the same if it asks again; None if there is nothing left to give."""
+    def has_given(self, newcomer: str) -> bool:
+        """Whether a newcomer has been given a place here."""
+        return newcomer in self._given
+
+    def fulfils(self, wish: int) -> bool:
+        """Whether this node can give a certain identifier."""
+        part = (self._end - self._first) // PART
+        return self._first <= wish < min(WISHES_BELOW, self._end - part) and wish not in self._given_ahead
+
+    def give(self, newcomer: Peer, wish: int | None = None) -> PlaceResponse | None:
+        """A place for a newcomer, the same if it asks again; None if there is nothing left to give.
+
+        It is the one that the newcomer wishes for, if this node can give that.
+        """
         given = self._given.get(newcomer.instance)
         if given is not None:
             return given
         if self._first >= self._end:
             return None
-        identifier = self._first
         part = (self._end - self._first) // PART
-        self._first, self._end = identifier + 1, self._end - part
+        identifier = self._first if wish is None or not self.fulfils(wish) else wish
+        if identifier > self._first:
+            self._given_ahead.add(identifier)
+            self._end -= part
+        else:
+            self._first, self._end = identifier + 1, self._end - part
+            while self._first in self._given_ahead:
+                self._given_ahead.discard(self._first)
+                self._first += 1
         self.learn([Peer(newcomer.instance, newcomer.address, identifier)])
         given = PlaceResponse(identifier, self._end, self._end + part, self.appointments(), self.founding, self._blocks)
         self._given[newcomer.instance] = given

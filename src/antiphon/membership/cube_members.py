@@ -43,6 +43,7 @@ class CubeMembers(FullMesh):
     def __init__(self, place: Place) -> None:
         super().__init__(place)
         self._founding = Founding(place.host, self._joining, self._address, self._found)
+        self._joining.wish = place.settings.identifier
         self._facts = place.host.facts
         # Those with whom this node has ever tried to be together.
         self._known: set[int] = set()

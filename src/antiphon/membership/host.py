@@ -262,6 +262,10 @@ class MembershipSettings(Protocol):
         """How long joining may take."""
 
     @property
+    def identifier(self) -> int | None:
+        """The identifier that the node would like to have."""
+
+    @property
     def lost_seconds(self) -> float:
         """After how long a silent peer counts as lost."""
 

@@ -71,6 +71,8 @@ class Joining:
         self._policy = policy
         self._fabric = fabric
         self._hops = hops
+        self.wish: int | None = None
+        """The identifier that this node would like to have."""
         self._contacts: list[str] = []
         self._attempt = 0
         self._claims = BlockClaims(host, policy, lambda: policy.address_book, policy.consent_needed, CLAIM)
@@ -97,7 +99,7 @@ class Joining:
             return
         link = self.link_to(self._contacts[self._attempt % len(self._contacts)])
         self._attempt += 1
-        self._host.send(link, PlaceRequest(self._policy.address_book.me, self._hops, self._fabric))
+        self._host.send(link, PlaceRequest(self._policy.address_book.me, self._hops, self._fabric, self.wish))
         self._host.set_timer(ASK, ASK_US)
 
     def link_to(self, address: str) -> Link:
@@ -197,10 +199,13 @@ class Joining:
         if not policy.may_give() or policy.address_book.has_place_elsewhere(newcomer.instance):
             # It asks again, or asks another node; or it was given a place before this question came.
             return
-        place, givers = policy.address_book.give(newcomer), policy.givers()
+        if self._hands_on_wish(message):
+            return
+        place, givers = policy.address_book.give(newcomer, message.wish), policy.givers()
         if place is None and givers and message.hops > 0:
             policy.send_control(
-                givers[message.hops % len(givers)], PlaceRequest(newcomer, message.hops - 1, message.fabric)
+                givers[message.hops % len(givers)],
+                PlaceRequest(newcomer, message.hops - 1, message.fabric, message.wish),
             )
         elif place is None:
             self._claims.claim()
@@ -211,6 +216,24 @@ class Joining:
         elif connection.instance == newcomer.instance:
             # A founder that returns must not found another cluster because this one is slow.
             raise ProtocolError(NO_PLACE_YET)
+
+    def _hands_on_wish(self, message: PlaceRequest) -> bool:
+        """Hand a question on that wishes for an identifier that this node cannot give.
+
+        The lowest identifiers are in the hands of the founder, which has the lowest of all as long as it is there. It
+        gives what it can, so the question goes on only once.
+        """
+        policy, book = self._policy, self._policy.address_book
+        wish, me = message.wish, book.me.identifier
+        if wish is None or me is None or message.hops == 0:
+            return False
+        if book.has_given(message.newcomer.instance) or book.fulfils(wish):
+            return False
+        lowest = min(policy.givers(), default=me)
+        if lowest >= me:
+            return False
+        policy.send_control(lowest, PlaceRequest(message.newcomer, 0, message.fabric, wish))
+        return True
 
     def _give(self, place: PlaceResponse, newcomer: Peer) -> None:
         """Answer when it is on disk that this identifier has an owner.

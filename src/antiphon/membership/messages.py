@@ -104,6 +104,8 @@ class PlaceRequest(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 10
     newcomer: Peer
     hops: Annotated[int, msgspec.Meta(ge=0, le=64)]
     fabric: Name
+    wish: Identifier | None = None
+    """The identifier that the newcomer would like to have, if it is free; it may get another one."""
 
 
 class Appointment(msgspec.Struct, frozen=True, array_like=True):

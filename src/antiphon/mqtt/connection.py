@@ -67,6 +67,9 @@ class Sessions(Protocol):
     def opened(self, connection: MqttConnection) -> None:
         """Somebody has connected."""
 
+    def until_here(self, connection: MqttConnection, packet: ConnectPacket) -> Awaitable[Any] | None:
+        """The awaitable for which a client waits whose session is at another door."""
+
     def connect(self, connection: MqttConnection, packet: ConnectPacket) -> tuple[MqttSession, ConnackPacket]:
         """A client says who it is; its session, and the answer."""
 
@@ -210,6 +213,25 @@ class MqttConnection(asyncio.Protocol):
         if packet.properties.maximum_packet_bytes is not None:
             self.packet_bytes_at_most = packet.properties.maximum_packet_bytes
         self._aliases_at_most = min(packet.properties.topic_alias_maximum or 0, TOPIC_ALIASES)
+        coming = self._door.until_here(self, packet)
+        if coming is None:
+            self._enter(packet)
+        else:
+            self._is_blocked = True
+            self._tasks.spawn(self._enter_when(coming, packet))
+
+    async def _enter_when(self, coming: Awaitable[Any], packet: ConnectPacket) -> None:
+        """Go on when the session has come from another node."""
+        try:
+            await coming
+            self._is_blocked = False
+            self._enter(packet)
+        except MqttError as error:
+            self._refuse(error)
+            return
+        self._process()
+
+    def _enter(self, packet: ConnectPacket) -> None:
         self.session, answer = self._door.connect(self, packet)
         if not self.send(answer):
             # The client takes no packet as long as the answer.

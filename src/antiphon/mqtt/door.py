@@ -11,8 +11,11 @@ from typing import Any, Final
 
 from antiphon.api.lifecycle import Starting
 from antiphon.api.subscription import LiveSubscription
+from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import AntiphonError, UsageError
 from antiphon.mqtt.connection import TOPIC_ALIASES, MqttConnection, lasting_seconds
+from antiphon.mqtt.moving import MOVES_TOPIC, MoveOffer, MoveOutline, SessionMoves
+from antiphon.mqtt.moving import TOPIC as SESSIONS_TOPIC
 from antiphon.mqtt.protocol.incoming import RECEIVE_MAXIMUM
 from antiphon.mqtt.protocol.packets import (
     VERSION_3,
@@ -20,6 +23,7 @@ from antiphon.mqtt.protocol.packets import (
     ConnectPacket,
     PublishPacket,
     SubscribePacket,
+    TopicFilter,
 )
 from antiphon.mqtt.protocol.properties import Properties
 from antiphon.mqtt.protocol.reasons import MqttError, Reason
@@ -32,7 +36,7 @@ from antiphon.mqtt.shares import DOOR_TOPIC, Shares
 from antiphon.mqtt.shares import TOPIC as SHARES_TOPIC
 from antiphon.mqtt.subscribing import MqttSubscriber, Retained
 from antiphon.mqtt.websocket import WebSocketConnection
-from antiphon.node.acl import Holder
+from antiphon.node.acl import ANYBODY, Holder
 from antiphon.node.handle import Node
 from antiphon.node.node import LiveNode
 from antiphon.runtime.clocks import wall_clock_us
@@ -44,6 +48,9 @@ from antiphon.transport.tls import check_trusted, identity_of
 
 PACKET_BYTES_AT_MOST: Final = 11 << 20
 """The longest packet: the longest message, and what may be said beside it."""
+
+NOTHING_RETAINED: Final = 2
+"""The retain handling of a session that moves: the client has had what was retained."""
 
 STRANGERS_AT_MOST: Final = 256
 CLIENT_ID_CHARACTERS: Final = 256
@@ -74,6 +81,9 @@ class MqttDoor:
         self._subscriber = MqttSubscriber(live, self._table, self._shares, self.figures)
         self.packet_bytes_at_most = PACKET_BYTES_AT_MOST
         self.connect_seconds = live.settings.handshake_seconds
+        self._moves = SessionMoves(live.identifier, self, wall_clock_us, self._publisher.publish_of_server)
+        # Whose sessions are on their way here.
+        self._awaited: dict[tuple[str, str], Holder] = {}
         self.address = ""
         self.websocket_address = ""
         self.messages_received = 0
@@ -93,12 +103,15 @@ class MqttDoor:
             (RETAINED_TOPIC, self._publisher.exchange.received),
             (SHARES_TOPIC, self._shares.received),
             (DOOR_TOPIC.format(live.identifier), self._shares.message_received),
+            (SESSIONS_TOPIC, self._moves.told),
+            (MOVES_TOPIC.format(live.identifier), self._moves.said),
         )
         self._hearing = [live.subscriptions.add(topic, callback=callback) for topic, callback in heard]
         for each in self._hearing:
             await each.ready()
         self._publisher.exchange.ask()
         self._shares.ask()
+        self._moves.ask()
         try:
             if settings.listen is not None:
                 self.address = await self._listen(settings.listen, lambda: MqttConnection(self))
@@ -138,6 +151,10 @@ class MqttDoor:
         for session in tuple(self._sessions.values()):
             if session.connection is not None:
                 session.connection.disconnect(Reason.SERVER_SHUTTING_DOWN, "the node stops")
+        if self._live.failure is None:
+            lasting = [session for session in self._sessions.values() if session.is_lasting]
+            await self._moves.give_away(lasting)
+        for session in tuple(self._sessions.values()):
             session.end()
         for stranger in tuple(self._strangers):
             if stranger.transport is not None:
@@ -145,6 +162,7 @@ class MqttDoor:
         self._sessions.clear()
         self._publisher.exchange.close()
         self._shares.close()
+        self._moves.close()
         self._end_hearing()
         if self._live.status.mqtt == self.figures:
             self._live.status.mqtt = None
@@ -169,6 +187,18 @@ class MqttDoor:
             if oldest.transport is not None:
                 oldest.transport.abort()
         self._strangers[connection] = None
+
+    def until_here(self, connection: MqttConnection, packet: ConnectPacket) -> Awaitable[Any] | None:
+        """The awaitable for which a client waits whose session is at another door; None if it need not wait."""
+        if packet.is_clean or not packet.client_id or packet.properties.authentication_method is not None:
+            return None
+        holder = self._holder(connection, packet)
+        key = holder.name, packet.client_id
+        if not self._moves.is_elsewhere(key):
+            return None
+        self._strangers.pop(connection, None)
+        self._awaited[key] = holder
+        return self._moves.fetch(key)
 
     def connect(self, connection: MqttConnection, packet: ConnectPacket) -> tuple[MqttSession, ConnackPacket]:
         """Let a client in; raises why it is not let in."""
@@ -215,9 +245,7 @@ class MqttDoor:
             if timer is not None:
                 timer.cancel()
         session.ending = session.willing = None
-        if (holder.name, session.client_id) not in self._sessions:
-            self._owned[holder.name] += 1
-        self._sessions[holder.name, session.client_id] = session
+        self._add(session)
         session.set_rights(holder)
         session.will = packet.will
         session.expiry_at_most = self._settings.session_seconds
@@ -227,6 +255,75 @@ class MqttDoor:
         self._live.clients.add(connection)
         self._shares.connection_changed(session)
         self._record(connection, session, "connected", by="MQTT")
+
+    def _add(self, session: MqttSession) -> None:
+        key = session.holder.name, session.client_id
+        if key not in self._sessions:
+            self._owned[session.holder.name] += 1
+            self._moves.began(key)
+        self._sessions[key] = session
+
+    # Sessions that move (:class:`antiphon.mqtt.moving.SessionKeeper`).
+
+    def session_of(self, key: tuple[str, str]) -> MqttSession | None:
+        """A session that is here."""
+        return self._sessions.get(key)
+
+    def release(self, session: MqttSession) -> bool:
+        """End the connection of a session that is asked for; whether the session is still there."""
+        if session.connection is not None:
+            session.connection.disconnect(Reason.SESSION_TAKEN_OVER, "the session goes on at another node")
+        if session.willing is not None:
+            # The client is back in time.
+            session.willing.cancel()
+            session.willing = session.will = None
+        return self._sessions.get((session.holder.name, session.client_id)) is session
+
+    def forget(self, session: MqttSession) -> None:
+        """A session is elsewhere now, or has lost against one that is."""
+        if session.connection is not None:
+            session.connection.disconnect(Reason.SESSION_TAKEN_OVER, "the session goes on at another node")
+        self._end(session)
+
+    async def rebuild(self, key: tuple[str, str], outline: MoveOutline) -> MqttSession | None:
+        """The session with its subscriptions, when these are effective."""
+        holder = self._awaited.pop(key, None)
+        if holder is None:
+            return None
+        self._check_room(holder)
+        account = self._live.ledger.account(holder.name, holder.rights.quotas)
+        session = MqttSession(key[1], outline.number, holder, account, self._note_undeliverable, self._shares.leave)
+        session.expiry_seconds = min(outline.expiry_seconds, self._settings.session_seconds)
+        for each in outline.subscriptions:
+            wanted = TopicFilter(each.pattern, each.qos, each.is_not_local, each.keeps_retain, NOTHING_RETAINED)
+            properties = Properties(subscription_identifiers=each.identifiers)
+            await self._subscriber.subscribe(session, SubscribePacket(1, (wanted,), properties))
+        return session
+
+    def adopt(self, session: MqttSession) -> None:
+        """A session that has come is one of this door's, and waits for its client."""
+        self._add(session)
+        loop = asyncio.get_running_loop()
+        session.ending = loop.call_later(session.expiry_seconds, self._end, session)
+
+    async def offered(self, offer: MoveOffer) -> bool:
+        """Take the session of a door that closes, if the client may have one here; whether it is here."""
+        holder = self._live.rights.renewed(Holder(offer.client, offer.token_hash, ANYBODY.rights))
+        if holder is None:
+            return False
+        key = offer.client, offer.client_id
+        self._awaited[key] = holder
+        try:
+            return await self._moves.fetch(key) is not None
+        except AntiphonError as error:
+            log.warning("a session was not taken from a door that closes", client_id=key[1], reason=str(error))
+            return False
+
+    def peers(self) -> set[int] | None:
+        """The other nodes that are there; None where a node does not know all of them."""
+        if not FABRICS[self._live.settings.fabric].membership.is_full:
+            return None
+        return {peer.identifier for peer in self._live.cluster.peers() if peer.identifier is not None}
 
     def _holder(self, connection: MqttConnection, packet: ConnectPacket) -> Holder:
         """The identity of a client, by its certificate or by its user name and password."""
@@ -310,6 +407,7 @@ class MqttDoor:
         if self._sessions.get(key) is session:
             del self._sessions[key]
             self._owned[session.holder.name] -= 1
+            self._moves.ended(key)
         if session.willing is not None:
             # The delay of a will ends with its session.
             self._publish_will(session)

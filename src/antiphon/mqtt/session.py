@@ -13,20 +13,23 @@ from antiphon.api.batch import Message
 from antiphon.api.subscription import LiveSubscription
 from antiphon.api.topic_names import matches
 from antiphon.kernel.errors import DeniedError
-from antiphon.mqtt.envelope import MqttEnvelope, described, envelope_of, properties_of_message
+from antiphon.mqtt.envelope import MqttEnvelope, all_user_properties, described, envelope_of, properties_of_message
 from antiphon.mqtt.protocol.incoming import IncomingMessages
 from antiphon.mqtt.protocol.outgoing import OutgoingMessages
 from antiphon.mqtt.protocol.packets import VERSION_3, Packet, PublishPacket, TopicFilter, Will
 from antiphon.mqtt.protocol.properties import NOTHING, Properties
 from antiphon.mqtt.protocol.reasons import Reason
 from antiphon.mqtt.retained import RetainedMessage
-from antiphon.mqtt.topics import SHARED, filter_matches, mqtt_name, shared_filter
+from antiphon.mqtt.topics import SHARED, filter_matches, mqtt_name, shared_filter, topic_name
 from antiphon.node.acl import Holder
 from antiphon.node.quotas import Account
 
 NEVER_EXPIRES: Final = 0xFFFF_FFFF
 """The session expiry of a session that is kept for as long as the node runs."""
 
+
+SERIES_KEPT: Final = 10_000
+"""Of so many publishers and topics a session remembers how far it has come."""
 
 TOPICS_KEPT: Final = 1_000
 """Of so many topics a session remembers which of its subscriptions match."""
@@ -138,6 +141,9 @@ class MqttSession:
         self._taken: deque[tuple[MqttSubscription, Any]] = deque()
         self._is_handing_on = False
         self._overlaps = Overlaps(self.subscriptions)
+        # The last number of each publisher on each topic, here and at the door where the session was before.
+        self.heard: dict[tuple[str, int], int] = {}
+        self._heard_before: dict[tuple[str, int], int] = {}
 
     def set_rights(self, holder: Holder) -> None:
         """The client may do other things now: what it has no right to any more ends."""
@@ -146,6 +152,11 @@ class MqttSession:
         for pattern in tuple(self.subscriptions):
             if not all(holder.rights.may_subscribe(live.pattern) for live in self.subscriptions[pattern].live):
                 self.end_subscription(pattern)
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether it outlives its connection."""
+        return self.expiry_seconds > 0
 
     @property
     def dropped(self) -> int:
@@ -258,11 +269,56 @@ class MqttSession:
                 # The others come first.
                 self._arrived[live] = subscription
             if messages:
-                is_first = self._overlaps.is_first
-                self._taken.extend((subscription, each) for each in messages if is_first(subscription, each))
+                is_new = self._is_new
+                self._taken.extend((subscription, each) for each in messages if is_new(subscription, each))
                 if self._taken:
                     return True
         return False
+
+    def _is_new(self, subscription: MqttSubscription, message: Any) -> bool:
+        """Whether a message that a subscription brings has not come by another one, or at another door."""
+        if subscription.is_shared:
+            return True
+        if not self._overlaps.is_first(subscription, message):
+            return False
+        if not self.is_lasting and not self._heard_before:
+            return True
+        series: tuple[str, int] = message.topic, message.publisher
+        number: int = message.sequence
+        if self.is_lasting:
+            self.heard.pop(series, None)
+            self.heard[series] = number
+            if len(self.heard) > SERIES_KEPT:
+                del self.heard[next(iter(self.heard))]
+        return number > self._heard_before.get(series, 0)
+
+    # Going to another door.
+
+    def taken_out(self) -> list[tuple[str, tuple[Any, ...]]]:
+        """All that waits for the client, with the filters by which it came."""
+        while self._take_more():
+            pass
+        found: list[tuple[str, tuple[Any, ...]]] = []
+        for subscription, message in self._taken:
+            if isinstance(message, Message):
+                envelope = envelope_of(message.headers)
+                user = all_user_properties(message, envelope)
+                parts = mqtt_name(message.topic), message.timestamp_us, message.value, envelope, user, False
+            else:
+                is_retained = isinstance(message, RetainedMessage) or getattr(message, "is_retained", False)
+                parts = message.topic, message.stamp_us, message.payload, message.envelope, message.user, is_retained
+            found.append((subscription.filter.pattern, parts))
+        self._taken.clear()
+        return found
+
+    def put_in(self, waiting: list[tuple[str, Any]], heard: dict[tuple[str, int], int]) -> None:
+        """What waited for the client at another door, and how far that had come."""
+        self._heard_before = heard
+        self.heard = dict(heard)
+        for pattern, message in waiting:
+            subscription = self.subscriptions.get(pattern)
+            if subscription is not None:
+                self._taken.append((subscription, message))
 
     def _on_end(self, live: MessageSource) -> None:
         """The node has ended a subscription: the rights have changed, or its disk has failed."""
@@ -293,14 +349,17 @@ class MqttSession:
 
     def _plain_packet(self, subscription: MqttSubscription, message: Any) -> PublishPacket | None:
         """The packet for a retained message, or for one that another door gave to this member of a group."""
-        is_retained = isinstance(message, RetainedMessage)
+        is_retained = isinstance(message, RetainedMessage) or getattr(message, "is_retained", False)
         envelope: MqttEnvelope = message.envelope
         age_seconds = max(0.0, time.time() - message.stamp_us / 1_000_000)
         if envelope.message_expiry_seconds and age_seconds > envelope.message_expiry_seconds:
             return None
-        properties = with_identifiers(described(envelope, message.user, age_seconds), (subscription,))
-        qos = min(envelope.qos, subscription.filter.qos)
-        retain = is_retained or (envelope.retain and subscription.filter.keeps_retain)
+        matching: tuple[MqttSubscription, ...] = (subscription,)
+        if not is_retained and not subscription.is_shared:
+            matching = self._overlaps.of(topic_name(message.topic)) or matching
+        properties = with_identifiers(described(envelope, message.user, age_seconds), matching)
+        qos = min(envelope.qos, max(each.filter.qos for each in matching))
+        retain = is_retained or (envelope.retain and any(each.filter.keeps_retain for each in matching))
         return PublishPacket(message.topic, message.payload, qos, retain, properties=properties)
 
 

@@ -40,6 +40,8 @@ LINE_BYTES = 1 << 20
 class Plan:
     """What a cluster is to be. ``port`` 0 takes free ones, as does ``mqtt_port``; ``settings`` are flags of all nodes.
 
+    The first node serves the page about the cluster at the address ``console``, if there is one.
+
     ``table`` is the file of a fabric with founders, which are started together; other nodes join the first. ``doors``
     are the addresses that nodes advertise, if they differ from those at which they listen. ``environment`` names the
     variables of one process that differ from the environment of this one.
@@ -51,6 +53,7 @@ class Plan:
     trace: Path | None = None
     metrics: bool = False
     mqtt_port: int | None = None
+    console: str | None = None
     settings: Sequence[str] = ()
     table: Path | None = None
     fabric: str = DEFAULT_FABRIC
@@ -75,6 +78,8 @@ class Plan:
             flags += ["--metrics", f"{HOST}:0"]
         if self.mqtt_port is not None:
             flags += ["--mqtt", f"{HOST}:{self.mqtt_port + index if self.mqtt_port else 0}"]
+        if self.console is not None and index == 0:
+            flags += ["--console", self.console]
         return flags
 
 

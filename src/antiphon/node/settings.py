@@ -13,6 +13,7 @@ from antiphon.api.topic_names import checked_name, checked_pattern, topic_number
 from antiphon.fabrics.fabric import HostNames, NodeChoices
 from antiphon.fabrics.registry import DEFAULT_FABRIC, FABRICS
 from antiphon.kernel.errors import UsageError
+from antiphon.membership.address_book import WISHES_BELOW
 from antiphon.runtime.toml_config import convert_table, nearest_names, read_table
 from antiphon.transport.links import split_address
 from antiphon.transport.tls import HOW_TO_MAKE, Tls, is_loopback
@@ -97,6 +98,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Refused for live nodes: a cluster that aggregates stalls when a node fails; ``gather_seconds`` saves packets
     too."""
 
+    identifier: int | None = None
+    """On a cube: the identifier to ask for. The node gets another one if it is taken; ``antiphon place`` chooses
+    identifiers by distance. A node that founds a cluster ignores it."""
+
     maximum_nodes: int = 1024
     """The cluster admits no more nodes."""
 
@@ -179,6 +184,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         for name in POSITIVE:
             if not getattr(self, name) > 0:
                 raise UsageError(f"{name} must be positive, not {getattr(self, name)}")
+        if self.identifier is not None and not 0 <= self.identifier < WISHES_BELOW:
+            raise UsageError(f"identifier is from 0 to {WISHES_BELOW - 1}, not {self.identifier}")
         self.tls()
         self._check_exposure()
         if not 0 <= self.gather_seconds <= GATHER_SECONDS_AT_MOST:

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from antiphon.api.pubsub import PubSub
 from antiphon.api.topic_names import checked_name
-from antiphon.kernel.errors import UsageError
+from antiphon.kernel.errors import DeniedError, UsageError
 from antiphon.services.description import ServiceDescription
 
 
@@ -62,14 +62,29 @@ def host_of(peer: object) -> Any:
     return peer._pubsub
 
 
+NO_GOSSIP: Final = (
+    "a service needs every operation at every replica, and total order in gossip may pass one over; "
+    "run its nodes with fabric='cube' or fabric='tree'"
+)
+
+
 def check_fabric(peer: object) -> None:
     """Refuse gossip: total order there may pass over a message, and replicas would part for good."""
     settings = getattr(host_of(peer), "settings", None)
     if settings is not None and settings.fabric == "gossip":
-        raise UsageError(
-            "a service needs every operation at every replica, and total order in gossip may pass one over; "
-            "run its nodes with fabric='cube' or fabric='tree'"
-        )
+        raise UsageError(NO_GOSSIP)
+
+
+async def check_fabric_of_client(peer: Any) -> None:
+    """The same at a client, which has to ask its node."""
+    if not hasattr(peer, "status"):
+        return
+    try:
+        status = await peer.status()
+    except DeniedError:
+        return
+    if status.get("fabric") == "gossip":
+        raise UsageError(NO_GOSSIP)
 
 
 def topic_of(description: ServiceDescription, topic: str | None) -> str:

@@ -31,7 +31,7 @@ from antiphon.services.frames import (
 )
 from antiphon.services.joining import AGAIN_SECONDS, HISTORY_REPLICAS, Joining, StateTransfers, group_of
 from antiphon.services.live_replica import LiveReplica
-from antiphon.services.peers import check_fabric, host_of, topic_of
+from antiphon.services.peers import check_fabric, check_fabric_of_client, host_of, topic_of
 from antiphon.services.replica_store import StateLostError
 from antiphon.services.store import MemoryStore, StoreBackend
 
@@ -232,6 +232,7 @@ def serve(
     name = topic_of(description, topic)
 
     async def begin() -> ServedReplica:
+        await check_fabric_of_client(peer)
         has_history = await ensure_history(peer, name)
         live = LiveReplica(description, peer, name, open_store(store))
         served = ServedReplica(live, Joining(live, has_history), compare_seconds)

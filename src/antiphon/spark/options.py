@@ -32,7 +32,7 @@ ACCESS_OPTIONS: Final = ("servers", "cluster", "tlsAuthority", "tlsCertificate",
 READ_OPTIONS: Final = (
     "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp",
     "endingTimestamp", "maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss", "includeHeaders", "includeKeys",
-    "patienceSeconds", "failover",
+    "patienceSeconds", "failover", "history",
 )  # fmt: skip
 
 SPARK_OPTIONS: Final = frozenset({"checkpointlocation"})
@@ -158,6 +158,8 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     with_keys: bool = False
     patience_seconds: int = PATIENCE_SECONDS
     failover: bool = False
+    history: bool = False
+    """Whether histories are read, and not the logs of nodes."""
 
     def lost(self, what: str) -> None:
         """Data cannot be read: fail or, if the options accept data loss, warn and read the rest."""
@@ -180,6 +182,7 @@ def read_options(options: Mapping[str, str], is_stream: bool) -> ReadOptions:
             raise UsageError(f"option {name!r} is for batch queries: a stream has no end; leave it out")
     topics, pattern, assigned = which_topics(given)
     patience_seconds = given.number("patienceSeconds", 0)
+    refuse_for_histories(given)
     return ReadOptions(
         access=access_from(given),
         topics=topics,
@@ -194,7 +197,17 @@ def read_options(options: Mapping[str, str], is_stream: bool) -> ReadOptions:
         with_keys=given.truth("includeKeys", False),
         patience_seconds=PATIENCE_SECONDS if patience_seconds is None else patience_seconds,
         failover=failover_from(given, is_stream),
+        history=given.truth("history", False),
     )
+
+
+def refuse_for_histories(given: Given) -> None:
+    """Refuse options that mean logs, where histories are read."""
+    for name in ("startingTimestamp", "endingTimestamp", "failover"):
+        if given.truth("history", False) and given.text(name) is not None:
+            raise UsageError(
+                f"option {name!r} is for logs; a history is the same at every node: name positions instead"
+            )
 
 
 def failover_from(given: Given, is_stream: bool) -> bool:

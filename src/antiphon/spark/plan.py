@@ -16,6 +16,7 @@ from pyspark.sql.datasource import InputPartition
 
 from antiphon.kernel.errors import UsageError
 from antiphon.sessions.client_messages import LogRange
+from antiphon.spark.histories import find_histories
 from antiphon.spark.logs import LogMemory, Logs, find_logs, run
 from antiphon.spark.marks import WantedRows
 from antiphon.spark.options import EARLIEST, LATEST, Bound, PartitionOffsets, ReadOptions
@@ -76,6 +77,8 @@ def offsets_from(positions: Positions) -> dict[str, dict[str, int]]:
 
 def logs_for(options: ReadOptions, wanted: Iterable[Partition] = (), memory: LogMemory | None = None) -> Logs:
     """The logs of the topics to read; ``wanted`` partitions are read already."""
+    if options.history:
+        return run(find_histories(options.access, options.topics, options.pattern))
     memory = memory or LogMemory()
     bounds = (options.start, options.end)
     times_us = [bound.time_us for bound in bounds if bound.time_us is not None]

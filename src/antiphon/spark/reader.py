@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
+from antiphon.spark.history_reader import HistoryReader
 from antiphon.spark.options import ReadOptions
 from antiphon.spark.plan import (
     Piece,
@@ -32,6 +33,9 @@ class TopicReader(DataSourceReader):
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 (Spark's name)
         """Take the filters that the source can apply; the rest is for Spark."""
+        if self._options.history:
+            # Times are those at which nodes received messages, and histories do not have them.
+            return filters
         return [each for each in filters if not self._pushed.take(each)]
 
     def partitions(self) -> list[Piece]:
@@ -66,5 +70,7 @@ def read_piece(
     options: ReadOptions, piece: Piece, times_us: tuple[int, int | None] = (0, None)
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a piece as record batches."""
-    builder = RowBuilder(piece, options.with_headers, options.with_keys)
+    builder = RowBuilder(piece, options.with_headers, options.with_keys, options.history)
+    if options.history:
+        return builder.batches(HistoryReader(options, piece).chunks())
     return builder.batches(RangeReader(options, piece, times_us).chunks())

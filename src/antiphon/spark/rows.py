@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
@@ -28,6 +29,7 @@ from antiphon.api.columns import Columns
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import ORDER_NAMES, Publication
 from antiphon.sessions.client_messages import StoredBatch
+from antiphon.spark.history_reader import PlacedBatch
 from antiphon.spark.plan import Piece
 from antiphon.transport.codec import Codec
 
@@ -38,7 +40,7 @@ BYTES_AT_MOST: Final = 16 << 20
 """A record batch of this length gets no further stored batch."""
 
 
-def schema_of_rows(with_headers: bool, with_keys: bool) -> StructType:
+def schema_of_rows(with_headers: bool, with_keys: bool, with_positions: bool = False) -> StructType:
     """The columns of a row: Kafka's, and those that Antiphon adds."""
     columns = [
         StructField("key", BinaryType()),
@@ -57,6 +59,8 @@ def schema_of_rows(with_headers: bool, with_keys: bool) -> StructType:
     ]
     if with_keys:
         columns.append(StructField("keys", ArrayType(BinaryType())))
+    if with_positions:
+        columns.append(StructField("position", StringType()))
     return StructType(columns)
 
 
@@ -80,9 +84,10 @@ class RowRun(NamedTuple):
 class RowBuilder:
     """Makes record batches of the rows of one piece."""
 
-    def __init__(self, piece: Piece, with_headers: bool, with_keys: bool) -> None:
+    def __init__(self, piece: Piece, with_headers: bool, with_keys: bool, with_positions: bool = False) -> None:
         self._piece = piece
-        self._schema = to_arrow_schema(schema_of_rows(with_headers, with_keys), timezone="UTC")
+        self._schema = to_arrow_schema(schema_of_rows(with_headers, with_keys, with_positions), timezone="UTC")
+        self._with_positions = with_positions
         self._with_headers = with_headers
         self._with_keys = with_keys
         self._clear()
@@ -96,23 +101,24 @@ class RowBuilder:
         self._headers: list[tuple[int, Sequence[dict[str, bytes] | None]]] = []
         self._about: list[tuple[int, Sequence[list[bytes] | None]]] = []
 
-    def batches(self, chunks: Iterable[Sequence[StoredBatch]]) -> Iterator[pa.RecordBatch]:
+    def batches(self, chunks: Iterable[Sequence[StoredBatch | PlacedBatch]]) -> Iterator[pa.RecordBatch]:
         """All rows of the chunks."""
         for chunk in chunks:
             for first, count, recorded in chunk:
-                if len(self._values) + count > ROWS_AT_MOST or self._bytes + len(recorded) > BYTES_AT_MOST:
+                publication = codec().decode_publication(recorded) if isinstance(recorded, bytes) else recorded
+                size = len(publication.payload)
+                if len(self._values) + count > ROWS_AT_MOST or self._bytes + size > BYTES_AT_MOST:
                     yield from self._flush()
-                self._add(first, count, recorded)
+                self._add(first, count, publication)
+                self._bytes += size
         yield from self._flush()
 
-    def _add(self, first: int, count: int, recorded: bytes) -> None:
-        publication = codec().decode_publication(recorded)
+    def _add(self, first: int, count: int, publication: Publication) -> None:
         columns = decode_columns(publication.payload)
         if len(columns.values) != count:
             raise ProtocolError(f"a batch of {count} messages at offset {first} holds {len(columns.values)}")
         low = max(0, self._piece.start - first)
         high = min(count, self._piece.end - first)
-        self._bytes += len(recorded)
         wanted = self._piece.wanted
         if wanted is None:
             self._add_rows(first, low, high, publication, columns)
@@ -167,6 +173,9 @@ class RowBuilder:
             columns["headers"] = spread(total, pairs, self._schema.field("headers").type)
         if self._with_keys:
             columns["keys"] = spread(total, self._about, self._schema.field("keys").type)
+        if self._with_positions:
+            numbers = columns["offset"].cast(pa.string())
+            columns["position"] = pc.binary_join_element_wise(str(self._piece.partition.number), numbers, "-")
         self._clear()
         yield pa.RecordBatch.from_arrays([columns[name] for name in self._schema.names], schema=self._schema)
 

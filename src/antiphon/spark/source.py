@@ -69,7 +69,7 @@ def is_for_batches(name: str) -> bool:
 
 def columns_for(options: ReadOptions) -> StructType:
     """The columns that the options ask for."""
-    return schema_of_rows(options.with_headers, options.with_keys)
+    return schema_of_rows(options.with_headers, options.with_keys, options.history)
 
 
 def check_schema(schema: StructType, options: ReadOptions) -> None:

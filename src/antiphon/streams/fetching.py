@@ -6,9 +6,12 @@ one, a piece at a time. Between two pieces it rests, longer while publications c
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import takewhile
 from typing import Final
 
 from antiphon.streams.entries import DATA
+from antiphon.streams.host import NOBODY
 from antiphon.streams.messages import (
     BackfillRequest,
     BackfillResponse,
@@ -16,7 +19,9 @@ from antiphon.streams.messages import (
     ContentResponse,
     NamedContent,
     NumberedEntry,
+    UnplacedReport,
 )
+from antiphon.streams.numbering import Extent, Name
 from antiphon.streams.replica_log import ReplicaLog
 
 FETCH_US: Final = 200_000
@@ -25,7 +30,7 @@ FETCH_US: Final = 200_000
 REST_US: Final = 1000
 """How long it rests between two pieces of a long history."""
 
-FETCHED_AT_MOST: Final = 64
+FETCHED_AT_MOST: Final = 256
 """How many publications one request names."""
 
 FETCHED_BYTES: Final = 1 << 20
@@ -36,6 +41,9 @@ PIECE_BYTES: Final = 1 << 20
 
 PATIENCE_US: Final = 500_000
 """After how long without an answer the next replica is asked."""
+
+LOOK_US: Final = 1_000_000
+"""How often a replica looks for publications without a place while there are some."""
 
 BUSY_REST: Final = 9
 """While publications come, a replica rests this many times as long as the piece before took."""
@@ -184,3 +192,48 @@ class Backfilling:
         self._last_seen = self._log.index.last
         rest_us = REST_US if is_quiet else min(max(REST_US, BUSY_REST * took_us), PATIENCE_US)
         self._host.after(rest_us, self._ask)
+
+
+class Overlooked:
+    """Publications that were delivered to a replica and that its leader seems never to get.
+
+    The leader may have been away when they were published, and no log need give them to it. A replica that follows
+    looks now and then whether something has waited for a place since it looked last. It sends that to the leader, the
+    messages first, so that the leader does not depend on it afterwards. ``leader`` says whom the replica follows.
+    """
+
+    def __init__(self, stream: int, log: ReplicaLog, leader: Callable[[], int]) -> None:
+        self._stream = stream
+        self._log = log
+        self._leader = leader
+        # Those that waited when this replica looked last; None while it does not look.
+        self._seen: set[Name] | None = None
+
+    def waits(self) -> None:
+        """A publication was delivered here that has no place yet."""
+        if self._seen is None:
+            self._seen = set()
+            self._log.host.after(LOOK_US, self._look)
+
+    def _look(self) -> None:
+        seen, self._seen = self._seen or set(), None
+        waiting = list(self._log.numbering.waiting())
+        if not waiting:
+            return
+        # All that is before these was delivered before them, so it waits for as long.
+        self._tell(list(takewhile(lambda each: each[0] in seen, waiting)))
+        self._seen = {name for name, _ in waiting}
+        self._log.host.after(LOOK_US, self._look)
+
+    def _tell(self, overdue: list[tuple[Name, Extent]]) -> None:
+        log, leader = self._log, self._leader()
+        if not overdue or leader == NOBODY or not log.host.is_connected(leader):
+            return
+        size, told = 0, 0
+        while told < len(overdue) and told < FETCHED_AT_MOST and size < FETCHED_BYTES:
+            size += overdue[told][1][1]
+            told += 1
+        contents = log.host.read_contents([name for name, _ in overdue[:told]])
+        log.host.send(leader, ContentResponse(self._stream, log.term, contents))
+        publications = [(*name, *extent) for name, extent in overdue[:told]]
+        log.host.send(leader, UnplacedReport(self._stream, log.term, publications))

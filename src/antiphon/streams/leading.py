@@ -229,7 +229,12 @@ class Gathering:
             self.finish()
 
     def on_report(self, sender: int, message: UnplacedReport) -> None:
-        """A replica says what it has."""
+        """A replica says what it has; later, what has waited for long and is at other replicas alone, it seems."""
+        if self.is_over:
+            for source, sequence, count, size in message.publications:
+                if self._log.numbering.has_no_place((source, sequence)):
+                    self._place((source, sequence), (count, size))
+            return
         self._reports.append(message)
         self._awaited.discard(sender)
         if not self._awaited:

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from antiphon.streams.election import Election
 from antiphon.streams.entries import COMMAND, MEMBERS, OPENING, ReplicaSet, encode_set
-from antiphon.streams.fetching import Backfilling, Fetching
+from antiphon.streams.fetching import Backfilling, Fetching, Overlooked
 from antiphon.streams.host import NOBODY, ReplicaHost, SavedReplica
 from antiphon.streams.leading import Gathering, Leading, report_to
 from antiphon.streams.messages import (
@@ -55,6 +55,7 @@ class Replica:
         self._election = Election(stream, me, self.log, self)
         self._fetching = Fetching(stream, me, self.log)
         self._backfilling = Backfilling(stream, me, self.log)
+        self._overlooked = Overlooked(stream, self.log, lambda: self.leader)
         self._gathering: Gathering | None = None
         self._reported: tuple[int, ...] | None = None
         self._handlers: dict[type, Callable[[int, Any], None]] = {
@@ -131,6 +132,8 @@ class Replica:
         has_no_place = self.log.numbering.deliver((source, sequence), (count, size))
         if has_no_place and self.leading is not None and self._gathering is not None and self._gathering.is_over:
             self.leading.place((source, sequence), (count, size))
+        elif has_no_place:
+            self._overlooked.waits()
         self._fetching.advance()
 
     def propose(self, payload: bytes, kind: int = COMMAND) -> int | None:

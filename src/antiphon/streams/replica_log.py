@@ -9,7 +9,7 @@ import msgspec
 from antiphon.streams.entries import DATA, MEMBERS, TRIM, Index, IndexEntry, ReplicaSet, decode_set
 from antiphon.streams.host import NOBODY, ReplicaHost, SavedReplica
 from antiphon.streams.messages import NamedContent, NumberedEntry
-from antiphon.streams.numbering import Numbering
+from antiphon.streams.numbering import Name, Numbering
 from antiphon.streams.retention import KeptRange, LastValues, Trim
 
 COMPACT_ENTRIES: Final = 4096
@@ -47,6 +47,8 @@ class ReplicaLog:
         self.settled = self.matched = self.on_disk = self.complete = self._written = saved.base
         # Answers of the disk from before this many truncations speak of entries that may be gone.
         self._truncations = 0
+        # The publications of the entries behind ``complete``, and their entries.
+        self._incomplete: dict[Name, int] = {}
         # The replicas from each entry on that changed them.
         self._sets: list[tuple[int, ReplicaSet]] = [(saved.base, founders)]
         if saved.state:
@@ -102,6 +104,7 @@ class ReplicaLog:
         number = self.index.append(entry)
         if entry.kind == DATA:
             self.numbering.place((entry.source, entry.sequence), number)
+            self._incomplete[entry.source, entry.sequence] = number
         elif entry.kind == MEMBERS:
             self._sets.append((number, decode_set(entry.payload)))
             self.host.replicas_changed(self.replicas)
@@ -114,6 +117,7 @@ class ReplicaLog:
         for entry in self.index.truncate(first):
             if entry.kind == DATA:
                 self.numbering.displace((entry.source, entry.sequence))
+                self._incomplete.pop((entry.source, entry.sequence), None)
         last = first - 1
         self._written, self.on_disk = min(self._written, last), min(self.on_disk, last)
         self.complete, self.matched = min(self.complete, last), min(self.matched, last)
@@ -145,8 +149,10 @@ class ReplicaLog:
         """Entries or messages have come; whether the messages of all entries are here."""
         while self.complete < self.index.last:
             entry = self.index.entry(self.complete + 1)
-            if entry.kind == DATA and entry.end > self.kept.earliest and not self._holds(entry):
-                return False
+            if entry.kind == DATA:
+                if entry.end > self.kept.earliest and not self._holds(entry):
+                    return False
+                self._incomplete.pop((entry.source, entry.sequence), None)
             self.complete += 1
         return True
 
@@ -162,7 +168,11 @@ class ReplicaLog:
         name = (source, sequence)
         if not self.numbering.is_settled(name):
             return False
-        return self.complete >= self.settled or name not in self.missing(self.settled - self.complete)
+        number = self._incomplete.get(name)
+        if number is None or number > self.settled:
+            return True
+        entry = self.index.entry(number)
+        return entry.end <= self.kept.earliest or self._holds(entry)
 
     def missing(self, most: int) -> list[tuple[int, int]]:
         """The publications among the next entries whose messages are not here."""
@@ -243,6 +253,7 @@ class ReplicaLog:
         and have a place may be among those that are kept: they come again when the history is filled.
         """
         self.index = Index(base, base_term, position, base, self.host.read_entries)
+        self._incomplete.clear()
         self.settled = self.matched = self.complete = self._written = base
         self.on_disk = 0
         self.state = state

@@ -17,7 +17,7 @@ from antiphon.audit.report import CLEAN, VIOLATED, Audit
 from antiphon.audit.spark.auditor import ONLY_TOTALS
 from antiphon.audit.spark.intervals import intervals_of
 from antiphon.audit.spark.job import evidence
-from antiphon.audit.spark.total_order import judge_total_order
+from antiphon.audit.spark.total_order import judge_total_order, without_out_of_reach
 from antiphon.audit.spark.traces import open_trace
 from antiphon.simulator.scenario.file import load_scenario, parse_scenario
 from antiphon.simulator.scenario.run import run_scenario
@@ -25,6 +25,7 @@ from antiphon.simulator.scenario.scenario import Scenario
 from antiphon.torture.schedules.families import FAMILIES
 from antiphon.trace.store import SCHEMA, read_trace
 from tests.audit.simulated import audit_files, audit_in_session
+from tests.audit.test_out_of_reach import rows_of
 
 pytestmark = pytest.mark.slow
 
@@ -361,6 +362,20 @@ def test_spark_excuses_losses_by_name(
     found = audit_in_session(spark, [wrong])
     assert found.verdict == VIOLATED
     assert counts(found) == counts(audit_files([wrong]))
+
+
+@pytest.mark.parametrize("is_away", [True, False])
+def test_spark_excepts_what_began_out_of_reach_of_a_total_publication(spark: SparkSession, is_away: bool) -> None:
+    """The only node that had the total publication is down when a weaker one about its key begins, or it is not."""
+    total, weak, crash = ("total", 0, 0, 1), ("weak", 3, 3, 1), ("crash", 0 if is_away else 1)
+    events = (total, crash, weak, ("total", 3, 0, 1), ("weak", 2, 3, 1), ("total", 2, 0, 1))
+    rows = rows_of(*events, keys=[7], weak_keys=[7]).to_pylist()
+    schema = (
+        "event string, node int, topic int, source int, sequence long, order string, keys array<bigint>, position long"
+    )
+    frame = spark.createDataFrame([(*row.values(), place) for place, row in enumerate(rows)], schema)
+    left = without_out_of_reach(frame, frame).where("event = 'deliver'").collect()
+    assert {row["order"] for row in left} == ({"total"} if is_away else {"total", "fifo"})
 
 
 QUORUM = """

@@ -30,6 +30,7 @@ from antiphon.simulator.scenario.scenario import (
     PublishTable,
     SubscribeTable,
 )
+from antiphon.torture.schedules.families import FAMILIES
 from tests.fabrics.cube.test_lasting import Notebook, nothing_broken, system, while_up
 
 BROKEN_ONCE = Path(__file__).parent / "broken_once"
@@ -157,3 +158,9 @@ def test_a_node_that_is_found_is_locked_before_it_is_known_to_be_a_member() -> N
     assert len(notes.delivered) == 1, "it is not a member"
     process.publish_about([5], b"", 0, TOTAL)
     assert len(notes.delivered) == 2, "and is not asked again"
+
+
+@pytest.mark.parametrize("seed", [24507490973032, 3120377000021847])
+def test_a_member_that_returns_hears_of_locks_whose_owners_are_gone(seed: int) -> None:
+    """A node waited for a total message of a lost one. What it published then came to a returned node before that."""
+    nothing_broken(run_scenario(FAMILIES["cube-faults"].draw(seed, None)))

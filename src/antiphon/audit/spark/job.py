@@ -26,7 +26,7 @@ from antiphon.audit.oracle import EVENTS
 from antiphon.audit.spark.incarnations import frame_by_incarnation, spans_in_frame
 from antiphon.audit.spark.intervals import Interval, intervals_of, packed_publication
 from antiphon.audit.spark.losses import judge_words
-from antiphon.audit.spark.total_order import in_one_order, judge_total_order
+from antiphon.audit.spark.total_order import in_one_order, judge_total_order, without_out_of_reach
 from antiphon.audit.spark.traces import Trace
 from antiphon.audit.survey import TraceSurvey
 from antiphon.audit.verdict import STUCK_TEXT
@@ -204,7 +204,10 @@ def audit_trace(
     everybody = contract.nodes if contract.everybody else 0
     found = Found(audit_frame(frame, trace.rows, rules_for(contract, stopped, spans), everybody, rows_per_part))
     if TOTAL_ORDER in checks:
-        found.more[TOTAL_ORDER] = judge_total_order(in_one_order(frame, contract))
+        placed = in_one_order(frame, contract)
+        if TOTAL_ORDER in contract.always and not contract.secured and contract.remembers and not contract.all_asked:
+            placed = without_out_of_reach(placed, trace.frame)
+        found.more[TOTAL_ORDER] = judge_total_order(placed)
     if STUCK in checks:
         found.more[STUCK] = (survey.stuck, STUCK_TEXT if survey.stuck else None)
     if HOLES in checks:

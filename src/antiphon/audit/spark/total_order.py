@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from antiphon.audit.columns.histories import POSITION
+from antiphon.audit.incarnations import ENDS
+from antiphon.audit.out_of_reach import publications_out_of_reach
 from antiphon.audit.total_order import circle_in, circle_text
 from antiphon.trace.contract import Contract
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 FOUND = "topic int, violations bigint, example string"
+GONE = "topic int, source int, sequence bigint"
 
 
 def judge_key(table: pa.Table) -> pa.Table:
@@ -48,6 +51,40 @@ def in_one_order(frame: DataFrame, contract: Contract) -> DataFrame:
     if not contract.apart:
         return frame
     return frame.where(is_total | ~f.col("source").isin(list(contract.apart)))
+
+
+def without_out_of_reach(frame: DataFrame, trace: DataFrame) -> DataFrame:
+    """The rows without weaker publications that began while a total one about their keys was out of reach.
+
+    What is looked at in the whole ``trace``, one topic after the other: who delivers total publications, who begins
+    weaker ones there, and whose lives end.
+    """
+    from pyspark.sql import functions as f
+
+    ends = trace.where(f.col("event").isin(*ENDS)).select("event", "node", POSITION)
+    if ends.isEmpty():
+        return frame
+    is_total = f.col("order") == "total"
+    deliveries = trace.where(f.col("event") == "deliver")
+    topics = deliveries.where(is_total).select("topic").distinct()
+    looked_at = deliveries.where(f.coalesce(is_total, f.lit(False)) | (f.col("node") == f.col("source")))
+    looked_at = looked_at.select("event", "node", "topic", "source", "sequence", "order", "keys", POSITION)
+    rows = looked_at.join(topics, "topic", "left_semi").unionByName(topics.crossJoin(ends), allowMissingColumns=True)
+    gone = rows.groupBy("topic").applyInArrow(found_out_of_reach, GONE)
+    return frame.join(f.broadcast(gone), ["topic", "source", "sequence"], "left_anti")
+
+
+def found_out_of_reach(table: pa.Table) -> pa.Table:
+    """The publications of one topic that began out of reach of a total one."""
+    found = sorted(publications_out_of_reach(table.sort_by(POSITION)))
+    topics, sources, numbers = ([name[place] for name in found] for place in range(3))
+    return pa.table(
+        {
+            "topic": pa.array(topics, pa.int32()),
+            "source": pa.array(sources, pa.int32()),
+            "sequence": pa.array(numbers, pa.int64()),
+        }
+    )
 
 
 def judge_total_order(frame: DataFrame) -> tuple[int, str | None]:

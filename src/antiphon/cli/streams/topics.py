@@ -13,7 +13,7 @@ from rich.table import Table
 import antiphon
 from antiphon.api.streams.topics import PolicyChanges, changed_policy
 from antiphon.cli import output, running
-from antiphon.cli.streams import policy
+from antiphon.cli.streams import backup, policy
 from antiphon.client.handle import Client
 from antiphon.kernel.errors import UsageError
 from antiphon.streams.requests import TopicInfo
@@ -224,3 +224,7 @@ def show_consumers(topic: TopicInfo) -> None:
         numbers = (each.done_below, each.lag, each.handed_out, each.members, each.missed)
         table.add_row(each.name, each.mode, *(str(number) for number in numbers))
     output.console.print(table)
+
+
+app.command("export")(backup.export_topics)
+app.command("import")(backup.import_topics)

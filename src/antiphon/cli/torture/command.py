@@ -86,6 +86,12 @@ def torture(
     overload: Annotated[
         bool, typer.Option("--overload", help="With --live: no faults, but ten times the sustainable load.")
     ] = False,
+    consumers: Annotated[
+        bool,
+        typer.Option(
+            "--consumers", help="With --live: a history with consumers, while nodes and programs are killed and wiped."
+        ),
+    ] = False,
     faults: Annotated[
         str | None,
         typer.Option(
@@ -157,6 +163,10 @@ def torture(
             from antiphon.cli.torture.overload import torture_by_overload
 
             torture_by_overload(wishes)
+        elif consumers:
+            from antiphon.cli.torture.consumers import torture_by_consumers
+
+            torture_by_consumers(wishes)
         else:
             torture_live(wishes)
         return

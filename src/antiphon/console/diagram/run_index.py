@@ -238,6 +238,31 @@ class RunIndex:
         return found
 
     @cached_property
+    def waiting(self) -> tuple[Numbers, Numbers]:
+        """Messages that a member received and never delivered: the rows of their arrivals, and how long they waited.
+
+        A node that delivers nothing on a topic only forwards, and does not wait. A crash ends the wait.
+        """
+        nothing = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        arrivals = np.flatnonzero((self.event == RECEIVE) & (self.carried > 0) & (self.node != self.source))
+        if not len(arrivals):
+            return nothing
+        wide = int(self.node.max()) + 1
+        key = self.message * wide + self.node
+        keys, first = np.unique(key[arrivals], return_index=True)
+        arrivals = arrivals[first]
+        ended = np.flatnonzero((self.event == DELIVER) | (self.event == LOST))
+        deliveries = np.flatnonzero(self.event == DELIVER)
+        membership = self.topic * wide + self.node
+        is_waiting = ~np.isin(keys, key[ended]) & np.isin(membership[arrivals], membership[deliveries])
+        rows = np.sort(arrivals[is_waiting])
+        crashes = np.flatnonzero(self.event == CRASH)
+        until = np.full(len(rows), self.last_time, np.int64)
+        for crash in crashes[::-1]:
+            until[(self.node[rows] == self.node[crash]) & (rows < crash)] = self.time[crash]
+        return rows, until
+
+    @cached_property
     def copies(self) -> Copies:
         """The copies that nodes sent, each with its arrival: the n-th of a kind on a link arrives n-th."""
         sends = np.flatnonzero(self.event == SEND)

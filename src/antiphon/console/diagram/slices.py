@@ -60,7 +60,8 @@ def slice_of(run: RunIndex, stretch: Stretch) -> dict[str, Any]:
     is_dot = visible(run, rows, stretch) & is_drawn(run, rows)
     arrows = arrows_in(run, stretch, low, high)
     if int(is_dot.sum()) + len(arrows[0]) <= ROWS_DRAWN:
-        return {"exact": True, **dots_of(run, rows[is_dot]), "arrows": arrow_columns(run, *arrows)}
+        found = dots_of(run, rows[is_dot])
+        return {"exact": True, **found, "waiting": waits_in(run, stretch), "arrows": arrow_columns(run, *arrows)}
     return counts_of(run, stretch, rows[is_dot]) | {"arrows": arrow_columns(run, *slowest(run, *arrows))}
 
 
@@ -128,6 +129,21 @@ def dots_of(run: RunIndex, rows: Numbers) -> dict[str, Any]:
         "topic": run.topic[rows].tolist(),
         "message": run.message[rows].tolist(),
         "held": run.held[rows].tolist(),
+    }
+
+
+def waits_in(run: RunIndex, stretch: Stretch) -> dict[str, Any]:
+    """The messages of a stretch that a node received and never delivered."""
+    rows, until = run.waiting
+    is_seen = visible(run, rows, stretch) & (run.time[rows] <= stretch.end) & (until >= stretch.begin)
+    rows, until = rows[is_seen][:ROWS_DRAWN], until[is_seen][:ROWS_DRAWN]
+    return {
+        "time": run.time[rows].tolist(),
+        "until": until.tolist(),
+        "lane": run.lanes[rows].tolist(),
+        "message": run.message[rows].tolist(),
+        "source": run.source[rows].tolist(),
+        "sequence": run.sequence[rows].tolist(),
     }
 
 

@@ -86,6 +86,60 @@ class WaitExplainer:
         self._tell(delivery, found, 0)
         return found
 
+    def explain_waiting(self, arrival: int) -> Explanation:
+        """Why a node never delivered a message that it received."""
+        found = Explanation()
+        self._tell_waiting(arrival, found, 0)
+        return found
+
+    def _tell_waiting(self, arrival: int, found: Explanation, depth: int) -> None:
+        run, words = self._run, self._words
+        node, name = int(run.node[arrival]), words.message(run, arrival)
+        topic, source, sequence = int(run.topic[arrival]), int(run.source[arrival]), int(run.sequence[arrival])
+        places = run.waiting[0] == arrival
+        until = int(run.waiting[1][places][0]) if places.any() else run.last_time
+        waited = words.duration(until - int(run.time[arrival]))
+        cause = self._undelivered_before(arrival)
+        begin = f"Node {node} had {name} for {waited} and never delivered it"
+        if cause == NOTHING:
+            text = f"{begin}; the trace does not show what it waited for."
+        else:
+            text = f"{begin}: it follows {words.message(run, cause)}, which was not delivered there."
+        found.steps.append(Step(text, node, int(run.time[arrival]), until, topic, source, sequence))
+        if cause == NOTHING or depth >= DEPTH_AT_MOST:
+            return
+        arrivals = self._arrivals(int(run.message[cause]), node)
+        if len(arrivals):
+            self._tell_waiting(int(arrivals[0]), found, depth + 1)
+            return
+        lost = [row for row in run.rows_of(int(run.message[cause]), DROP) if int(run.node[row]) == node]
+        what = words.message(run, cause)
+        text = f"{what[0].upper()}{what[1:]} never arrived at node {node}."
+        if lost:
+            row = int(lost[0])
+            reason = run.reason_names[int(run.reason[row])] if run.reason[row] >= 0 else "lost"
+            text = f"{text[:-1]}: the copy from node {int(run.peer[row])} was dropped ({reason})."
+        at = int(run.time[lost[0]]) if lost else int(run.time[cause])
+        name_of = run.name_of(cause)
+        found.steps.append(Step(text, node, int(run.time[cause]), at, name_of.topic, name_of.source, name_of.sequence))
+
+    def _undelivered_before(self, arrival: int) -> int:
+        """The birth of the last message that another one follows and that its receiver never delivered."""
+        run = self._run
+        birth = run.birth_of(int(run.message[arrival]))
+        order = self._order_of(birth) if birth != NOTHING else ""
+        order = order or self._order_of(arrival)
+        if birth == NOTHING or order == "none":
+            return NOTHING
+        history = self.history(int(run.topic[arrival]))
+        publisher = history.rows_at(int(run.node[birth]))
+        seen = publisher[: np.searchsorted(publisher, birth)]
+        if order == "fifo":
+            seen = seen[run.source[seen] == run.source[arrival]]
+        here = history.rows_at(int(run.node[arrival]))
+        missing = seen[~np.isin(run.message[seen], run.message[here]) & (run.source[seen] != run.node[arrival])]
+        return run.birth_of(int(run.message[missing[-1]])) if len(missing) else NOTHING
+
     # The chain of waits.
 
     def _tell(self, delivery: int, found: Explanation, depth: int) -> None:
@@ -274,8 +328,16 @@ def about_message(run: RunIndex, explainer: WaitExplainer, message: int, node: i
     if row == NOTHING:
         return {"found": False}
     name = run.name_of(row)
+    rows, until = run.waiting
+    waits = [(int(each), int(end)) for each, end in zip(rows, until, strict=True) if run.message[each] == message]
     chosen = chosen_delivery(run, deliveries, node)
-    explanation = Explanation() if chosen == NOTHING else explainer.explain(chosen)
+    # A wait without an end says more than one that ended.
+    unfinished = [each for each, _ in waits if node is None or int(run.node[each]) == node]
+    if unfinished and (node is None or chosen == NOTHING):
+        chosen = unfinished[0]
+        explanation = explainer.explain_waiting(chosen)
+    else:
+        explanation = Explanation() if chosen == NOTHING else explainer.explain(chosen)
     history = explainer.history(name.topic)
     past = {} if birth == NOTHING else history.past(birth)
     future = {} if birth == NOTHING else history.future(message, birth)
@@ -296,6 +358,7 @@ def about_message(run: RunIndex, explainer: WaitExplainer, message: int, node: i
             }
             for each in deliveries[:2_000]
         ],
+        "waiting": [{"node": int(run.node[each]), "time": int(run.time[each]), "until": end} for each, end in waits],
         "steps": explanation.steps,
         "hops": explanation.hops,
         "past": [[each, int(run.time[row])] for each, row in sorted(past.items())],

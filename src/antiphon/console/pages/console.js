@@ -5,6 +5,8 @@ import { logIn } from "./login.js";
 
 const MODES = {
   run: () => import("./run.js"),
+  live: () => import("./live.js"),
+  play: () => import("./play.js"),
 };
 
 const root = document.documentElement;

@@ -38,6 +38,7 @@ export class Diagram {
     const style = getComputedStyle(document.documentElement);
     this.colours = Object.fromEntries(["ground", "card", "line", "text", "soft", "accent", "held", "bad", "lane", "stripe", "past", "future", "good"].map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
     this.hues = new Map();
+    this.theme = (this.theme ?? 0) + 1;
   }
 
   colour(source, alpha = 1) {
@@ -166,16 +167,23 @@ export class Diagram {
     this.paintAxis(context, height);
     context.save();
     context.beginPath();
+    // What is played has no future yet.
+    const edge = this.now === null ? width : Math.min(width, Math.max(this.gutter - 6, this.x(this.now)));
     context.rect(this.gutter - 6, AXIS, width - this.gutter + 6, height - AXIS);
     context.clip();
     this.paintLanes(context, width);
+    context.beginPath();
+    context.rect(this.gutter - 6, AXIS, edge - this.gutter + 6, height - AXIS);
+    context.save();
+    context.clip();
     if (this.selection) this.paintCones(context);
     if (this.slice) {
       if (!this.slice.exact) this.paintCounts(context);
       this.paintArrows(context);
-      if (this.slice.exact) this.paintDots(context);
+      if (this.slice.exact) { this.paintWaits(context, this.slice.waiting); this.paintDots(context); }
     }
     if (this.selection) this.paintSelection(context);
+    context.restore();
     if (this.now !== null) this.paintNow(context, height);
     context.restore();
     this.paintLabels(context, height);
@@ -230,7 +238,7 @@ export class Diagram {
     }
     for (const [lane, from, to, kind] of this.run.absences ?? []) {
       const left = Math.max(this.x(from), this.gutter - 6);
-      const right = Math.min(to === null ? width : this.x(to), width);
+      const right = Math.min(to === null ? width : this.x(to), width, this.now === null ? width : this.x(this.now));
       if (right < left) continue;
       context.fillStyle = kind === "paused" ? this.colours.held : this.colours.bad;
       context.globalAlpha = 0.13;
@@ -291,37 +299,51 @@ export class Diagram {
     }
   }
 
+  // Counts are many rectangles, so they are drawn once per slice; moving only places the finished picture.
   paintCounts(context) {
     const { slice } = this;
-    const step = (slice.end - slice.begin) / slice.bins;
-    const half = this.laneHeight * 0.46;
-    const most = Math.max(1, ...(slice.most ??= [maximum(slice.delivered)]));
-    const slowest = Math.max(1, (slice.slowest ??= maximum(slice.longest_wait)));
-    const wide = Math.max(1, (this.width * step) / (this.view.to - this.view.from));
-    context.fillStyle = this.colours.accent;
-    for (let place = 0; place < slice.cell.length; place += 1) {
-      const cell = slice.cell[place];
-      const x = this.x(slice.begin + (cell % slice.bins) * step);
-      if (x < this.gutter - wide - 6 || x > this.canvas.clientWidth) continue;
-      const y = this.y(slice.first_lane + Math.floor(cell / slice.bins));
-      const tall = half * Math.sqrt(slice.delivered[place] / most) + (slice.delivered[place] ? 1 : 0);
-      context.globalAlpha = this.selection ? 0.25 : 0.62;
-      context.fillRect(x, y - tall, Math.max(wide - 0.4, 1), tall * 2);
-      if (slice.longest_wait[place] > 0) {
-        context.globalAlpha = this.selection ? 0.3 : 0.95;
-        context.fillStyle = this.colours.held;
-        const held = half * Math.sqrt(slice.longest_wait[place] / slowest);
-        context.fillRect(x, y - held * 0.5, Math.max(wide - 0.4, 1), held);
-        context.fillStyle = this.colours.accent;
-      }
-      if (slice.trouble[place]) {
-        context.globalAlpha = 1;
-        context.fillStyle = this.colours.bad;
-        context.fillRect(x, y - half, Math.max(2, wide), 3);
-        context.fillStyle = this.colours.accent;
-      }
+    const lanes = Math.min(this.run.nodes.length, slice.asked.last) - slice.first_lane;
+    const high = Math.round(this.laneHeight);
+    const key = `${high} ${lanes} ${this.theme}`;
+    if (slice.pictureKey !== key) {
+      slice.picture = this.pictureOfCounts(slice, lanes, high);
+      slice.pictureKey = key;
     }
+    const left = this.x(slice.begin), right = this.x(slice.end);
+    const top = this.y(slice.first_lane) - this.laneHeight / 2;
+    context.imageSmoothingEnabled = false;
+    context.globalAlpha = this.selection ? 0.35 : 1;
+    context.drawImage(slice.picture, left, top, right - left, lanes * this.laneHeight);
     context.globalAlpha = 1;
+  }
+
+  pictureOfCounts(slice, lanes, high) {
+    const picture = document.createElement("canvas");
+    picture.width = slice.bins * 2;
+    picture.height = Math.max(1, lanes * high);
+    const context = picture.getContext("2d");
+    const half = high * 0.46;
+    const most = Math.max(1, maximum(slice.delivered));
+    const slowest = Math.max(1, maximum(slice.longest_wait));
+    const each = (chosen, colour, alpha, draw) => {
+      context.fillStyle = colour;
+      context.globalAlpha = alpha;
+      for (let place = 0; place < slice.cell.length; place += 1) {
+        if (!chosen[place]) continue;
+        const cell = slice.cell[place];
+        draw((cell % slice.bins) * 2, (Math.floor(cell / slice.bins) + 0.5) * high, chosen[place]);
+      }
+    };
+    each(slice.delivered, this.colours.accent, 0.62, (x, y, count) => {
+      const tall = half * Math.sqrt(count / most) + 1;
+      context.fillRect(x, y - tall, 2, tall * 2);
+    });
+    each(slice.longest_wait, this.colours.held, 0.95, (x, y, wait) => {
+      const tall = half * Math.sqrt(wait / slowest);
+      if (wait > 0) context.fillRect(x, y - tall * 0.5, 2, tall);
+    });
+    each(slice.trouble, this.colours.bad, 1, (x, y) => context.fillRect(x, y - half, 3, 3));
+    return picture;
   }
 
   paintArrows(context) {
@@ -346,6 +368,24 @@ export class Diagram {
       context.globalAlpha = (kind === "lost" ? 0.9 : kind === "control" ? 0.3 : alpha) * dim;
       strokeArrows(context, lines, colour, kind === "control" ? 0.8 : 1.2, hasHeads && kind !== "lost", kind === "lost");
     }
+    context.globalAlpha = 1;
+  }
+
+  // What a node received and never delivered: a wait without an end.
+  paintWaits(context, waits) {
+    const size = Math.min(5, Math.max(2.4, this.laneHeight * 0.16));
+    const chosen = this.selection?.message;
+    context.strokeStyle = this.colours.held;
+    context.lineWidth = size * 0.7;
+    context.setLineDash([7, 4]);
+    for (let place = 0; place < waits.time.length; place += 1) {
+      context.globalAlpha = chosen === undefined || waits.message[place] === chosen ? 1 : 0.22;
+      context.beginPath();
+      context.moveTo(this.x(waits.time[place]), this.y(waits.lane[place]));
+      context.lineTo(Math.min(this.x(waits.until[place]), this.canvas.clientWidth + 20), this.y(waits.lane[place]));
+      context.stroke();
+    }
+    context.setLineDash([]);
     context.globalAlpha = 1;
   }
 
@@ -456,33 +496,46 @@ export class Diagram {
   paintStrip() {
     const context = fit(this.strip);
     const width = this.strip.clientWidth, height = this.strip.clientHeight;
-    const { activity } = this.run;
     const whole = this.whole();
     const place = (time) => 10 + ((time - whole.from) / (whole.to - whole.from)) * (width - 20);
-    context.fillStyle = this.colours.card;
-    context.fillRect(0, 0, width, height);
-    const most = Math.max(1, maximum(activity.delivered));
-    const step = (this.run.last_time - this.run.first_time) / activity.delivered.length;
-    context.fillStyle = this.colours.soft;
-    activity.delivered.forEach((count, bin) => {
-      const tall = count ? 2 + Math.sqrt(count / most) * (height - 14) : 0;
-      const x = place(this.run.first_time + bin * step);
-      context.globalAlpha = 0.5;
-      context.fillRect(x, height - 4 - tall, Math.max(1, place(this.run.first_time + (bin + 1) * step) - x - 0.5), tall);
-      if (activity.trouble[bin]) {
-        context.globalAlpha = 1;
-        context.fillStyle = this.colours.bad;
-        context.fillRect(x, 3, 3, 5);
-        context.fillStyle = this.colours.soft;
-      }
-    });
-    context.globalAlpha = 1;
+    const key = `${this.strip.width} ${this.strip.height} ${this.theme}`;
+    if (this.stripKey !== key || this.stripOf !== this.run) {
+      this.stripPicture = this.pictureOfStrip(place, width, height);
+      this.stripKey = key;
+      this.stripOf = this.run;
+    }
+    context.drawImage(this.stripPicture, 0, 0, width, height);
     const left = place(this.view.from), right = Math.max(place(this.view.to), left + 4);
     context.fillStyle = this.colours.past;
     context.fillRect(left, 1, right - left, height - 2);
     context.strokeStyle = this.colours.accent;
     context.lineWidth = 2;
     context.strokeRect(left, 1.5, right - left, height - 3);
+  }
+
+  pictureOfStrip(place, width, height) {
+    const picture = document.createElement("canvas");
+    picture.width = this.strip.width;
+    picture.height = this.strip.height;
+    const context = picture.getContext("2d");
+    context.scale(picture.width / width, picture.height / height);
+    const { activity } = this.run;
+    context.fillStyle = this.colours.card;
+    context.fillRect(0, 0, width, height);
+    const most = Math.max(1, maximum(activity.delivered));
+    const step = (this.run.last_time - this.run.first_time) / activity.delivered.length;
+    activity.delivered.forEach((count, bin) => {
+      const tall = count ? 2 + Math.sqrt(count / most) * (height - 14) : 0;
+      const x = place(this.run.first_time + bin * step);
+      context.fillStyle = this.colours.soft;
+      context.globalAlpha = 0.5;
+      context.fillRect(x, height - 4 - tall, Math.max(1, place(this.run.first_time + (bin + 1) * step) - x - 0.5), tall);
+      if (!activity.trouble[bin]) return;
+      context.globalAlpha = 1;
+      context.fillStyle = this.colours.bad;
+      context.fillRect(x, 3, 3, 5);
+    });
+    return picture;
   }
 
   // Pointer and keys.
@@ -494,6 +547,7 @@ export class Diagram {
     for (let place = 0; place < slice.row.length; place += 1) {
       const dy = this.y(slice.lane[place]) - y;
       if (Math.abs(dy) > 12) continue;
+      if (this.now !== null && slice.time[place] > this.now) continue;
       const distance = Math.hypot(this.x(slice.time[place]) - x, dy);
       if (distance <= nearest) { nearest = distance; best = place; }
     }
@@ -504,6 +558,13 @@ export class Diagram {
       if (x >= this.x(slice.time[place] - slice.held[place]) && x <= this.x(slice.time[place])) return place;
     }
     return null;
+  }
+
+  hitWait(x, y) {
+    if (!this.slice?.exact) return null;
+    const { waiting } = this.slice;
+    const found = waiting.time.findIndex((time, place) => Math.abs(this.y(waiting.lane[place]) - y) < 7 && x >= this.x(time) && x <= this.x(Math.min(waiting.until[place], this.now ?? Infinity)));
+    return found < 0 ? null : found;
   }
 
   describe(place) {
@@ -581,10 +642,12 @@ export class Diagram {
   }
 
   hover(x, y) {
-    const place = this.hit(x, y);
-    this.tip.hidden = place === null;
-    if (place === null) return;
-    this.tip.textContent = this.describe(place);
+    const place = this.hit(x, y), wait = place === null ? this.hitWait(x, y) : null;
+    this.tip.hidden = place === null && wait === null;
+    if (this.tip.hidden) return;
+    const { waiting } = this.slice;
+    this.tip.textContent = place !== null ? this.describe(place) :
+      `node ${this.run.nodes[waiting.lane[wait]]} received message ${spoken(waiting.sequence[wait])} of node ${waiting.source[wait]}\nand never delivered it`;
     const left = x + 16 + this.tip.offsetWidth > this.canvas.clientWidth ? x - this.tip.offsetWidth - 12 : x + 16;
     this.tip.style.left = `${Math.max(4, left)}px`;
     this.tip.style.top = `${Math.max(4, y - this.tip.offsetHeight - 8)}px`;
@@ -595,6 +658,9 @@ export class Diagram {
     if (place !== null && this.slice.message[place] >= 0) {
       const node = this.run.nodes[this.slice.lane[place]];
       this.hooks.chosen({ message: this.slice.message[place], node: this.slice.event[place] === DELIVER ? node : undefined });
+    } else if (place === null && this.hitWait(x, y) !== null) {
+      const wait = this.hitWait(x, y);
+      this.hooks.chosen({ message: this.slice.waiting.message[wait], node: this.run.nodes[this.slice.waiting.lane[wait]] });
     } else if (!this.slice?.exact && x > this.gutter) {
       this.zoom(0.2, x);
     } else if (this.selection) {

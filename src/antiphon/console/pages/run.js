@@ -164,9 +164,10 @@ export class RunPage {
 
   async openPanel(name) {
     this.panel = name;
-    const titles = { waits: this.run.has_copies ? "Longest waits" : "Slowest deliveries", message: "Message", violations: "Violations" };
+    const titles = { waits: this.run.has_copies ? "Longest waits" : "Slowest", message: "Message", violations: "Violations" };
     const shown = this.diagram.selection ? ["message", "waits", "violations"] : ["waits", "violations"];
-    if (this.extras.panel) { titles.faults = "Nodes"; shown.push("faults"); }
+    // A played run has no trace to judge yet; antiphon simulate judges its file.
+    if (this.extras.panel) { titles.faults = "Nodes"; shown[shown.length - 1] = "faults"; }
     this.tabs.replaceChildren(...shown.map((each) => make("button", { type: "button", role: "tab", "aria-selected": each === name ? "true" : "false", onclick: () => this.openPanel(each).then(() => this.keepAddress()) }, titles[each])));
     if (name === "message") this.body.replaceChildren(...this.message());
     else if (name === "violations") await this.violations();
@@ -199,12 +200,14 @@ export class RunPage {
       heading,
       make("p", { class: "soft" }, `${this.topicName(found.topic)} · delivered at ${number(found.deliveries.length)} of ${number(this.run.nodes.length)} nodes` +
         (away.length && found.published !== null ? `, the last one after ${duration(most, unit)}` : "")),
-      make("h3", {}, found.seen_from === null ? "Why" : `Why at this time at node ${found.seen_from}`),
+      make("h3", {}, found.seen_from === null ? "Why" : found.deliveries.some((each) => each.node === found.seen_from) ? `Why at this time at node ${found.seen_from}` : `Why not at node ${found.seen_from}`),
       make("ol", { class: "story" }, found.steps.map((step) => make("li", {},
         make("button", { type: "button", onclick: () => this.look(step) }, step.text)))),
       found.hops.length ? make("h3", {}, "Its way") : null,
       found.hops.length ? make("p", {}, found.hops.map((hop) => hop.sender).concat(found.seen_from).join(" → "), make("span", { class: "soft" }, ` · ${found.hops.map((hop) => duration(hop.arrived - hop.sent, unit)).join(" + ")}`)) : null,
       make("h3", {}, "Its deliveries, the last one first"),
+      found.waiting.length ? make("p", {}, make("span", { class: "chip warn" }, "not delivered"), " at ", ...found.waiting.slice(0, 40).flatMap((each, at) => [at ? ", " : "",
+        make("button", { type: "button", class: "quiet", onclick: () => this.choose({ message: found.message, node: each.node }) }, `node ${each.node}`)])) : null,
       make("table", {},
         make("thead", {}, make("tr", {}, make("th", {}, "node"), make("th", { class: "n" }, "after"), this.run.has_copies ? make("th", { class: "n" }, "held") : null, make("th", {}, ""))),
         make("tbody", {}, late.slice(0, 60).map((each) => this.deliveryRow(each, found, most)))),

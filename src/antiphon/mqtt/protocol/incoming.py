@@ -7,6 +7,7 @@ record of messages with QoS 2 outlives connections, so a message that comes agai
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -87,3 +88,13 @@ class IncomingMessages:
             if message.kind == PUBACK:
                 del self._begun[message.packet_id]
         self._waiting.clear()
+
+    # Going to another server of the cluster.
+
+    def unreleased(self) -> list[int]:
+        """The identifiers with QoS 2 that were taken and are not released, for another server."""
+        return sorted(self._unreleased | {each.packet_id for each in self._begun.values() if each.kind == PUBREC})
+
+    def restore(self, unreleased: Iterable[int]) -> None:
+        """Go on with what another server has taken."""
+        self._unreleased.update(unreleased)

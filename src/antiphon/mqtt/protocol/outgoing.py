@@ -9,7 +9,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from antiphon.mqtt.protocol.packets import PACKET_IDS, PUBREL, PublishAckPacket, PublishPacket
+from antiphon.mqtt.protocol.decoding import decode
+from antiphon.mqtt.protocol.encoding import encode
+from antiphon.mqtt.protocol.framing import PacketStream
+from antiphon.mqtt.protocol.packets import (
+    PACKET_BYTES_AT_MOST,
+    PACKET_IDS,
+    PUBREL,
+    VERSION_5,
+    PublishAckPacket,
+    PublishPacket,
+)
 from antiphon.mqtt.protocol.reasons import FIRST_FAILURE, Reason, broken
 
 UNACKED_AT_MOST: Final = 1024
@@ -94,3 +104,29 @@ class OutgoingMessages:
             PublishAckPacket(PUBREL, packet_id) if packet is None else replace(packet, is_duplicate=True)
             for packet_id, packet in self._unacked.items()
         ]
+
+    # Going to another server of the cluster.
+
+    def state(self) -> tuple[list[tuple[int, bytes | None]], int]:
+        """What is under way, for another server: packets by their identifiers, and the last identifier."""
+        found = [
+            (packet_id, None if packet is None else encode(packet, VERSION_5))
+            for packet_id, packet in self._unacked.items()
+        ]
+        return found, self._last_id
+
+    def restore(self, unacked: list[tuple[int, bytes | None]], last_id: int) -> None:
+        """Go on with what another server had under way."""
+        self._last_id = last_id
+        for packet_id, data in unacked:
+            packet: PublishPacket | None = None
+            if data is not None:
+                stream = PacketStream(PACKET_BYTES_AT_MOST)
+                stream.add(data)
+                found = stream.next_packet()
+                assert found is not None, "a server sends whole packets"
+                decoded = decode(*found, VERSION_5)
+                assert isinstance(decoded, PublishPacket), "only messages are under way"
+                packet = decoded
+                self._bytes += len(packet.payload)
+            self._unacked[packet_id] = packet

@@ -31,6 +31,7 @@ class NodeSettings(NamedTuple):
     forget_seconds: float = 600.0
     maximum_nodes: int = 64
     cluster: str = "antiphon"
+    identifier: int | None = None
 
     def table(self) -> Any:
         """The table of the fabric."""

@@ -230,6 +230,18 @@ class RepairedTotalOrder(CubeTotalOrder):
         """A member has been given all that is here: it has to know the locks of this node, and no others of it."""
         self.environment.send(peer, self._unlock_message(topic))
         self._lock_again(topic, peer)
+        self._tell_of_absent(topic, peer)
+
+    def _tell_of_absent(self, topic: CubeTopic, peer: i64) -> None:
+        """Let a member know the locks of owners that cannot be asked: this node waits for what they have announced.
+
+        Else the member would take what this node publishes afterwards before that.
+        """
+        present = self._presence.present
+        for lock in total(topic).locks():
+            if lock.publication is None and lock.source not in (self.me, peer) and lock.source not in present:
+                told = KeyLockRequest(lock.source, lock.sequence, topic.name, lock.keys, lock.place, lock.attempt)
+                self.environment.send(peer, LeafCopy(told))
 
     def on_member_found(self, topic: CubeTopic, peer: i64) -> None:
         """A node is within reach that may be a member: nobody knows before it has answered, so it is locked too."""

@@ -278,28 +278,30 @@ class ServiceProxy:
             )
 
     async def _ask_elsewhere(self, numbers: list[int]) -> None:
-        """The home is silent: ask any replica for the results, and take it for the home."""
+        """The home is silent: ask any replica for the results; one in this program is the home, if there is one."""
         here = replica_here(self._peer, self._topic)
         if here is not None:
             self._here, self._home = here, here.number
             here.register(self._caller, self._take)
             self._take(here.replica.frame(self._caller, here.replica.results.ask(self._caller, numbers)))
-            self._ask_again(numbers)
+        # One that has its state from a snapshot does not know what was the result of earlier operations.
+        missing = [number for number in numbers if number in self._open]
+        if not missing:
             return
         try:
-            if not self._is_listening:
+            if here is None and not self._is_listening:
                 await self._listen()
-            asked = encode(AskResults(self._caller, numbers))
+            asked = encode(AskResults(self._caller, missing))
             reply = await self._peer.request(replica_topic(self._topic), asked, timeout=2 * SILENCE_SECONDS)
             frame = results.decode(reply.value)
         except (AntiphonError, ValueError) as error:
             log.info("no replica knows the results that are missing", topic=self._topic, cause=error)
             return
-        if frame.replica != self._home:
+        if here is None and frame.replica != self._home:
             self._home = frame.replica
             self._here = None
         self._take(frame)
-        self._ask_again(numbers)
+        self._ask_again(missing)
 
     def _ask_again(self, numbers: list[int]) -> None:
         """Queries whose home is gone take another place in the order; they change nothing."""

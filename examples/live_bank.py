@@ -1,9 +1,9 @@
-"""The bank of bank.py on real brokers, some of which are killed: clients find others, and nothing is lost.
+"""A bank with replicas on real brokers, some of which are killed: clients find others, and nothing is lost.
 
 Eight broker processes form a tree. Customers are clients, one crowd of them at each broker; three replicas of the
-bank are clients too. While customers ask, brokers are killed with SIGKILL: the root, an inner one, and one with a
+bank are clients too. While customers call, brokers are killed with SIGKILL: the root, an inner one, and one with a
 replica. Each client whose broker is gone goes on at another one. At the end an auditor, who has written down what
-customers asked for, looks at the replicas.
+customers asked for, looks at the replicas. To that end the bank writes down what it has done.
 
 Run it: .venv/bin/python examples/live_bank.py
 """
@@ -14,27 +14,68 @@ import argparse
 import asyncio
 import sys
 import tempfile
+from contextlib import AsyncExitStack
 from pathlib import Path
-
-import msgspec
+from typing import Any
 
 import antiphon
-from antiphon.kernel.message import ORDER_NAMES
 from antiphon.node.local_cluster import Member, Plan, ProcessCluster, any_ports, founders_file
 from antiphon.runtime.logging import write_logs
-from antiphon_lab.experiments.ginger.bank import ORDERS, BankOperation, Customers
+from antiphon_lab.experiments.ginger.bank import INTEREST_PERCENT, OPENING_CENTS, BankOperation, Customers
 from antiphon_lab.experiments.ginger.bank_audit import Audit, Name, Replica, audit_replicas
 
-TOPIC = "bank"
 ACCOUNTS = 20
 SEED = 7
 KILLED = (0, 4, 1)  # the root, a broker with a replica, and the root's child: the majority lives
 REPLICAS_AT = (4, 6, 7)
 AT_ONCE = 4  # how many operations of one crowd are under way
-QUIET_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
-encode = msgspec.msgpack.Encoder().encode
-decode = msgspec.msgpack.Decoder(tuple[Name, BankOperation]).decode
+
+class Bank(antiphon.Service):
+    """Accounts, and for each operation of a customer, by its ``name``, what came of it: None if it was refused."""
+
+    @antiphon.operation(order="none", keys=("account",))
+    def show(self, store: antiphon.ServiceStore, name: str, account: int) -> int | None:
+        return self._done(store, name, store.get(f"balance/{account}", OPENING_CENTS))
+
+    @antiphon.operation(order="causal", keys=("account",))
+    def deposit(self, store: antiphon.ServiceStore, name: str, account: int, cents: int) -> int | None:
+        self._add(store, account, cents)
+        return self._done(store, name, cents)
+
+    @antiphon.operation(order="total", keys=("account",))
+    def withdraw(self, store: antiphon.ServiceStore, name: str, account: int, cents: int) -> int | None:
+        return self._done(store, name, cents if self._add(store, account, -cents) else None)
+
+    @antiphon.operation(order="total", keys=("account", "target"))
+    def transfer(self, store: antiphon.ServiceStore, name: str, account: int, cents: int, target: int) -> int | None:
+        is_paid = self._add(store, account, -cents) and self._add(store, target, cents)
+        return self._done(store, name, cents if is_paid else None)
+
+    @antiphon.operation(order="total", keys=("account",))
+    def apply_interest(self, store: antiphon.ServiceStore, name: str, account: int) -> int | None:
+        cents = store.get(f"balance/{account}", OPENING_CENTS) * INTEREST_PERCENT // 100
+        self._add(store, account, cents)
+        return self._done(store, name, cents)
+
+    @antiphon.query
+    def books(self, store: antiphon.ServiceStore) -> dict[str, int | None]:
+        return dict(store.items())
+
+    def _add(self, store: antiphon.ServiceStore, account: int, cents: int) -> bool:
+        balance = store.get(f"balance/{account}", OPENING_CENTS) + cents
+        if balance >= 0:
+            store.set(f"balance/{account}", balance)
+            store.set(f"lowest/{account}", min(balance, store.get(f"lowest/{account}", OPENING_CENTS)))
+        return balance >= 0
+
+    def _done(self, store: antiphon.ServiceStore, name: str, answer: int | None) -> int | None:
+        if f"done/{name}" in store:
+            store.set("repeated", store.get("repeated", 0) + 1)
+        # A balance that is shown is that of this replica, which may be another one elsewhere: its order is none.
+        store.set(f"done/{name}", answer)
+        return answer
 
 
 class LiveBank:
@@ -45,79 +86,94 @@ class LiveBank:
         self.operations = operations
         self.kills = kills
         self.asked: dict[Name, BankOperation] = {}
-        self.accepted: list[Name] = []
+        self.answered: list[Name] = []
         self.moves = 0
 
-    def addresses(self, first: int) -> list[str]:
-        """Where to connect: at one broker, and at the others if that one cannot be reached."""
+    async def connect(self, stack: AsyncExitStack, first: int) -> antiphon.Client:
+        """Connect to a broker, and to the others if that one cannot be reached."""
         addresses = [member.address for member in self.cluster.members]
-        return addresses[first:] + addresses[:first]
+        client = antiphon.connect(addresses[first:] + addresses[:first], on_reconnect=self._moved)
+        return await stack.enter_async_context(client)
 
     async def run(self) -> Audit:
-        """Open the bank, let customers ask while brokers are killed, close, and audit."""
-        places = [place for place in REPLICAS_AT if place < len(self.cluster.members)]
-        keeping = [await antiphon.connect(self.addresses(place), on_reconnect=self._moved) for place in places]
-        replicas = [Replica(ACCOUNTS) for _ in places]
-        subscriptions = [await client.subscribe(TOPIC).ready() for client in keeping]
-        working = [
-            asyncio.ensure_future(self._keep_books(subscription, replica))
-            for subscription, replica in zip(subscriptions, replicas, strict=True)
-        ]
-        crowds = [self._ask(place) for place in range(len(self.cluster.members))]
-        await asyncio.gather(self._kill_brokers(), *crowds)
-        async with asyncio.timeout(QUIET_SECONDS):
-            await asyncio.gather(*working)
-        for client in keeping:
-            await client.close()
-        return audit_replicas(0, replicas, self.asked, self.accepted)
+        """Open the bank, let customers call while brokers are killed, and audit."""
+        async with AsyncExitStack() as stack:
+            places = [place for place in REPLICAS_AT if place < len(self.cluster.members)]
+            keeping = [await self.connect(stack, place) for place in places]
+            for client in keeping:
+                await stack.enter_async_context(antiphon.serve(Bank, client))
+            crowds = [self._ask(await self.connect(stack, place), place) for place in range(len(self.cluster.members))]
+            await asyncio.gather(self._kill_brokers(), *crowds)
+            replicas = [await self._books(Bank.proxy(client)) for client in keeping]
+        return audit_replicas(0, replicas, self.asked, self.answered)
 
-    async def _keep_books(self, subscription: antiphon.Subscription, replica: Replica) -> None:
-        """A replica does what is delivered, in that order, and nothing else."""
-        everything = self.operations * len(self.cluster.members)
-        async for message in subscription:
-            replica.take(*decode(message.value))
-            if len(replica.done) == everything:
-                return
+    async def _books(self, bank: Any) -> Replica:
+        """What a replica has, when it has everything."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                books = await bank.books()
+                done = {key.removeprefix("done/"): value for key, value in books.items() if key.startswith("done/")}
+                if len(done) >= len(self.answered):
+                    break
+                await asyncio.sleep(0.1)
+        replica = Replica(ACCOUNTS)
+        replica.bank.balances = [books.get(f"balance/{account}", OPENING_CENTS) for account in range(ACCOUNTS)]
+        replica.bank.lowest_cents = min(books.get(f"lowest/{account}", OPENING_CENTS) for account in range(ACCOUNTS))
+        replica.repeated = books.get("repeated", 0)
+        replica.done = {(int(name.split(".")[0]), int(name.split(".")[1])): answer for name, answer in done.items()}
+        return replica
 
-    async def _ask(self, place: int) -> None:
-        """The customers at one broker: each operation has the order that it needs, and is about its accounts."""
+    async def _ask(self, client: antiphon.Client, place: int) -> None:
+        """The customers at one broker, some of them at the same time."""
         customers = Customers(ACCOUNTS, SEED, place)
-        async with antiphon.connect(self.addresses(place), on_reconnect=self._moved) as client:
-            for first in range(0, self.operations, AT_ONCE):
-                receipts = []
-                for number in range(first, min(first + AT_ONCE, self.operations)):
-                    name, operation = (place, number), customers.ask()
-                    self.asked[name] = operation
-                    order, keys = ORDER_NAMES[ORDERS[operation.kind]], operation.keys()
-                    receipts.append((name, client.publish(TOPIC, encode((name, operation)), order=order, keys=keys)))
-                for name, receipt in receipts:
-                    await receipt
-                    self.accepted.append(name)
+        bank = Bank.proxy(client, timeout=PATIENCE_SECONDS)
+        for first in range(0, self.operations, AT_ONCE):
+            names = [(place, number) for number in range(first, min(first + AT_ONCE, self.operations))]
+            self.asked |= {name: customers.ask() for name in names}
+            await asyncio.gather(*[call(bank, f"{name[0]}.{name[1]}", self.asked[name]) for name in names])
+            self.answered += names
 
     async def _kill_brokers(self) -> None:
         """Kill one broker after the other, evenly over the time that the customers take."""
         everything = self.operations * len(self.cluster.members)
         victims = [place for place in KILLED if place < len(self.cluster.members)][: self.kills]
         for count, place in enumerate(victims, 1):
-            while len(self.accepted) < everything * count // (len(victims) + 1):
+            while len(self.answered) < everything * count // (len(victims) + 1):
                 await asyncio.sleep(0.005)
             member = self.cluster.members[place]
             member.is_expected_to_end = True
             member.process.kill()
-            print(f"after {len(self.accepted):,} operations: killed broker {place}")
+            print(f"after {len(self.answered):,} operations: killed broker {place}")
 
     def _moved(self, address: str) -> None:
         self.moves += 1
 
 
+def call(bank: Any, name: str, operation: BankOperation) -> Any:
+    """Call what a customer asks for."""
+    match operation.kind:
+        case "getBalance":
+            return bank.show(name, operation.account)
+        case "applyInterest":
+            return bank.apply_interest(name, operation.account)
+        case "transfer":
+            return bank.transfer(name, operation.account, operation.cents, operation.to_account)
+        case "withdraw":
+            return bank.withdraw(name, operation.account, operation.cents)
+        case "deposit":
+            return bank.deposit(name, operation.account, operation.cents)
+
+
 async def open_bank(brokers: int, operations: int, kills: int) -> tuple[LiveBank, Audit]:
     """Start the brokers, run the bank on them, and stop what is left of them."""
     with tempfile.TemporaryDirectory(prefix="antiphon-bank-") as directory:
-        port = any_ports(brokers)
-        table = founders_file(Path(directory), "tree", brokers, port)
+        data, port = Path(directory), any_ports(brokers)
+        table = founders_file(data, "tree", brokers, port)
         # All brokers keep the topic, so that a replica finds at any of them what it lacks.
-        settings = ["--keep", TOPIC, "--log-level", "error"]
-        cluster = ProcessCluster(Plan(brokers, port, settings=settings, table=table, fabric="tree"), complain, ended)
+        settings = ["--keep", "bank", "--log-level", "error"]
+        cluster = ProcessCluster(
+            Plan(brokers, port, settings=settings, table=table, fabric="tree", data=data), complain, ended
+        )
         await cluster.start()
         try:
             bank = LiveBank(cluster, operations, kills)
@@ -140,7 +196,7 @@ def main() -> None:
     """Run the bank and show what the auditor found."""
     parser = argparse.ArgumentParser(description="A replicated bank on a live tree of brokers that are killed.")
     parser.add_argument("--brokers", type=int, default=8, help="how many brokers; 8")
-    parser.add_argument("--operations", type=int, default=200, help="how many operations at each; 200")
+    parser.add_argument("--operations", type=int, default=100, help="how many operations at each; 100")
     parser.add_argument("--kills", type=int, default=len(KILLED), help=f"how many are killed; {len(KILLED)}")
     chosen = parser.parse_args()
     write_logs("error")

@@ -1,7 +1,8 @@
 """A bank whose accounts are replicated: every replica makes the same decisions, and no replica asks another one.
 
-Three replicas run at three nodes. Each of them applies the operations in the order in which they are delivered. Two
-customers want more money than the account has, at the same moment and at different replicas. Then a node is killed.
+Three replicas run at three nodes. Two customers want more money than an account has, at the same moment and at
+different replicas. Then a node is killed. ``antiphon advise examples/replicated_bank.py:Bank`` says which order each
+operation needs.
 
 python examples/replicated_bank.py
 """
@@ -9,85 +10,71 @@ python examples/replicated_bank.py
 from __future__ import annotations
 
 import asyncio
-import json
-from collections import defaultdict
-from uuid import uuid4
+from contextlib import AsyncExitStack
+from typing import Annotated
+
+import msgspec
 
 import antiphon
 import antiphon.testing
 
-TOPIC = "bank"
-ORDERS = {"deposit": "causal", "withdraw": "total", "transfer": "total"}
-"""Deposits commute. Whether a withdrawal is paid depends on what came before it, so it needs total order."""
+Cents = Annotated[int, msgspec.Meta(ge=1, le=10**12)]
+INTEREST_PERCENT = 1
 
 
-class Replica:
-    """The accounts at one place. They change when an operation is delivered, and at no other time."""
+class Bank(antiphon.Service):
+    """Accounts whose balances are never below zero."""
 
-    def __init__(self, client: antiphon.Client) -> None:
-        self.balances: dict[str, int] = defaultdict(int)
-        self.done = 0
-        self._client = client
-        self._asked: dict[str, asyncio.Future[bool]] = {}
+    @antiphon.operation(order="causal", keys=("account",))
+    def deposit(self, store: antiphon.ServiceStore, account: str, cents: Cents) -> None:
+        store.set(account, store.get(account, 0) + cents)
 
-    async def follow(self, operations: antiphon.Subscription) -> None:
-        """Apply what is delivered, and answer the customers of this replica."""
-        async for message in operations:
-            operation = json.loads(message.value)
-            is_paid = self._apply(operation)
-            self.done += 1
-            customer = self._asked.pop(operation["identity"], None)
-            if customer is not None:
-                customer.set_result(is_paid)
-
-    def _apply(self, operation: dict[str, str | int]) -> bool:
-        """Change the accounts. All replicas have the same balance here, so they decide alike."""
-        account, amount = str(operation["account"]), int(operation["amount"])
-        if operation["kind"] == "deposit":
-            self.balances[account] += amount
-            return True
-        if self.balances[account] < amount:
+    @antiphon.operation(order="total", keys=("account",))
+    def withdraw(self, store: antiphon.ServiceStore, account: str, cents: Cents) -> bool:
+        if store.get(account, 0) < cents:
             return False
-        self.balances[account] -= amount
-        if operation["kind"] == "transfer":
-            self.balances[str(operation["to"])] += amount
+        store.set(account, store.get(account, 0) - cents)
         return True
 
-    async def ask(self, kind: str, account: str, amount: int, to: str = "") -> bool:
-        """Carry out an operation at all replicas; the answer says whether it was paid."""
-        identity = str(uuid4())
-        answer = self._asked[identity] = asyncio.get_running_loop().create_future()
-        operation = {"identity": identity, "kind": kind, "account": account, "amount": amount, "to": to}
-        keys = [account, to] if to else [account]
-        await self._client.publish(TOPIC, json.dumps(operation).encode(), order=ORDERS[kind], keys=keys)
-        return await answer
+    @antiphon.operation(order="total", keys=("source", "target"))
+    def transfer(self, store: antiphon.ServiceStore, source: str, target: str, cents: Cents) -> bool:
+        is_paid = self.withdraw(store, source, cents)
+        if is_paid:
+            self.deposit(store, target, cents)
+        return is_paid
 
+    @antiphon.operation(order="total", keys=("account",))
+    def apply_interest(self, store: antiphon.ServiceStore, account: str) -> int:
+        cents: int = store.get(account, 0) * INTEREST_PERCENT // 100
+        store.set(account, store.get(account, 0) + cents)
+        return cents
 
-async def until_done(replicas: list[Replica], count: int) -> None:
-    """Wait until each replica has applied so many operations."""
-    while any(replica.done < count for replica in replicas):
-        await asyncio.sleep(0.01)
+    @antiphon.query
+    def balances(self, store: antiphon.ServiceStore) -> dict[str, int]:
+        return dict(store.items())
+
+    @antiphon.invariant
+    def nobody_is_overdrawn(self, store: antiphon.ServiceStore) -> bool:
+        return all(balance >= 0 for _, balance in store.items())
 
 
 async def business(cluster: antiphon.testing.Cluster) -> None:
     """Two customers compete for the same money. Then a node is killed, and the bank goes on."""
-    # Replica 1 is connected to node 1, and continues at node 2 or 0 if node 1 is gone.
-    clients = [await cluster.connect(place, (place + 1) % 3, (place + 2) % 3) for place in range(3)]
-    replicas = [Replica(client) for client in clients]
-    subscriptions = [await client.subscribe(TOPIC).ready() for client in clients]
-    following = [asyncio.create_task(r.follow(s)) for r, s in zip(replicas, subscriptions, strict=True)]
+    async with AsyncExitStack() as stack:
+        # Replica 1 is connected to node 1, and continues at node 2 or 0 if node 1 is gone.
+        clients = [await cluster.connect(place, (place + 1) % 3, (place + 2) % 3) for place in range(3)]
+        for client in clients:
+            await stack.enter_async_context(antiphon.serve(Bank, client, store="memory"))
+        banks = [Bank.proxy(client) for client in clients]
 
-    await replicas[0].ask("deposit", "anna", 100)
-    await until_done(replicas, 1)
-    paid = await asyncio.gather(replicas[1].ask("withdraw", "anna", 70), replicas[2].ask("withdraw", "anna", 70))
-    print(f"two customers wanted 70 of 100: {sum(paid)} was paid, {2 - sum(paid)} was refused")
+        await banks[0].deposit("anna", 100)
+        paid = await asyncio.gather(banks[1].withdraw("anna", 70), banks[2].withdraw("anna", 70))
+        print(f"two customers wanted 70 of 100: {sum(paid)} was paid, {2 - sum(paid)} was refused")
 
-    await cluster.crash(1)
-    assert await replicas[1].ask("transfer", "anna", 20, to="ben")
-    await until_done(replicas, 4)
-    print("after the crash of node 1:", *(dict(replica.balances) for replica in replicas), sep="\n  ")
-    for task in following:
-        task.cancel()
+        await cluster.crash(1)
+        assert await banks[1].transfer("anna", "ben", 20)
+        await asyncio.sleep(5)  # until the others have it too
+        print("after the crash of node 1:", *[await bank.balances() for bank in banks], sep="\n  ")
 
 
 if __name__ == "__main__":

@@ -102,6 +102,8 @@ RULES = {
     "sync": Rule(inside("kernel", "runtime", "streams", "api", "client", "node"), never=NO_SPARK),
     # Declarations, calls and stores know nothing of hosts; replicas and proxies run on nodes and clients.
     "services": Rule(inside(*LIVE, "services"), never=NO_SPARK),
+    # It shifts clocks and reseeds the global generator to find operations that depend on them.
+    "services.advise": Rule(inside(*PROTOCOLS, *JUDGES, "services"), never=WORLDLY - {"random"}),
     "services.calls": Rule(inside("kernel", "services"), only=PURE | {"msgspec"}),
     "services.declaration": Rule(inside("kernel", "services"), only=PURE | {"msgspec"}),
     "services.description": Rule(
@@ -129,7 +131,9 @@ RULES = {
     "console.live.picture": Rule(inside("kernel", "fabrics", "console"), only=PURE),
     "console.diagram": Rule(inside("kernel", "trace", "console"), only=PURE | {"numpy", "pyarrow"}),
     "console.guard": Rule(inside("kernel", "console"), only=PURE),
-    "cli": Rule(inside(*LIVE, *JUDGES, "console", "maelstrom", "mqtt", "pipeline", "spark", "plugins", "cli", ROOT)),
+    "cli": Rule(
+        inside(*LIVE, *JUDGES, "console", "maelstrom", "mqtt", "pipeline", "services", "spark", "plugins", "cli", ROOT)
+    ),
     ROOT: Rule(inside(*LIVE, "services"), never=NO_SPARK),
     "__main__": Rule(inside("cli"), only=frozenset({"__future__"})),
 }

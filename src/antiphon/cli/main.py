@@ -52,6 +52,9 @@ OWN: Final = {
         "antiphon.cli.maintenance.dependencies:dependencies", "List installed packages and their licences.", RUN
     ),
     "certs": Command("antiphon.cli.certs:app", "Make certificates and tokens of a development authority.", RUN),
+    "advise": Command(
+        "antiphon.cli.services.advise:advise", "Say which order each operation of a service needs.", JUDGE
+    ),
     "audit": Command("antiphon.cli.audit:audit", "Check a trace for lost, repeated and disordered messages.", JUDGE),
     "watch": Command("antiphon.cli.watch:watch", "Report violations of order on live topics as they happen.", JUDGE),
     "console": Command("antiphon.cli.console.recorded:console", "Look at a recorded run in the browser.", JUDGE),

@@ -21,6 +21,9 @@ from antiphon.services.store import ServiceStore
 MOST_ERROR_CHARACTERS: Final = 2_000
 """Of the text of an exception, in its answer."""
 
+RESULT_BYTES_AT_MOST: Final = 1 << 20
+"""Of the result of an operation or query."""
+
 encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
@@ -123,8 +126,11 @@ def apply(service: Any, store: ServiceStore, bound: BoundCall) -> bytes:
 
 
 def encode_value(value: Any) -> bytes:
-    """The bytes of a result."""
-    return encode(ResultFrame(msgspec.Raw(encode(value))))
+    """The bytes of a result; :class:`UsageError` if it is too large to travel."""
+    found = encode(ResultFrame(msgspec.Raw(encode(value))))
+    if len(found) > RESULT_BYTES_AT_MOST:
+        raise UsageError(f"the result has {len(found):,} bytes, and at most {RESULT_BYTES_AT_MOST:,} travel")
+    return found
 
 
 def encode_error(call: ServiceCall, error: Exception) -> bytes:

@@ -126,7 +126,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 class Simulation:
     """A scenario, built and ready to run once."""
 
-    def __init__(self, scenario: Scenario, recorder: Recorder | None = None) -> None:
+    def __init__(
+        self, scenario: Scenario, recorder: Recorder | None = None, application: SimulatedApplication | None = None
+    ) -> None:
+        """``application`` watches what nodes deliver; only where nodes have no disks, which would take its place."""
         check_scenario(scenario)
         self.scenario = scenario
         self.cube = build_cube(scenario)
@@ -159,7 +162,7 @@ class Simulation:
             recorder,
             can_fail=len(scenario.faults) > 0,
             absent=absent,
-            application=application_of(disks),
+            application=application_of(disks) or application,
             reconnects=self._protocol.remembers,
             knows_incarnations=disks is not None and disks.kind is DiskKind.JOURNAL,
         )

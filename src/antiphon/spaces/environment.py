@@ -37,8 +37,11 @@ class SpaceEnvironment(Environment):
             space.delivered(publication)
 
     def lost(self, topic: i64, source: i64, sequence: i64, is_late: bool = False) -> None:
-        self._outer.lost(topic, source, sequence, is_late)
         space = self._table.space(int(topic))
+        if space is not None and sequence <= space.barrier.count(int(topic), int(source)):
+            # The space has given it up, and said so.
+            return
+        self._outer.lost(topic, source, sequence, is_late)
         if space is not None:
             space.pass_over(int(topic), int(source), int(sequence))
 

@@ -138,12 +138,18 @@ MUTANTS: Final[dict[str, Planting]] = {
     "a replica gives operations though earlier ones are missing": patched(
         recent.RecentOperations, "since", without_base
     ),
-    "the first operation of a batch counts as applied": patched(live_replica.LiveReplica, "apply", counts_as_applied),
+    "the first operation of a batch counts as applied": patched(
+        live_replica.LiveServiceReplica, "apply", counts_as_applied
+    ),
     "results at other replicas are not kept": patched(recent.RecentResults, "add", no_wanted),
     "an operation that raises keeps its effects": patched(replica, "apply", keeps_what_failed),
-    "a replica begins without a state": patched(joining.Joining, "run", begins_without_state),
-    "a replica without others does not read the history": patched(joining.Joining, "_from_history", skips_history),
-    "nobody waits for marks, nor for what a caller has seen": patched(live_replica.LiveReplica, "until", reads_here),
+    "a replica begins without a state": patched(joining.ReplicaJoining, "run", begins_without_state),
+    "a replica without others does not read the history": patched(
+        joining.ReplicaJoining, "_from_history", skips_history
+    ),
+    "nobody waits for marks, nor for what a caller has seen": patched(
+        live_replica.LiveServiceReplica, "until", reads_here
+    ),
     "a caller does not ask other replicas": patched(proxy.ServiceProxy, "_ask_elsewhere", asks_nobody),
 }
 

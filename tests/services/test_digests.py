@@ -8,15 +8,15 @@ import random
 import antiphon
 import antiphon.testing
 from antiphon.services.digests import StateDigests, differing_ranges, divergences, range_of
-from antiphon.services.replica import Replica
+from antiphon.services.replica import ServiceReplica
 from antiphon.services.store import MemoryStore
 from antiphon.testing import Cluster
 from tests.services.bank import Bank
 from tests.services.test_replica import BANK, call
 
 
-def pair() -> tuple[Replica, Replica]:
-    return Replica(BANK, MemoryStore(), 7), Replica(BANK, MemoryStore(), 8)
+def pair() -> tuple[ServiceReplica, ServiceReplica]:
+    return ServiceReplica(BANK, MemoryStore(), 7), ServiceReplica(BANK, MemoryStore(), 8)
 
 
 def test_digests_follow_the_state_whatever_the_order_and_the_past() -> None:
@@ -32,7 +32,7 @@ def test_digests_follow_the_state_whatever_the_order_and_the_past() -> None:
     other.commit()
     assert one.digests.digests == other.digests.digests == StateDigests(one.kept.scan(b"")).digests
     assert differing_ranges(one.report(), other.report()) == []
-    fresh = Replica(BANK, MemoryStore(), 9)
+    fresh = ServiceReplica(BANK, MemoryStore(), 9)
     fresh.restore(list(one.kept.whole()), one.kept.position())
     assert fresh.digests.digests == one.digests.digests
 
@@ -49,7 +49,7 @@ def test_operations_that_only_one_has_are_no_difference() -> None:
     assert differing_ranges(one.report(), other.report()) == []
     # Somebody changes the store of one by hand.
     other.kept.backend.commit({b"account 3": b"\x07"}, other.kept.position())
-    other = Replica(BANK, other.kept.backend, 8)
+    other = ServiceReplica(BANK, other.kept.backend, 8)
     assert differing_ranges(one.report(), other.report()) is None, "it does not know any more what it has done"
     for replica in (one, other):
         replica.take(2, 1, call("deposit", "anna", 5))

@@ -20,7 +20,7 @@ import pytest
 import antiphon
 import antiphon.testing
 from antiphon.kernel.errors import PeerError
-from antiphon.services.replica import Replica
+from antiphon.services.replica import ServiceReplica
 from antiphon.services.replica_store import StateLostError
 from antiphon.testing import Cluster
 from tests.services.bank import Bank
@@ -109,7 +109,7 @@ def test_a_replica_finds_out_what_the_database_has_after_a_failure(
     backend = PostgresStore(address)
     with pytest.raises(PeerError, match="another replica uses this schema"):
         PostgresStore(address)
-    one = Replica(BANK, backend, 7)
+    one = ServiceReplica(BANK, backend, 7)
     one.take(1, 1, call("deposit", "anna", 100, number=1))
     one.commit()
     one.take(1, 2, call("deposit", "anna", 1, number=2))

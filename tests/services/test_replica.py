@@ -18,7 +18,7 @@ from antiphon.services.description import describe
 from antiphon.services.errors import ServiceError
 from antiphon.services.frames import LATEST, MARK, OPERATION, ServiceFrame, encode
 from antiphon.services.recent import RecentOperations
-from antiphon.services.replica import OutdatedReplicaError, Replica
+from antiphon.services.replica import OutdatedReplicaError, ServiceReplica
 from antiphon.services.store import Changes, MemoryStore, StoreBackend
 from tests.services.bank import Bank
 
@@ -33,11 +33,11 @@ def call(
     return encode(ServiceFrame(kind, 5, number, home, version, body))
 
 
-def replica(backend: StoreBackend | None = None) -> Replica:
-    return Replica(BANK, backend or MemoryStore(), HOME)
+def replica(backend: StoreBackend | None = None) -> ServiceReplica:
+    return ServiceReplica(BANK, backend or MemoryStore(), HOME)
 
 
-def balance(of: Replica, account: str) -> int:
+def balance(of: ServiceReplica, account: str) -> int:
     found = decode_result(BANK.calls["balance"], of.query(encode_call(bind(BANK.calls["balance"], (account,), {}))))
     assert isinstance(found, int)
     return found
@@ -112,7 +112,7 @@ def test_a_state_travels_as_operations_or_as_a_snapshot() -> None:
     one.commit()
     assert one.has_passed(99) and not one.has_passed(98)
     assert [each[:2] for each in one.operations.since({1: [3]}) or ()] == [(1, 4), (1, 5), (1, 6)]
-    other = Replica(BANK, MemoryStore(), 8)
+    other = ServiceReplica(BANK, MemoryStore(), 8)
     other.take(2, 1, call("deposit", "gone", 5))
     other.commit()
     other.restore(list(one.kept.whole()), one.kept.position())
@@ -234,10 +234,10 @@ def test_a_thousand_kills_around_a_commit(tmp_path: Path) -> None:
 
 CHILD = """
 import os, random, signal, sys, threading, time
-from antiphon.services.replica import Replica
+from antiphon.services.replica import ServiceReplica
 from antiphon.services.backends.sqlite_store import SqliteStore
 from tests.services.test_replica import BANK, call
-one = Replica(BANK, SqliteStore(sys.argv[1]), 1)
+one = ServiceReplica(BANK, SqliteStore(sys.argv[1]), 1)
 seconds = random.Random(int(sys.argv[2])).uniform(0.01, 0.06)
 threading.Timer(seconds, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
 for number in range(max(1, one.applied - 5), 1_000_000):

@@ -14,10 +14,10 @@ import msgspec
 
 from antiphon.kernel.errors import AntiphonError, PeerError
 from antiphon.runtime.logging import logger
-from antiphon.services.digests import Divergence, KeyReport, StateReport, differing_ranges, divergences
+from antiphon.services.digests import DigestReport, Divergence, KeyReport, differing_ranges, divergences
 from antiphon.services.frames import AskKeys, encode, replica_topic
 from antiphon.services.joining import group_of
-from antiphon.services.live_replica import LiveReplica
+from antiphon.services.live_replica import LiveServiceReplica
 
 COMPARE_SECONDS: Final = 10.0
 """How often a replica tells the others, unless the program says otherwise."""
@@ -30,20 +30,20 @@ AUTHORS_AT_MOST: Final = 8192
 
 log = logger("services")
 
-reports: Final = msgspec.msgpack.Decoder(StateReport)
+reports: Final = msgspec.msgpack.Decoder(DigestReport)
 key_reports: Final = msgspec.msgpack.Decoder(KeyReport)
 
 
 class Comparing:
     """One replica's part of it. ``found`` are the differences that it has noticed."""
 
-    def __init__(self, live: LiveReplica, seconds: float) -> None:
+    def __init__(self, live: LiveServiceReplica, seconds: float) -> None:
         self.found: dict[str, Divergence] = {}
         self.compared = 0
         """How often its state was compared with that of another replica."""
         self._live = live
         self._seconds = seconds
-        self._others: dict[int, StateReport] = {}
+        self._others: dict[int, DigestReport] = {}
         self._news = asyncio.Event()
 
     @property
@@ -80,7 +80,7 @@ class Comparing:
         except AntiphonError as error:
             log.info("others cannot be told of a replica's state", topic=live.topic, cause=error)
 
-    async def _report(self) -> StateReport:
+    async def _report(self) -> DigestReport:
         live = self._live
         async with live.turn:
             return live.replica.report()
@@ -95,7 +95,7 @@ class Comparing:
             self._others[report.replica] = report
             self._news.set()
 
-    async def _compare(self, other: StateReport) -> None:
+    async def _compare(self, other: DigestReport) -> None:
         if not self._live.is_established:
             return
         places = differing_ranges(await self._report(), other)

@@ -20,13 +20,13 @@ import msgspec
 from msgspec.inspect import CustomType
 
 from antiphon.kernel.errors import UsageError
-from antiphon.services.marks import Mark, mark_of
+from antiphon.services.marks import MethodMark, mark_of
 
 KEY_COLLECTIONS: Final = (list, tuple, set, frozenset)
 WAITING: Final = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 
 
-class Names(dict[str, Any]):
+class ServiceNamespace(dict[str, Any]):
     """What a class statement defines, which refuses a second operation of one name.
 
     Python would let the second definition replace the first without a word.
@@ -43,8 +43,8 @@ class ServiceType(type):
     """The class of services: checks a declaration when Python has read it."""
 
     @classmethod
-    def __prepare__(cls, name: str, bases: tuple[type, ...], /, **options: Any) -> Names:
-        return Names()
+    def __prepare__(cls, name: str, bases: tuple[type, ...], /, **options: Any) -> ServiceNamespace:
+        return ServiceNamespace()
 
     def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], /, **options: Any) -> None:
         super().__init__(name, bases, namespace, **options)
@@ -58,7 +58,7 @@ class ServiceCall:
 
     service: str
     name: str
-    mark: Mark
+    mark: MethodMark
     method: Callable[..., Any]
     signature: inspect.Signature
     arguments: type[msgspec.Struct]
@@ -185,7 +185,7 @@ def check_class(service: type) -> None:
                 continue
 
 
-def check_keys(service: type, marks: Mapping[str, Mark]) -> None:
+def check_keys(service: type, marks: Mapping[str, MethodMark]) -> None:
     """Either all operations say what they are about, or none."""
     operations = {name: mark for name, mark in marks.items() if mark.kind == "operation"}
     keyed = sorted(name for name, mark in operations.items() if mark.keys)

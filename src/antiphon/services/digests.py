@@ -47,7 +47,7 @@ class Effect(NamedTuple):
     values: dict[bytes, int]
 
 
-class StateReport(msgspec.Struct, frozen=True, array_like=True):
+class DigestReport(msgspec.Struct, frozen=True, array_like=True):
     """What a replica tells others of its state.
 
     ``touched`` are the ranges that its last operations changed.
@@ -91,13 +91,13 @@ class StateDigests:
         """An operation was applied, and made these changes."""
         self._effects.append(Effect(name, {key: hash_of(key, value) for key, value in changes.items()}))
 
-    def report(self, replica: int, applied: dict[int, Ranges]) -> StateReport:
+    def report(self, replica: int, applied: dict[int, Ranges]) -> DigestReport:
         """What others are told."""
         touched = [
             (*effect.name, sorted({range_of(key) for key in effect.values}))
             for effect in list(self._effects)[-MISSING_AT_MOST:]
         ]
-        return StateReport(replica, applied, list(self.digests), touched)
+        return DigestReport(replica, applied, list(self.digests), touched)
 
     def keys(self, items: Iterable[tuple[bytes, bytes]], place: int) -> KeyReport:
         """The keys of a range, of all that the state has."""
@@ -110,7 +110,7 @@ class StateDigests:
         return KeyReport(hashes, effects)
 
 
-def differing_ranges(one: StateReport, other: StateReport) -> list[int] | None:
+def differing_ranges(one: DigestReport, other: DigestReport) -> list[int] | None:
     """The ranges in which two states differ though they come from the same operations; None if that cannot be said."""
     touched: set[int] = set()
     for here, there in ((one, other), (other, one)):

@@ -69,8 +69,8 @@ class Inquiry(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", ta
     """What is asked of one replica, by request and reply."""
 
 
-class Hello(Inquiry, frozen=True, array_like=True):
-    """Which replica is this?"""
+class AskReplica(Inquiry, frozen=True, array_like=True, tag="Hello"):
+    """Which replica is this? The tag is what travels."""
 
 
 class AskQuery(Inquiry, frozen=True, array_like=True):
@@ -137,7 +137,7 @@ encode: Final = msgspec.msgpack.Encoder().encode
 bundles: Final = msgspec.msgpack.Decoder(list[ServiceFrame])
 frames: Final = msgspec.msgpack.Decoder(ServiceFrame)
 results: Final = msgspec.msgpack.Decoder(ResultsFrame)
-inquiries: Final = msgspec.msgpack.Decoder(Hello | AskQuery | AskResults | AskState | AskPiece | AskKeys)
+inquiries: Final = msgspec.msgpack.Decoder(AskReplica | AskQuery | AskResults | AskState | AskPiece | AskKeys)
 hello_replies: Final = msgspec.msgpack.Decoder(HelloReply)
 state_pieces: Final = msgspec.msgpack.Decoder(StatePiece)
 

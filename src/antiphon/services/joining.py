@@ -24,8 +24,8 @@ from antiphon.runtime.logging import logger
 from antiphon.services.frames import (
     MARK,
     AskPiece,
+    AskReplica,
     AskState,
-    Hello,
     StatePiece,
     decode_frames,
     encode,
@@ -33,7 +33,7 @@ from antiphon.services.frames import (
     replica_topic,
     state_pieces,
 )
-from antiphon.services.live_replica import MARK_SECONDS, LiveReplica
+from antiphon.services.live_replica import MARK_SECONDS, LiveServiceReplica
 from antiphon.services.peers import PastPublications
 from antiphon.services.replica import OutdatedReplicaError
 from antiphon.streams.position import Position
@@ -52,10 +52,10 @@ class IncompleteHistoryError(PeerError):
     """No replica has the state, and the history of the topic begins too late to build it."""
 
 
-class Joining:
+class ReplicaJoining:
     """Brings one replica to the state of the service, as often as it lacks something."""
 
-    def __init__(self, live: LiveReplica, has_history: bool) -> None:
+    def __init__(self, live: LiveServiceReplica, has_history: bool) -> None:
         self._live = live
         self._has_history = has_history
         self._past = PastPublications(live.peer, live.topic)
@@ -85,7 +85,7 @@ class Joining:
         """A replica that has the state, if there is one."""
         topic = replica_topic(self._live.topic)
         try:
-            reply = await self._live.peer.request(topic, encode(Hello()), timeout=5.0)
+            reply = await self._live.peer.request(topic, encode(AskReplica()), timeout=5.0)
         except NobodyServesError:
             return None
         return int(hello_replies.decode(reply.value).replica)
@@ -169,7 +169,7 @@ class Joining:
 class StateTransfers:
     """The states that a replica is giving to others, in parts."""
 
-    def __init__(self, live: LiveReplica) -> None:
+    def __init__(self, live: LiveServiceReplica) -> None:
         self._live = live
         self._past = PastPublications(live.peer, live.topic)
         self._parts: dict[int, list[StatePiece]] = {}

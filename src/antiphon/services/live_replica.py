@@ -21,7 +21,7 @@ from antiphon.services.description import ServiceDescription
 from antiphon.services.frames import MARK, Answer, ResultsFrame, ServiceFrame, encode, result_topic
 from antiphon.services.peers import host_of
 from antiphon.services.recent import Operation
-from antiphon.services.replica import OutdatedReplicaError, Replica
+from antiphon.services.replica import OutdatedReplicaError, ServiceReplica
 from antiphon.services.replica_store import StateLostError
 from antiphon.services.store import StoreBackend
 
@@ -36,17 +36,17 @@ Result = TypeVar("Result")
 
 TakeResults = Callable[[ResultsFrame], None]
 
-LOCAL: Final[dict[tuple[int, str], list[LiveReplica]]] = {}
+LOCAL: Final[dict[tuple[int, str], list[LiveServiceReplica]]] = {}
 """The replicas of this program, by the host and topic they work at: a proxy there asks them without messages."""
 
 
-class LiveReplica:
+class LiveServiceReplica:
     """One replica. ``join`` is to bring it to the state of others; it is called again when messages were missed."""
 
     def __init__(self, description: ServiceDescription, peer: Any, topic: str, backend: StoreBackend) -> None:
         self.peer: Final = peer
         self.topic: Final = topic
-        self.replica: Final = Replica(description, backend, secrets.randbits(62) | 1)
+        self.replica: Final = ServiceReplica(description, backend, secrets.randbits(62) | 1)
         self.subscription: Any = None
         self.is_established = False
         """Whether it has the state of the service, and answers."""
@@ -241,7 +241,7 @@ class LiveReplica:
         self.replica.kept.close()
 
 
-def replica_here(peer: Any, topic: str) -> LiveReplica | None:
+def replica_here(peer: Any, topic: str) -> LiveServiceReplica | None:
     """An established replica at the same node or client."""
     found = LOCAL.get((id(host_of(peer)), topic), [])
     return found[0] if found else None

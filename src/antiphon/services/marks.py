@@ -18,7 +18,7 @@ MARK: Final = "__antiphon_mark__"
 
 
 @dataclass(frozen=True)
-class Mark:
+class MethodMark:
     """What a decorator says about a method. ``strength`` is the order of an operation or the way a query reads."""
 
     kind: Literal["operation", "query", "invariant"]
@@ -39,7 +39,7 @@ def operation(
     """
     if order not in ORDER_CHOICES:
         raise UsageError(f"an operation has an order of {', '.join(ORDER_CHOICES)}, not {order!r}")
-    mark = Mark("operation", order, names_in(keys), exceptions_in(raises))
+    mark = MethodMark("operation", order, names_in(keys), exceptions_in(raises))
     return lambda method: marked(method, mark)
 
 
@@ -68,7 +68,7 @@ def query(
     """
     if read not in READ_CHOICES:
         raise UsageError(f"a query reads {', '.join(READ_CHOICES)}, not {read!r}")
-    mark = Mark("query", read, names_in(keys), exceptions_in(raises))
+    mark = MethodMark("query", read, names_in(keys), exceptions_in(raises))
     return marked(method, mark) if method is not None else lambda method: marked(method, mark)
 
 
@@ -77,10 +77,10 @@ def invariant(method: Method, /) -> Method:
 
     Replicas do not evaluate it; ``antiphon advise`` looks for operations and orders that break it.
     """
-    return marked(method, Mark("invariant"))
+    return marked(method, MethodMark("invariant"))
 
 
-def marked(method: Method, mark: Mark) -> Method:
+def marked(method: Method, mark: MethodMark) -> Method:
     """The method, with its mark."""
     if not callable(method):
         raise UsageError(f"@antiphon.{mark.kind} stands above a method, not above {method!r}")
@@ -90,9 +90,9 @@ def marked(method: Method, mark: Mark) -> Method:
     return method
 
 
-def mark_of(method: object) -> Mark | None:
+def mark_of(method: object) -> MethodMark | None:
     """What a decorator has said about a method; None if it has none."""
-    return cast("Mark | None", getattr(method, MARK, None))
+    return cast("MethodMark | None", getattr(method, MARK, None))
 
 
 def names_in(keys: Iterable[str]) -> tuple[str, ...]:

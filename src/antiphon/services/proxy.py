@@ -22,8 +22,8 @@ from antiphon.services.frames import (
     LATEST,
     OPERATION,
     AskQuery,
+    AskReplica,
     AskResults,
-    Hello,
     ResultsFrame,
     ServiceFrame,
     encode,
@@ -33,7 +33,7 @@ from antiphon.services.frames import (
     results,
 )
 from antiphon.services.joining import group_of
-from antiphon.services.live_replica import LiveReplica, replica_here
+from antiphon.services.live_replica import LiveServiceReplica, replica_here
 from antiphon.services.peers import check_fabric, host_of, topic_of
 from antiphon.services.replica import version_of
 
@@ -80,7 +80,7 @@ class ServiceProxy:
         self._count = 0
         self._open: dict[int, OpenCall] = {}
         self._home = 0
-        self._here: LiveReplica | None = None
+        self._here: LiveServiceReplica | None = None
         self._seen: dict[int, int] = {}
         # Which home what was seen comes from: it needs no reminder.
         self._seen_at = 0
@@ -219,7 +219,9 @@ class ServiceProxy:
             topic = result_topic(self._topic, self._caller)
             await self._peer.subscribe(topic, callback=self._on_message, when_missed=self._on_missed).ready()
             self._is_listening = True
-        reply = await self._peer.request(replica_topic(self._topic), encode(Hello()), timeout=min(5.0, self._timeout))
+        reply = await self._peer.request(
+            replica_topic(self._topic), encode(AskReplica()), timeout=min(5.0, self._timeout)
+        )
         self._home = int(hello_replies.decode(reply.value).replica)
 
     # Results.

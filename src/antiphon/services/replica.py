@@ -15,7 +15,7 @@ import msgspec
 from antiphon.kernel.errors import PeerError
 from antiphon.services.calls import ResultFrame, apply, decode_call, encode
 from antiphon.services.description import ServiceDescription
-from antiphon.services.digests import KeyReport, OperationName, StateDigests, StateReport
+from antiphon.services.digests import DigestReport, KeyReport, OperationName, StateDigests
 from antiphon.services.errors import UnknownOperationError
 from antiphon.services.frames import (
     MARK,
@@ -41,7 +41,7 @@ class OutdatedReplicaError(PeerError):
     """An operation comes from a newer version of the service, which this replica cannot apply."""
 
 
-class Replica:
+class ServiceReplica:
     """One replica over a backend. ``number`` names this life of it."""
 
     def __init__(self, description: ServiceDescription, backend: StoreBackend, number: int) -> None:
@@ -70,7 +70,7 @@ class Replica:
         """Digests of the state, and what the last operations changed."""
         return self.kept.digests
 
-    def report(self) -> StateReport:
+    def report(self) -> DigestReport:
         """What other replicas are told of the state."""
         return self.digests.report(self.number, self.kept.ranges())
 

@@ -30,7 +30,7 @@ class StateLostError(PeerError):
     """The backend has lost transactions, as a database may that failed over."""
 
 
-class Progress(msgspec.Struct, frozen=True, array_like=True):
+class StoreProgress(msgspec.Struct, frozen=True, array_like=True):
     """The position of a replica, as its backend keeps it; which operations are applied is beside it, author by author.
 
     Everything before ``position`` in the history of the topic is applied. ``commits`` makes each position another one,
@@ -45,7 +45,7 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
 
 
 encode: Final = msgspec.msgpack.Encoder().encode
-positions: Final = msgspec.msgpack.Decoder(Progress)
+positions: Final = msgspec.msgpack.Decoder(StoreProgress)
 
 
 def author_key(author: int) -> bytes:
@@ -66,7 +66,7 @@ class ReplicaStore(StoreBackend):
         self.applied.has_forgotten = self.progress.has_forgotten
         # What a commit under way writes of what is applied, and what the backend says when it has taken place.
         self._rows: dict[int, bytes | None] = {}
-        self._pending: Progress | None = None
+        self._pending: StoreProgress | None = None
         self._changes: dict[bytes, tuple[bytes | None, bytes | None]] = {}
         self.digests = StateDigests(self.scan(b""))
         # Values that were read or written lately: nobody else writes to the backend.
@@ -123,7 +123,7 @@ class ReplicaStore(StoreBackend):
         self.backend.commit({**changes, **own}, encode(self._pending))
         self._committed(self._pending)
 
-    def _committed(self, progress: Progress) -> None:
+    def _committed(self, progress: StoreProgress) -> None:
         self.progress = progress
         self._pending = None
         self._rows = {}
@@ -152,7 +152,7 @@ class ReplicaStore(StoreBackend):
             )
         return False
 
-    def _reload(self, progress: Progress) -> None:
+    def _reload(self, progress: StoreProgress) -> None:
         """Begin with what the backend has."""
         self._changes = {}
         self._committed(progress)
@@ -184,11 +184,11 @@ class ReplicaStore(StoreBackend):
         self.backend.close()
 
 
-def progress_of(backend: StoreBackend, service: str) -> Progress:
+def progress_of(backend: StoreBackend, service: str) -> StoreProgress:
     """The position of a replica, from its backend."""
     stored = backend.position()
     if not stored:
-        return Progress(service)
+        return StoreProgress(service)
     try:
         progress = positions.decode(stored)
     except msgspec.MsgspecError as error:

@@ -29,8 +29,8 @@ from antiphon.services.frames import (
     inquiries,
     replica_topic,
 )
-from antiphon.services.joining import AGAIN_SECONDS, HISTORY_REPLICAS, Joining, StateTransfers, group_of
-from antiphon.services.live_replica import LiveReplica
+from antiphon.services.joining import AGAIN_SECONDS, HISTORY_REPLICAS, ReplicaJoining, StateTransfers, group_of
+from antiphon.services.live_replica import LiveServiceReplica
 from antiphon.services.peers import check_fabric, check_fabric_of_client, host_of, topic_of
 from antiphon.services.replica_store import StateLostError
 from antiphon.services.store import MemoryStore, StoreBackend
@@ -44,7 +44,7 @@ log = logger("services")
 class ServedReplica:
     """A replica of a service in this program. Made by :func:`antiphon.serve`."""
 
-    def __init__(self, live: LiveReplica, joining: Joining, compare_seconds: float) -> None:
+    def __init__(self, live: LiveServiceReplica, joining: ReplicaJoining, compare_seconds: float) -> None:
         self._live = live
         self._joining = joining
         self._transfers = StateTransfers(live)
@@ -234,8 +234,8 @@ def serve(
     async def begin() -> ServedReplica:
         await check_fabric_of_client(peer)
         has_history = await ensure_history(peer, name)
-        live = LiveReplica(description, peer, name, open_store(store))
-        served = ServedReplica(live, Joining(live, has_history), compare_seconds)
+        live = LiveServiceReplica(description, peer, name, open_store(store))
+        served = ServedReplica(live, ReplicaJoining(live, has_history), compare_seconds)
         try:
             return await served.start()
         except BaseException:

@@ -16,7 +16,7 @@ from antiphon.services.advise.pairs import (
     SENSIBLY,
     TOGETHER,
     Bench,
-    Script,
+    PairScript,
 )
 from antiphon.services.calls import BoundCall, bind
 from antiphon.services.description import describe
@@ -27,7 +27,7 @@ def findings(service: Any, *calls: tuple[Any, ...]) -> set[str]:
     """What is wrong with the last two calls, after those before them."""
     description = describe(service)
     bound: list[BoundCall] = [bind(description.calls[name], arguments, {}) for name, *arguments in map(list, calls)]  # type: ignore[arg-type]
-    return set(Bench(description).findings(Script(tuple(bound[:-2]), bound[-2], bound[-1])))
+    return set(Bench(description).findings(PairScript(tuple(bound[:-2]), bound[-2], bound[-1])))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from antiphon.services.advise.pairs import Bench, Script, State
+from antiphon.services.advise.pairs import Bench, PairScript, State
 from antiphon.services.advise.world import Schedule, World
 from antiphon.services.calls import BoundCall, decode_result
 
@@ -16,7 +16,7 @@ MOST_CHARACTERS: Final = 60
 """Of a value."""
 
 
-def both_orders(bench: Bench, script: Script) -> list[str]:
+def both_orders(bench: Bench, script: PairScript) -> list[str]:
     """Two calls in both orders."""
     start = bench.reach(script.before) or bench.empty()
     lines = [f"{call}, at every replica" for call in script.before]
@@ -30,7 +30,7 @@ def both_orders(bench: Bench, script: Script) -> list[str]:
     return lines
 
 
-def alone(bench: Bench, script: Script) -> list[str]:
+def alone(bench: Bench, script: PairScript) -> list[str]:
     """One call that breaks an invariant."""
     start = bench.reach(script.before) or bench.empty()
     state = bench.after(start, script.other)

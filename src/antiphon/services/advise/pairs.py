@@ -69,7 +69,7 @@ class BenchStore(MemoryStore):
 
 
 @dataclass(frozen=True)
-class Script:
+class PairScript:
     """A state, as the calls that lead to it, and two calls."""
 
     before: tuple[BoundCall, ...]
@@ -148,7 +148,7 @@ class Bench:
                 return None
         return state
 
-    def findings(self, script: Script) -> frozenset[Finding]:
+    def findings(self, script: PairScript) -> frozenset[Finding]:
         """What is wrong with two calls on a state."""
         start = self.reach(script.before)
         return frozenset() if start is None else Branches(self, start).findings(script.one, script.other)

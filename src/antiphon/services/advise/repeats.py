@@ -28,7 +28,7 @@ OUTSIDE: Final = ("socket.", "subprocess.", "os.system", "os.exec", "os.fork", "
 
 
 @dataclass
-class Mistake:
+class RepeatMistake:
     """An operation that does not do the same twice."""
 
     operation: str
@@ -45,10 +45,10 @@ class Mistake:
 class RepeatFindings:
     """The smallest mistake of each operation that has any."""
 
-    mistakes: dict[str, Mistake] = field(default_factory=dict)
+    mistakes: dict[str, RepeatMistake] = field(default_factory=dict)
     tried: int = 0
 
-    def add(self, mistake: Mistake) -> None:
+    def add(self, mistake: RepeatMistake) -> None:
         """Keep a mistake if it is smaller than what is known."""
         known = self.mistakes.get(mistake.operation)
         if known is None or mistake.size() < known.size():
@@ -189,7 +189,7 @@ class RepeatSearch:
             later = self._other.after(state, call)
         what = self._difference(seen, first, again, later)
         if what:
-            self.found.add(Mistake(call.call.name, before, call, what))
+            self.found.add(RepeatMistake(call.call.name, before, call, what))
 
     @staticmethod
     def _difference(seen: list[str], first: State, again: State, later: State) -> str:

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from antiphon.services.advise.pairs import AFTER, ALONE, Bench, Branches, Finding, Script
+from antiphon.services.advise.pairs import AFTER, ALONE, Bench, Branches, Finding, PairScript
 from antiphon.services.advise.values import Calls
 from antiphon.services.calls import BoundCall
 
@@ -31,7 +31,7 @@ are in the order of the sources.
 """
 
 
-class Found(Exception):  # noqa: N818 (not an error)
+class FactFound(Exception):  # noqa: N818 (not an error)
     """Ends the execution of one example."""
 
 
@@ -53,7 +53,7 @@ class Trial:
 class PairFindings:
     """What was found about pairs of calls, and how much was tried."""
 
-    scripts: dict[Fact, Script] = field(default_factory=dict)
+    scripts: dict[Fact, PairScript] = field(default_factory=dict)
     """The first script of each finding."""
     tried: dict[tuple[str, str], int] = field(default_factory=dict)
     """Scripts for each pair of operations."""
@@ -62,7 +62,7 @@ class PairFindings:
         """Scripts with an operation in the pair."""
         return sum(count for pair, count in self.tried.items() if name in pair)
 
-    def of(self, *kinds: Finding) -> dict[Fact, Script]:
+    def of(self, *kinds: Finding) -> dict[Fact, PairScript]:
         """The findings of some kinds."""
         return {fact: script for fact, script in self.scripts.items() if fact[0] in kinds}
 
@@ -96,7 +96,7 @@ class PairSearch:
         explore(self._trials(pair), note, self._examples, self._seed)
         self.found.tried[pair] = count
 
-    def small(self, fact: Fact) -> Script:
+    def small(self, fact: Fact) -> PairScript:
         """The smallest script of a finding."""
         first = self.found.scripts[fact]
         # An operation that is to blame alone may have been seen beside another one.
@@ -106,10 +106,10 @@ class PairSearch:
             drawn, lambda one: any(found == fact for found, _ in self.facts(one)), self._examples, self._seed
         )
         if trial is not None:
-            first = min((script for found, script in self.facts(trial) if found == fact), key=Script.size)
+            first = min((script for found, script in self.facts(trial) if found == fact), key=PairScript.size)
         return shortened(first, has)
 
-    def facts(self, trial: Trial) -> Iterator[tuple[Fact | None, Script]]:
+    def facts(self, trial: Trial) -> Iterator[tuple[Fact | None, PairScript]]:
         """All scripts of a trial, and the findings of each."""
         state = self._bench.empty()
         for length in range(len(trial.before) + 1):
@@ -117,15 +117,15 @@ class PairSearch:
                 return
             branches = Branches(self._bench, state)
             for one, other in trial.pairs():
-                script = Script(trial.before[:length], one, other)
+                script = PairScript(trial.before[:length], one, other)
                 yield None, script
-                for each in (script, Script(script.before, other, one)):
+                for each in (script, PairScript(script.before, other, one)):
                     for fact in self._facts_of(each, branches.findings(each.one, each.other)):
                         yield fact, each
             if length < len(trial.before):
                 state = self._bench.after(state, trial.before[length])
 
-    def _facts_of(self, script: Script, findings: Collection[Finding]) -> Iterator[Fact]:
+    def _facts_of(self, script: PairScript, findings: Collection[Finding]) -> Iterator[Fact]:
         """Findings of a script with the operations that they are about."""
         one, other = script.one.call.name, script.other.call.name
         for finding in sorted(findings):
@@ -136,7 +136,7 @@ class PairSearch:
             else:
                 yield finding, other, one
 
-    def _has(self, fact: Fact) -> Callable[[Script], bool]:
+    def _has(self, fact: Fact) -> Callable[[PairScript], bool]:
         return lambda script: fact in self._facts_of(script, self._bench.findings(script))
 
     def _trials(self, pair: tuple[str, str]) -> SearchStrategy[Trial]:
@@ -150,12 +150,12 @@ def trials(calls: Calls, pair: tuple[str, str]) -> SearchStrategy[Trial]:
     return st.builds(Trial, before, one, other if pair[0] != pair[1] else st.just(()))
 
 
-def shortened(script: Script, is_wanted: Callable[[Script], bool]) -> Script:
+def shortened(script: PairScript, is_wanted: Callable[[PairScript], bool]) -> PairScript:
     """The script without the calls before it that make no difference."""
     place = len(script.before)
     while place > 0:
         place -= 1
-        shorter = Script(script.before[:place] + script.before[place + 1 :], script.one, script.other)
+        shorter = PairScript(script.before[:place] + script.before[place + 1 :], script.one, script.other)
         if is_wanted(shorter):
             script = shorter
     return script
@@ -199,11 +199,11 @@ def smallest(
     def run(drawn: Drawn) -> None:
         if is_wanted(drawn):
             last[:] = [drawn]
-            raise Found
+            raise FactFound
 
     try:
         run()
-    except Found:
+    except FactFound:
         # The last example that Hypothesis shows is the smallest.
         return last[0]
     return None

@@ -18,14 +18,14 @@ from antiphon.simulator.explore.explorer import (
     explore_system,
 )
 from antiphon.spaces.process import SpaceProcess
-from antiphon.spaces.space import Space, SpaceOutside
+from antiphon.spaces.space import SpaceOrder, SpaceOutside
 
 Scripts = Sequence[Sequence[Operation]]
-NewSpace = Callable[[int, SpaceOutside], Space]
+NewSpace = Callable[[int, SpaceOutside], SpaceOrder]
 
 
 def builder(
-    node_count: int, members: Sequence[Iterable[int]], new_space: NewSpace = Space, in_space: bool = True
+    node_count: int, members: Sequence[Iterable[int]], new_space: NewSpace = SpaceOrder, in_space: bool = True
 ) -> Callable[[Environment], SpaceProcess]:
     """Processes under one space of all topics; per topic the members at the start."""
     cube = full_or_partial(node_count)
@@ -94,7 +94,7 @@ class SpaceSystem(System):
 def explore_space(
     members: Sequence[Iterable[int]],
     scripts: Scripts,
-    new_space: NewSpace = Space,
+    new_space: NewSpace = SpaceOrder,
     in_space: bool = True,
     state_limit: int = 300_000,
 ) -> Exploration:

@@ -11,8 +11,8 @@ from antiphon.simulator.explore.explorer import Operation
 from antiphon.spaces.barrier import SpaceBarrier
 from antiphon.spaces.dependencies import SpaceDependencies
 from antiphon.spaces.header import Frontier
-from antiphon.spaces.space import Space, SpaceOutside
-from antiphon.spaces.stability import Stability
+from antiphon.spaces.space import SpaceOrder, SpaceOutside
+from antiphon.spaces.stability import SpaceStability
 from tests.spaces.systems import NewSpace, Scripts, SpaceSystem, builder, explore_space
 
 QUESTIONS, ANSWERS, NOTES = 0, 1, 2
@@ -30,16 +30,16 @@ def unsubscribe(topic: int) -> Operation:
     return ("unsubscribe", topic)
 
 
-class Silent(Stability):
+class Silent(SpaceStability):
     """Nobody acknowledges, so everything is named for ever: far fewer schedules, and no need to forget."""
 
     def past_grew(self, topic: int, source: int, number: int) -> None:
         pass
 
 
-def silent(me: int, outside: SpaceOutside) -> Space:
+def silent(me: int, outside: SpaceOutside) -> SpaceOrder:
     """A space in which nothing becomes stable."""
-    return Space(me, outside, stability=Silent(me))
+    return SpaceOrder(me, outside, stability=Silent(me))
 
 
 Members = list[list[int]]
@@ -162,7 +162,7 @@ class LeavesOwnTopicToItsOrder(SpaceDependencies):
         return found
 
 
-class EntersAtOnce(Space):
+class EntersAtOnce(SpaceOrder):
     """A subscription is effective when it is in the fabric, whatever the node follows by way of other topics."""
 
     def _enter(self, topic: int) -> None:
@@ -170,7 +170,7 @@ class EntersAtOnce(Space):
         self._outside.entered(topic)
 
 
-class CountsOwnAtOnce(Space):
+class CountsOwnAtOnce(SpaceOrder):
     """A node counts its own publication as past at once, though its topic puts it behind one that waits."""
 
     def delivered(self, publication: Publication) -> None:
@@ -183,7 +183,7 @@ class CountsOwnAtOnce(Space):
         self._release(self.barrier.passed(topic, self.me, sequence))
 
 
-class OneIsEnough(Stability):
+class OneIsEnough(SpaceStability):
     """A publication is taken to be stable when one other member has it."""
 
     def settle(self, topic: int, members: Iterable[int]) -> int:
@@ -202,11 +202,11 @@ class WaitsForEveryTopic(SpaceBarrier):
 
 
 def with_dependencies(kind: type[SpaceDependencies]) -> NewSpace:
-    return lambda me, outside: Space(me, outside, dependencies=kind(me), stability=Silent(me))
+    return lambda me, outside: SpaceOrder(me, outside, dependencies=kind(me), stability=Silent(me))
 
 
-def with_stability(kind: type[Stability]) -> NewSpace:
-    return lambda me, outside: Space(me, outside, stability=kind(me))
+def with_stability(kind: type[SpaceStability]) -> NewSpace:
+    return lambda me, outside: SpaceOrder(me, outside, stability=kind(me))
 
 
 WRONG_RULES: dict[str, tuple[NewSpace, tuple[Members, Scripts], str]] = {
@@ -224,7 +224,7 @@ WRONG_RULES: dict[str, tuple[NewSpace, tuple[Members, Scripts], str]] = {
     ),
     "one is enough": (with_stability(OneIsEnough), ANSWER, "causal"),
     "waits for every topic": (
-        lambda me, outside: Space(me, outside, barrier=WaitsForEveryTopic(), stability=Silent(me)),
+        lambda me, outside: SpaceOrder(me, outside, barrier=WaitsForEveryTopic(), stability=Silent(me)),
         UNSEEN,
         "waits for ever|never delivered",
     ),
@@ -256,8 +256,10 @@ OWN_BEHIND = (
 """Node 0 publishes while two answers wait there for their question; node 2 has these, and names only node 0's."""
 
 
-@pytest.mark.parametrize(("kind", "is_right"), [(Space, True), (CountsOwnAtOnce, False)])
-def test_an_own_publication_is_past_when_what_its_topic_puts_before_it_is(kind: type[Space], is_right: bool) -> None:
+@pytest.mark.parametrize(("kind", "is_right"), [(SpaceOrder, True), (CountsOwnAtOnce, False)])
+def test_an_own_publication_is_past_when_what_its_topic_puts_before_it_is(
+    kind: type[SpaceOrder], is_right: bool
+) -> None:
     answers = publish(ANSWERS)
     build = builder(3, [[0, 1], [0, 1, 2]], lambda me, outside: kind(me, outside, stability=Silent(me)))
     system = SpaceSystem(build, [[answers], [publish(QUESTIONS), answers, answers], [answers]])

@@ -9,13 +9,13 @@ from mypy_extensions import i64
 from antiphon.kernel.message import ProtocolMessage, Publication
 from antiphon.kernel.process import Environment, LogReader
 from antiphon.kernel.randomness import RandomStream
-from antiphon.spaces.space import Space
+from antiphon.spaces.space import SpaceOrder
 
 
 class SpaceTable(Protocol):
     """The spaces of a node."""
 
-    def space(self, topic: int) -> Space | None:
+    def space(self, topic: int) -> SpaceOrder | None:
         """The space of a topic; None if it is in none."""
 
 

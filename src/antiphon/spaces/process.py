@@ -18,7 +18,7 @@ from antiphon.kernel.process import Environment, Process
 from antiphon.spaces.environment import SpaceEnvironment
 from antiphon.spaces.header import HeaderPlace
 from antiphon.spaces.messages import SpaceAcknowledgement, SpaceStable, pairs_in
-from antiphon.spaces.space import Space, SpaceOutside, counts_of
+from antiphon.spaces.space import SpaceOrder, SpaceOutside, counts_of
 
 NO_SPACE = -1
 """The number of the space of a topic that is in none."""
@@ -60,7 +60,7 @@ class SpaceProcess(Process, SpaceOutside):
         place: HeaderPlace | None = None,
         acknowledge_ticks: int = 0,
         give_up_ticks: int | None = None,
-        new_space: Callable[[int, SpaceOutside], Space] = Space,
+        new_space: Callable[[int, SpaceOutside], SpaceOrder] = SpaceOrder,
     ) -> None:
         super().__init__(environment)
         self.space_of = space_of
@@ -71,7 +71,7 @@ class SpaceProcess(Process, SpaceOutside):
         self._give_up_ticks = give_up_ticks
         self._lost_since: dict[int, int] = {}
         self._gives_up_at = 0
-        self.spaces: dict[int, Space] = {}
+        self.spaces: dict[int, SpaceOrder] = {}
         # Topics of spaces whose subscription has begun and is not effective.
         self._pending: set[int] = set()
         # Those to which the application's last word was to subscribe.
@@ -90,7 +90,7 @@ class SpaceProcess(Process, SpaceOutside):
         assert self._inner is not None, "a fabric does not ask about itself while it is built"
         return self._inner
 
-    def space(self, topic: int) -> Space | None:
+    def space(self, topic: int) -> SpaceOrder | None:
         """The space of a topic; None if it is in none."""
         number = self.space_of(topic)
         if number == NO_SPACE:

@@ -11,7 +11,7 @@ from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Publication
 from antiphon.spaces.barrier import HeldPublication, SpaceBarrier
 from antiphon.spaces.dependencies import SpaceDependencies
 from antiphon.spaces.header import decode_frontier, encode_frontier
-from antiphon.spaces.stability import Stability
+from antiphon.spaces.stability import SpaceStability
 
 
 class SpaceOutside:
@@ -42,7 +42,7 @@ class SpaceOutside:
         raise NotImplementedError
 
 
-class Space:
+class SpaceOrder:
     """The order of one space at one node."""
 
     def __init__(
@@ -51,13 +51,13 @@ class Space:
         outside: SpaceOutside,
         dependencies: SpaceDependencies | None = None,
         barrier: SpaceBarrier | None = None,
-        stability: Stability | None = None,
+        stability: SpaceStability | None = None,
     ) -> None:
         self.me = me
         self._outside = outside
         self.dependencies = SpaceDependencies(me) if dependencies is None else dependencies
         self.barrier = SpaceBarrier() if barrier is None else barrier
-        self.stability = Stability(me) if stability is None else stability
+        self.stability = SpaceStability(me) if stability is None else stability
         # Topics whose subscription is effective in the fabric, and not yet here.
         self.entering: set[int] = set()
 

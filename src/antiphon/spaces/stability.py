@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from antiphon.spaces.header import Frontier, sorted_frontier
 
 
-class Stability:
+class SpaceStability:
     """The own publications of one node that are not stable, and what it has to acknowledge to others."""
 
     def __init__(self, me: int) -> None:

@@ -12,7 +12,7 @@ from antiphon.audit.evidence import read_evidence
 from antiphon.console.diagram.run_index import DELIVER, MessageName, RunIndex, dense
 from antiphon.console.diagram.slices import Stretch, absences, longest_waits, slice_of, totals
 from antiphon.console.diagram.waits import WaitExplainer, about_message
-from antiphon.console.diagram.words import Words
+from antiphon.console.diagram.words import DiagramWords
 from tests.console.served import simulated
 
 BUSY = """
@@ -226,8 +226,8 @@ def test_a_live_trace_shows_what_was_released_together() -> None:
     ("ticks", "words"), [(1, "1 µs"), (1_500, "1.5 ms"), (147_100, "147 ms"), (1_234_567, "1.23 s")]
 )
 def test_live_times_are_said_in_units_of_people(ticks: int, words: str) -> None:
-    assert Words({"unit": "microseconds"}).duration(ticks) == words
-    assert Words({}).duration(ticks) == f"{ticks:,} tick{'s' if ticks > 1 else ''}"
+    assert DiagramWords({"unit": "microseconds"}).duration(ticks) == words
+    assert DiagramWords({}).duration(ticks) == f"{ticks:,} tick{'s' if ticks > 1 else ''}"
 
 
 @pytest.mark.parametrize("values", [[5, 3, 5, 9], [1 << 40, 3, 1 << 50], [7], []])

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.mqtt.protocol.sharing import HELD_AT_MOST, Claim, GroupMember, Series, ShareGroup
+from antiphon.mqtt.protocol.sharing import HELD_AT_MOST, GroupMember, Series, ShareClaim, ShareGroup
 
 SERIES = Series("t", 9)
 
@@ -38,7 +38,7 @@ class World:
     def join(self, door: int, *members: int) -> None:
         self.now += 1
         own = self.doors[door].own
-        claim = Claim(self.now if own is None else own.since_us, members)
+        claim = ShareClaim(self.now if own is None else own.since_us, members)
         self.hand(door, self.doors[door].claim(door, claim))
         self.tell(door, "claim", claim)
 
@@ -97,9 +97,9 @@ def test_each_message_goes_to_one_member_and_all_members_get_as_many() -> None:
 
 def test_members_without_a_connection_get_something_only_if_no_other_is_there() -> None:
     group = ShareGroup[int](0)
-    group.claim(0, Claim(1, (1,), (2,)))
+    group.claim(0, ShareClaim(1, (1,), (2,)))
     assert {group.next_member() for _ in range(4)} == {GroupMember(0, 1)}
-    group.claim(0, Claim(1, (), (1, 2)))
+    group.claim(0, ShareClaim(1, (), (1, 2)))
     assert {group.next_member() for _ in range(4)} == {GroupMember(0, 1), GroupMember(0, 2)}
 
 
@@ -148,8 +148,8 @@ def test_only_what_the_last_owner_did_not_tell_of_comes_twice() -> None:
 
 def test_a_door_holds_back_a_bounded_number() -> None:
     group = ShareGroup[int](1)
-    group.claim(0, Claim(1, (1,)))
-    group.claim(1, Claim(2, (2,)))
+    group.claim(0, ShareClaim(1, (1,)))
+    group.claim(1, ShareClaim(2, (2,)))
     for number in range(1, HELD_AT_MOST + 50):
         assert not group.take(SERIES, number, number)
     assert group.held == HELD_AT_MOST

@@ -103,7 +103,7 @@ class ClientRequest:
         self._host.say(self._client, body)
 
 
-class Service:
+class WorkloadService:
     """The requests of a workload, served above one process."""
 
     process: TreeBroker
@@ -163,7 +163,7 @@ class MaelstromHost:
     """One node: it takes lines of input and writes lines of output."""
 
     def __init__(
-        self, service: Service, write: Callable[[bytes], None], clock: Callable[[], int], options: HostOptions
+        self, service: WorkloadService, write: Callable[[bytes], None], clock: Callable[[], int], options: HostOptions
     ) -> None:
         self.service: Final = service
         self.timers: Final = HostTimers(clock)

@@ -15,7 +15,7 @@ import msgspec
 
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import CAUSAL, NONE, TOTAL, Publication
-from antiphon.maelstrom.host import ClientRequest, HostOptions, Service, number_of_key
+from antiphon.maelstrom.host import ClientRequest, HostOptions, WorkloadService, number_of_key
 from antiphon.maelstrom.links import LinkOptions
 from antiphon.maelstrom.protocol import MALFORMED_REQUEST, RequestError
 
@@ -23,7 +23,7 @@ MESSAGES_IN_POLL: Final = 256
 """The most messages of a key in one answer; a client asks again for more."""
 
 
-class ValuesService(Service):
+class ValuesService(WorkloadService):
     """A set that grows: ``broadcast`` and ``g-set`` differ only in the names of messages."""
 
     def __init__(self, adds: str, added: str, shown: str) -> None:
@@ -82,7 +82,7 @@ class Committed(msgspec.Struct, frozen=True, tag=True):
 _read = msgspec.json.Decoder(Appended | Committed).decode
 
 
-class LogsService(Service):
+class LogsService(WorkloadService):
     """Logs by key, which only grow, and their committed offsets."""
 
     def __init__(self) -> None:
@@ -197,7 +197,7 @@ def options_for(workload: str, fan_out: int, gather_ms: int, patience_ms: int | 
     return HostOptions(fan_out=fan_out, links=LinkOptions(gather_us=gather_ms * 1000, patience_us=patience_ms * 1000))
 
 
-def service_for(workload: str) -> Service:
+def service_for(workload: str) -> WorkloadService:
     """The service of a workload."""
     if workload == "broadcast":
         return ValuesService("broadcast", "message", "messages")

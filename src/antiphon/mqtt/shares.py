@@ -18,7 +18,7 @@ from antiphon.api.batch import Message
 from antiphon.api.subscription import LiveSubscription
 from antiphon.kernel.errors import AntiphonError
 from antiphon.mqtt.envelope import MqttEnvelope, all_user_properties, envelope_of
-from antiphon.mqtt.protocol.sharing import Claim, GroupMember, Series, ShareGroup
+from antiphon.mqtt.protocol.sharing import GroupMember, Series, ShareClaim, ShareGroup
 from antiphon.mqtt.session import MqttSession, MqttSubscription
 from antiphon.mqtt.topics import mqtt_name
 from antiphon.runtime.logging import logger
@@ -215,7 +215,7 @@ class Shares:
         connected = tuple(sorted(n for n, (session, _) in group.members.items() if session.connection is not None))
         waiting = tuple(sorted(group.members.keys() - set(connected)))
         since_us = self._clock_us() if own is None else own.since_us
-        self._heed(name, group, group.state.claim(self._door, Claim(since_us, connected, waiting)))
+        self._heed(name, group, group.state.claim(self._door, ShareClaim(since_us, connected, waiting)))
         if not group.members and (not group.state.is_owned_here or not group.state.has_members):
             # The owner stays for the members elsewhere.
             self._heed(name, group, group.state.give_up(self._door))
@@ -327,7 +327,7 @@ class Shares:
         self._heard[notice.door] = self._loop.time()
         group = self._group(notice.group)
         if notice.since_us:
-            claim = Claim(notice.since_us, notice.connected, notice.waiting)
+            claim = ShareClaim(notice.since_us, notice.connected, notice.waiting)
             self._heed(notice.group, group, group.state.claim(notice.door, claim))
         else:
             self._heed(notice.group, group, group.state.give_up(notice.door))

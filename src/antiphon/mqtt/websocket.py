@@ -38,7 +38,7 @@ ANY_ORIGIN: Final = "*"
 log = logger("mqtt.websocket")
 
 
-class RequestError(PeerError):
+class WebSocketRequestError(PeerError):
     """A request that does not open a WebSocket, or may not."""
 
     def __init__(self, status: HTTPStatus, text: str) -> None:
@@ -51,26 +51,26 @@ def answer_to(request: bytes, origins: tuple[str, ...]) -> bytes:
     first, *lines = request.decode("latin-1").split("\r\n")
     words = first.split(" ")
     if len(words) != 3 or words[0] != "GET" or words[2] != "HTTP/1.1":
-        raise RequestError(HTTPStatus.BAD_REQUEST, "a WebSocket begins with GET and HTTP/1.1")
+        raise WebSocketRequestError(HTTPStatus.BAD_REQUEST, "a WebSocket begins with GET and HTTP/1.1")
     fields: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(":")
         if line and not colon:
-            raise RequestError(HTTPStatus.BAD_REQUEST, "a line of the request is no field")
+            raise WebSocketRequestError(HTTPStatus.BAD_REQUEST, "a line of the request is no field")
         name = name.strip().lower()
         fields[name] = f"{fields[name]},{value.strip()}" if name in fields else value.strip()
     if "upgrade" not in tokens(fields, "connection") or "websocket" not in tokens(fields, "upgrade"):
-        raise RequestError(HTTPStatus.UPGRADE_REQUIRED, "this address speaks MQTT over WebSocket")
+        raise WebSocketRequestError(HTTPStatus.UPGRADE_REQUIRED, "this address speaks MQTT over WebSocket")
     if fields.get("sec-websocket-version") != "13":
-        raise RequestError(HTTPStatus.UPGRADE_REQUIRED, "the version of WebSocket is 13")
+        raise WebSocketRequestError(HTTPStatus.UPGRADE_REQUIRED, "the version of WebSocket is 13")
     check_origin(fields.get("origin"), fields.get("host", ""), origins)
     asked = tokens(fields, "sec-websocket-protocol")
     chosen = next((each for each in SUBPROTOCOLS if each in asked), None)
     if chosen is None:
-        raise RequestError(HTTPStatus.BAD_REQUEST, "the client does not ask for the subprotocol mqtt")
+        raise WebSocketRequestError(HTTPStatus.BAD_REQUEST, "the client does not ask for the subprotocol mqtt")
     key = fields.get("sec-websocket-key", "")
     if len(key) != 24:
-        raise RequestError(HTTPStatus.BAD_REQUEST, "the key of the request has 24 characters")
+        raise WebSocketRequestError(HTTPStatus.BAD_REQUEST, "the key of the request has 24 characters")
     proof = base64.b64encode(hashlib.sha1((key + GUID).encode("latin-1"), usedforsecurity=False).digest()).decode()
     return (
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -89,7 +89,7 @@ def check_origin(origin: str | None, host: str, origins: tuple[str, ...]) -> Non
         return
     if host and urlsplit(origin).netloc == host:
         return
-    raise RequestError(
+    raise WebSocketRequestError(
         HTTPStatus.FORBIDDEN, f"pages of {origin[:200]} may not connect; add it to the origins of [mqtt] if they may"
     )
 
@@ -156,10 +156,10 @@ class WebSocketConnection(asyncio.Protocol):
         end = self._request.find(b"\r\n\r\n")
         try:
             if end < 0 and len(self._request) > REQUEST_BYTES_AT_MOST:
-                raise RequestError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the request is too long")
+                raise WebSocketRequestError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the request is too long")
             if end >= 0:
                 self._open(bytes(self._request[:end]), bytes(self._request[end + 4 :]))
-        except RequestError as error:
+        except WebSocketRequestError as error:
             self._refuse(error)
 
     def _open(self, request: bytes, rest: bytes) -> None:
@@ -170,7 +170,7 @@ class WebSocketConnection(asyncio.Protocol):
         if rest:
             self._on_frames(rest)
 
-    def _refuse(self, error: RequestError) -> None:
+    def _refuse(self, error: WebSocketRequestError) -> None:
         assert self._below is not None, "it has said something"
         log.info("a WebSocket was refused", reason=str(error))
         text = f"{error}\n".encode("ascii", "replace")

@@ -57,7 +57,7 @@ class Area(NamedTuple):
 WHOLE: Final = Area(-90.0, -180.0, 90.0, 180.0)
 
 
-class Cell(NamedTuple):
+class RegionCell(NamedTuple):
     """A cell with its quarters and its edges; a point on an edge belongs to the cell north or east of it."""
 
     quarters: tuple[int, ...]
@@ -71,14 +71,14 @@ class Cell(NamedTuple):
         """How often the plane was cut."""
         return len(self.quarters)
 
-    def children(self) -> Iterator[Cell]:
+    def children(self) -> Iterator[RegionCell]:
         """Its four quarters."""
         middle_latitude = (self.south + self.north) / 2
         middle_longitude = (self.west + self.east) / 2
         for quarter in range(4):
             south, north = (middle_latitude, self.north) if quarter & NORTH else (self.south, middle_latitude)
             west, east = (middle_longitude, self.east) if quarter & EAST else (self.west, middle_longitude)
-            yield Cell((*self.quarters, quarter), south, west, north, east)
+            yield RegionCell((*self.quarters, quarter), south, west, north, east)
 
     def meets(self, area: Area) -> bool:
         """Whether they have a point in common."""
@@ -100,7 +100,7 @@ class Cell(NamedTuple):
         )
 
 
-ROOT: Final = Cell((), *WHOLE)
+ROOT: Final = RegionCell((), *WHOLE)
 
 
 def checked_point(latitude: float, longitude: float) -> Point:
@@ -151,8 +151,8 @@ def patterns_for(prefix: str, area: Area, level: int, most: int) -> list[str]:
     """
     if most < 1:
         raise UsageError(f"an area takes at least one subscription, not {most}")
-    done: list[Cell] = []
-    waiting: list[tuple[int, Cell]] = [(0, ROOT)]
+    done: list[RegionCell] = []
+    waiting: list[tuple[int, RegionCell]] = [(0, ROOT)]
     while waiting:
         _, cell = heappop(waiting)
         parts = [child for child in cell.children() if child.meets(area)]

@@ -22,7 +22,7 @@ RETRY_SECONDS: Final = 0.25
 log = logger("spark")
 
 
-class PlacedBatch(NamedTuple):
+class HistoryBatch(NamedTuple):
     """The messages of a publication, at its positions, as those of a log come."""
 
     first: int
@@ -38,7 +38,7 @@ class HistoryReader:
         self._piece = piece
         self._position = piece.start
 
-    def chunks(self) -> Iterator[Sequence[PlacedBatch]]:
+    def chunks(self) -> Iterator[Sequence[HistoryBatch]]:
         """The batches of the range; the first and the last one may hold messages outside of it."""
         give_up_at = time.monotonic() + self._options.patience_seconds
         with new_runner() as runner:
@@ -64,7 +64,7 @@ class HistoryReader:
                     if client is not None:
                         wait(client.abandon())
 
-    async def _pieces(self, client: LiveClient) -> AsyncIterator[list[PlacedBatch]]:
+    async def _pieces(self, client: LiveClient) -> AsyncIterator[list[HistoryBatch]]:
         topic, generation = self._piece.partition
         start = StartPlace(self._position, generation)
         async for found in client.streams.api.pieces(topic, start, follow=False):
@@ -77,8 +77,8 @@ class HistoryReader:
                 return
 
 
-def placed(batch: Batch) -> PlacedBatch:
+def placed(batch: Batch) -> HistoryBatch:
     """A batch of a history as rows are made of it."""
     order = ORDER_NAMES.index(batch.order)
     publication = Publication(int(batch.publisher), int(batch.sequence), 0, batch.payload, 0, order)
-    return PlacedBatch(int(batch.first_offset), int(batch.count), publication)
+    return HistoryBatch(int(batch.first_offset), int(batch.count), publication)

@@ -29,7 +29,7 @@ from antiphon.api.columns import Columns
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import ORDER_NAMES, Publication
 from antiphon.sessions.client_messages import StoredBatch
-from antiphon.spark.history_reader import PlacedBatch
+from antiphon.spark.history_reader import HistoryBatch
 from antiphon.spark.plan import Piece
 from antiphon.transport.codec import Codec
 
@@ -101,7 +101,7 @@ class RowBuilder:
         self._headers: list[tuple[int, Sequence[dict[str, bytes] | None]]] = []
         self._about: list[tuple[int, Sequence[list[bytes] | None]]] = []
 
-    def batches(self, chunks: Iterable[Sequence[StoredBatch | PlacedBatch]]) -> Iterator[pa.RecordBatch]:
+    def batches(self, chunks: Iterable[Sequence[StoredBatch | HistoryBatch]]) -> Iterator[pa.RecordBatch]:
         """All rows of the chunks."""
         for chunk in chunks:
             for first, count, recorded in chunk:

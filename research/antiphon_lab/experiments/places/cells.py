@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from antiphon.kernel.randomness import RandomStream
-from antiphon.placement.cells import ROOT, Area, Cell, Point, cell_of
+from antiphon.placement.cells import ROOT, Area, Point, RegionCell, cell_of
 from antiphon.simulator.scenario.run import Simulation
 from antiphon.simulator.scenario.scenario import PublishTable, Scenario, SubscribeTable, TopicsTable
 from antiphon.trace.store import MemoryTrace
@@ -60,7 +60,7 @@ class CellCosts:
 
 def cells_meeting(area: Area, level: int) -> set[int]:
     """The numbers of the cells of a level that an area meets."""
-    waiting: list[Cell] = [ROOT]
+    waiting: list[RegionCell] = [ROOT]
     while waiting[0].level < level:
         waiting = [child for cell in waiting for child in cell.children() if child.meets(area)]
     return {number_of(cell.quarters) for cell in waiting}

@@ -16,7 +16,7 @@ from antiphon.kernel.errors import UsageError
 
 if TYPE_CHECKING:
     from antiphon.cli.torture.live import LiveOptions
-    from antiphon.torture.live.consumers.campaign import ConsumerFigures
+    from antiphon.torture.live.consumers.campaign import ConsumerCampaignFigures
 
 
 def torture_by_consumers(wishes: LiveOptions) -> None:
@@ -27,7 +27,7 @@ def torture_by_consumers(wishes: LiveOptions) -> None:
     if wishes.fabric not in FABRICS or not FABRICS[wishes.fabric].membership.is_full:
         raise UsageError("topics have a history on a cube or a tree; choose --fabric cube or tree")
 
-    async def run(directory: Path) -> ConsumerFigures | None:
+    async def run(directory: Path) -> ConsumerCampaignFigures | None:
         plan = ConsumerPlan(wishes.fabric, wishes.nodes, wishes.seconds, wishes.seed, wishes.rate, directory)
         return await running.first_of(ConsumerCampaign(plan, output.complain).run(), running.until_signal())
 

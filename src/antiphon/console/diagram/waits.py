@@ -14,7 +14,7 @@ import numpy as np
 
 from antiphon.console.diagram.cones import TopicHistory
 from antiphon.console.diagram.run_index import DELIVER, DROP, NOTHING, RECEIVE, Numbers, RunIndex
-from antiphon.console.diagram.words import Words
+from antiphon.console.diagram.words import DiagramWords
 
 DEPTH_AT_MOST: Final = 8
 """So long a chain of waits is told."""
@@ -44,7 +44,7 @@ class Hop:
 
 
 @dataclass
-class Step:
+class WaitStep:
     """One sentence of an explanation, and the place in the diagram that it is about."""
 
     text: str
@@ -60,7 +60,7 @@ class Step:
 class Explanation:
     """The steps of an explanation, and the hops of the message itself."""
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[WaitStep] = field(default_factory=list)
     hops: list[Hop] = field(default_factory=list)
 
 
@@ -69,7 +69,7 @@ class WaitExplainer:
 
     def __init__(self, run: RunIndex) -> None:
         self._run = run
-        self._words = Words(run.about)
+        self._words = DiagramWords(run.about)
         self._topics: dict[int, TopicHistory] = {}
         self._usual: int | None = None
         self._sends: tuple[Numbers, Numbers] | None = None
@@ -105,7 +105,7 @@ class WaitExplainer:
             text = f"{begin}; the trace does not show what it waited for."
         else:
             text = f"{begin}: it follows {words.message(run, cause)}, which was not delivered there."
-        found.steps.append(Step(text, node, int(run.time[arrival]), until, topic, source, sequence))
+        found.steps.append(WaitStep(text, node, int(run.time[arrival]), until, topic, source, sequence))
         if cause == NOTHING or depth >= DEPTH_AT_MOST:
             return
         arrivals = self._arrivals(int(run.message[cause]), node)
@@ -121,7 +121,9 @@ class WaitExplainer:
             text = f"{text[:-1]}: the copy from node {int(run.peer[row])} was dropped ({reason})."
         at = int(run.time[lost[0]]) if lost else int(run.time[cause])
         name_of = run.name_of(cause)
-        found.steps.append(Step(text, node, int(run.time[cause]), at, name_of.topic, name_of.source, name_of.sequence))
+        found.steps.append(
+            WaitStep(text, node, int(run.time[cause]), at, name_of.topic, name_of.source, name_of.sequence)
+        )
 
     def _undelivered_before(self, arrival: int) -> int:
         """The birth of the last message that another one follows and that its receiver never delivered."""
@@ -317,7 +319,7 @@ class WaitExplainer:
         name = run.name_of(delivery)
         begin = int(run.time[max(since, 0)]) if hop is None else hop.sent
         end = int(run.time[delivery]) if hop is None else hop.arrived
-        found.steps.append(Step(text, int(run.node[delivery]), begin, end, name.topic, name.source, name.sequence))
+        found.steps.append(WaitStep(text, int(run.node[delivery]), begin, end, name.topic, name.source, name.sequence))
 
 
 def about_message(run: RunIndex, explainer: WaitExplainer, message: int, node: int | None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from antiphon.console.diagram.run_index import RunIndex
 MICROSECONDS: Final = "microseconds"
 
 
-class Words:
+class DiagramWords:
     """Says times, messages and topics of one run the way people say them."""
 
     def __init__(self, about: Mapping[str, Any]) -> None:

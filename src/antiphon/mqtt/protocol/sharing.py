@@ -36,7 +36,7 @@ class GroupMember(NamedTuple):
     number: int
 
 
-class Claim(NamedTuple):
+class ShareClaim(NamedTuple):
     """What one door says of a group: since when it has it, and its members with and without a connection."""
 
     since_us: int
@@ -49,7 +49,7 @@ class ShareGroup(Generic[M]):
 
     def __init__(self, door: int) -> None:
         self._door = door
-        self._claims: dict[int, Claim] = {}
+        self._claims: dict[int, ShareClaim] = {}
         self._turn = 0
         self._held: OrderedDict[tuple[Series, int], M] = OrderedDict()
         self._handed: OrderedDict[Series, int] = OrderedDict()
@@ -61,7 +61,7 @@ class ShareGroup(Generic[M]):
     # What doors say.
 
     @property
-    def own(self) -> Claim | None:
+    def own(self) -> ShareClaim | None:
         """The claim of this door."""
         return self._claims.get(self._door)
 
@@ -85,7 +85,7 @@ class ShareGroup(Generic[M]):
         """The doors that claim it."""
         return tuple(self._claims)
 
-    def claim(self, door: int, claim: Claim) -> list[M]:
+    def claim(self, door: int, claim: ShareClaim) -> list[M]:
         """A door has the group, with these members; the messages that this door now has to hand out."""
         was_owned_here = self.is_owned_here
         self._claims[door] = claim

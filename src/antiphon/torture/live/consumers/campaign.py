@@ -56,7 +56,7 @@ class ConsumerPlan:
 
 
 @dataclass
-class ConsumerFigures:
+class ConsumerCampaignFigures:
     """The results."""
 
     cycles: int = 0
@@ -87,7 +87,7 @@ class ConsumerCampaign:
         self._plan = plan
         self._progress = progress
         self._chance = random.Random(plan.seed)
-        self.figures = ConsumerFigures()
+        self.figures = ConsumerCampaignFigures()
         port = any_ports(plan.nodes)
         self._addresses = [f"{HOST}:{port + place}" for place in range(plan.nodes)]
         self._data = plan.directory / "data"
@@ -113,7 +113,7 @@ class ConsumerCampaign:
         self.figures.stuck += 1
         self.figures.examples.append(what)
 
-    async def run(self) -> ConsumerFigures:
+    async def run(self) -> ConsumerCampaignFigures:
         """Run everything; if cancelled, no process is left behind."""
         figures, begun = self.figures, time.monotonic()
         try:

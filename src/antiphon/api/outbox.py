@@ -38,6 +38,12 @@ CLOSED_BYTES: Final = 4 << 20
 KEYS_TOGETHER: Final = 64
 """How many keys a batch may be about whose messages have different ones."""
 
+TRIED_ALWAYS: Final = 4
+"""So many blocked outboxes are tried whenever a node settles, beside those on whose topics something happened."""
+
+TRIED_AT_ONCE: Final = 64
+"""So many are tried if room may have opened on any topic; the others have their turn soon after."""
+
 NO_KEY: Final = (0,)
 """What names no key is about this one."""
 
@@ -100,6 +106,15 @@ class BlockedOutboxes:
             self.ring[outbox] = None
         self._owed = max(0, self._owed - count)
         return due
+
+    def flush_due(self) -> bool:
+        """Let a few of them send what there is room for now; whether anything was sent."""
+        moved = False
+        for outbox in self.take_due(TRIED_AT_ONCE if self.has_more else TRIED_ALWAYS):
+            before = len(outbox)
+            outbox.flush()
+            moved = moved or len(outbox) != before
+        return moved
 
 
 # Shared by all outboxes that hold nothing: they stay empty.

@@ -28,7 +28,7 @@ from antiphon.kernel.process import Process
 from antiphon.membership.membership import Membership
 from antiphon.node.open_receipts import OpenReceipts
 from antiphon.node.settings import Settings
-from antiphon.node.write_scheduler import CREDIT_FRAMES, WriteScheduler
+from antiphon.node.write_scheduler import HeldCredit, WriteScheduler
 from antiphon.runtime.clocks import monotonic_us, wall_clock_us
 from antiphon.runtime.logging import logger
 from antiphon.sessions.client_messages import CLIENT_CONTROLS
@@ -53,12 +53,6 @@ if TYPE_CHECKING:
 log = logger("loop")
 
 ORDER_NUMBERS: Final = {name: number for number, name in enumerate(ORDER_NAMES)}
-TRIED_ALWAYS: Final = 4
-"""So many blocked outboxes are tried whenever the node settles, beside those on whose topics something happened."""
-
-TRIED_AT_ONCE: Final = 64
-"""So many are tried if room may have opened on any topic; the others have their turn soon after."""
-
 UNHANDLED_LOGGED: Final = 20
 """So many failed steps are logged one by one; after that only some are, at growing distances."""
 
@@ -108,9 +102,7 @@ class NodeLoop:
         self._is_filling_later = False
         self._waited_for_disk = False
         self.receipts = OpenReceipts()
-        self._held_credit: dict[LiveTopic, list[tuple[int, ProtocolMessage]]] = {}
-        # The same of all topics, while too much waits for the disk.
-        self._held_for_disk: list[tuple[int, ProtocolMessage]] = []
+        self._held_credit = HeldCredit()
         # The batch that was made or checked last, with its content: its delivery mostly follows at once.
         self._decoded: tuple[bytes, Columns] | None = None
         # The batch that is being published, until it is delivered here.
@@ -182,7 +174,7 @@ class NodeLoop:
 
     def send_held_credit(self, topic: LiveTopic) -> None:
         """Nobody here is behind on a topic any more: let those go on who publish there."""
-        self._send_held(self._held_credit.pop(topic, []))
+        self._send_held(self._held_credit.take(topic))
 
     def release_credit(self, topic: LiveTopic, sink: Any) -> None:
         """A sink that had fallen behind has room again."""
@@ -194,9 +186,8 @@ class NodeLoop:
     def committed(self) -> None:
         """Something is on disk: whoever waited for room there goes on."""
         if not self.is_disk_behind:
-            if self._held_for_disk:
-                held, self._held_for_disk = self._held_for_disk, []
-                self._send_held(held)
+            if self._held_credit.for_disk:
+                self._send_held(self._held_credit.take_for_disk())
             if self._waited_for_disk:
                 self._waited_for_disk = False
                 self.blocked.name_all()
@@ -261,13 +252,13 @@ class NodeLoop:
         if is_credit:
             topic = self._by_number.get(message.topic)
             if topic is not None and topic.is_behind:
-                self._held_credit.setdefault(topic, []).append((destination, message))
+                self._held_credit.hold(topic, destination, message)
                 return
             if self._disk_first is not None:
                 self._disk_first.then(partial(self._send, destination, message, True))
                 return
             if self.store is not None and self.is_disk_behind:
-                self._held_for_disk.append((destination, message))
+                self._held_credit.for_disk.append((destination, message))
                 return
         self._send(destination, message, is_credit)
 
@@ -283,11 +274,7 @@ class NodeLoop:
         if is_hurried and not message.is_control():
             link.send(self.codec.encode_control(CreditRequest(message.topic)))
         link.send(self.codec.encode(message))
-        if is_hurried or not is_credit or link.queued_frames >= CREDIT_FRAMES:
-            self._writes.dirty.add(link)
-            return
-        # Nobody waits for credit as an application waits for its messages: some is collected before it is written.
-        self._writes.with_credit.add(link)
+        self._writes.queued(link, is_hurried or not is_credit)
 
     def credit_wanted(self, number: int) -> None:
         """A publisher on this topic waits for acknowledgements; whoever gets its messages from here is told too."""
@@ -491,11 +478,7 @@ class NodeLoop:
         if self.is_disk_behind:
             self._waited_for_disk = True
             return False
-        moved = False
-        for outbox in self.blocked.take_due(TRIED_AT_ONCE if self.blocked.has_more else TRIED_ALWAYS):
-            before = len(outbox)
-            outbox.flush()
-            moved = moved or len(outbox) != before
+        moved = self.blocked.flush_due()
         if not moved and self.blocked.has_more and not self._is_filling_later:
             # The others have their turn when the loop has served its connections.
             self._is_filling_later = True

@@ -18,7 +18,7 @@ import msgspec
 from antiphon.api.columns import Author, Columns
 from antiphon.api.lifecycle import Lifecycle, raise_refusals
 from antiphon.api.outbox import Outbox, OutboxOwner
-from antiphon.api.publisher import Publisher, check_order
+from antiphon.api.publisher import check_order
 from antiphon.api.pubsub import PubSubHost
 from antiphon.api.receipts import Publishing
 from antiphon.api.streams.stream_api import StreamCalls
@@ -42,7 +42,7 @@ from antiphon.node.settings import Settings
 from antiphon.node.spaces import check_total
 from antiphon.node.status import NodeStatus, StatusServer
 from antiphon.node.streams.relay import StreamRelay
-from antiphon.node.streams.stream_host import StreamHost
+from antiphon.node.streams.stream_host import StreamHost, letters_of
 from antiphon.node.subscriptions import Subscriptions
 from antiphon.node.tentative import TentativeBatch, early_of
 from antiphon.runtime.clocks import wall_clock_us
@@ -52,13 +52,10 @@ from antiphon.runtime.tasks import Tasks
 from antiphon.sessions.backlog import Backlogs
 from antiphon.sessions.steps import start as start_steps
 from antiphon.storage.disk import Disk
-from antiphon.storage.group_commit import GroupCommit
-from antiphon.storage.journals import LiveJournal
 from antiphon.storage.log import DurableLog
 from antiphon.storage.log_server import LogServer
 from antiphon.storage.log_topics import LogRetention
-from antiphon.streams.service.service import StreamService
-from antiphon.streams.service.stream_gateway import StreamAccess, StreamGateway
+from antiphon.streams.service.stream_gateway import StreamAccess
 from antiphon.transport.framing import FrameWriter
 from antiphon.transport.incoming import ConnectionGreeting, FrameClient, IncomingConnection, ServedClient
 from antiphon.transport.links import split_address
@@ -155,11 +152,9 @@ class LiveNode(PubSubHost):
     def _open_disk(self, data: str) -> None:
         settings = self.settings
         retention = LogRetention(settings.retention_bytes, settings.retention_seconds)
-        # What has been delivered cannot be refused; publishers wait before there is too much of it.
-        store = DurableLog.open(data, retention=retention, pending_limit_bytes=None)
-        self.disk.open(store, GroupCommit(store, self.loop.committed, self.fail), self.with_receipts)
+        self.disk.open_log(data, retention, self.loop.committed, self.fail, self.with_receipts)
         if self.loop.traits.has_journal:
-            self.disk.journal = LiveJournal(store, self.loop.codec, self.fail)
+            self.disk.keep_journal(self.loop.codec, self.fail)
         self.loop.open(self.disk)
         self.disk.trim()
 
@@ -239,19 +234,10 @@ class LiveNode(PubSubHost):
         settings = self.settings
         if settings.data is None or not FABRICS[settings.fabric].membership.is_full:
             return
-        members = self._members
-        place = Path(settings.data) / "streams"
-        self._stream_host = StreamHost(
-            place, self.loop, members.cluster, members.subscriptions, self._publish_dead_letter
-        )
-        streams = members.streams = StreamService(self._stream_host)
-        self._streams.gateway = StreamGateway(streams)
-        streams.start(is_first=self.identifier == 0 and self.cluster.incarnation <= 1)
-
-    def _publish_dead_letter(
-        self, topic: str, value: bytes, headers: dict[str, bytes], then: Callable[[], object]
-    ) -> None:
-        Publisher(self).publish(topic, value, headers=headers).add_done_callback(lambda _: then())
+        members, place = self._members, Path(settings.data) / "streams"
+        self._stream_host = StreamHost(place, self.loop, members.cluster, members.subscriptions, letters_of(self))
+        members.streams = self._stream_host.new_service(self._streams)
+        members.streams.start(is_first=self.identifier == 0 and self.cluster.incarnation <= 1)
 
     # Stopping.
 

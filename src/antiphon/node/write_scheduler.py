@@ -11,6 +11,8 @@ import asyncio
 from typing import Final
 
 from antiphon.api.lifecycle import Lifecycle
+from antiphon.api.topic_state import LiveTopic
+from antiphon.kernel.message import ProtocolMessage
 from antiphon.transport.framing import FrameWriter
 
 CREDIT_SECONDS: Final = 0.004
@@ -19,6 +21,28 @@ CREDIT_FRAMES: Final = 16
 
 GATHER_BYTES: Final = 64 << 10
 """So many bytes for one peer leave at once, whatever the setting ``gather_seconds``."""
+
+
+class HeldCredit:
+    """Acknowledgements with their destinations that are sent later: publishers would go on, and this node is behind."""
+
+    def __init__(self) -> None:
+        self._by_topic: dict[LiveTopic, list[tuple[int, ProtocolMessage]]] = {}
+        self.for_disk: list[tuple[int, ProtocolMessage]] = []
+        """Those of all topics, while too much waits for the disk."""
+
+    def hold(self, topic: LiveTopic, destination: int, message: ProtocolMessage) -> None:
+        """A subscriber to the topic is behind."""
+        self._by_topic.setdefault(topic, []).append((destination, message))
+
+    def take(self, topic: LiveTopic) -> list[tuple[int, ProtocolMessage]]:
+        """Those of a topic, whose subscribers have caught up."""
+        return self._by_topic.pop(topic, [])
+
+    def take_for_disk(self) -> list[tuple[int, ProtocolMessage]]:
+        """Those that waited for the disk, which has caught up."""
+        held, self.for_disk = self.for_disk, []
+        return held
 
 
 class WriteScheduler:
@@ -34,6 +58,14 @@ class WriteScheduler:
         self.is_credit_scheduled = False
         self._gathering: set[FrameWriter] = set()
         self._is_gathering_scheduled = False
+
+    def queued(self, writer: FrameWriter, is_urgent: bool) -> None:
+        """A message of the process is queued; it is urgent unless it is an acknowledgement for which nobody waits."""
+        if is_urgent or writer.queued_frames >= CREDIT_FRAMES:
+            self.dirty.add(writer)
+            return
+        # Nobody waits for credit as an application waits for its messages: some is collected before it is written.
+        self.with_credit.add(writer)
 
     def write_dirty(self) -> None:
         """Write to the connections that are due, or let their frames gather."""

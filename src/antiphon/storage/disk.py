@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from antiphon.kernel.message import ProtocolMessage
@@ -10,7 +11,9 @@ from antiphon.runtime.clocks import uptime_us, wall_clock_us
 from antiphon.storage.group_commit import GroupCommit
 from antiphon.storage.journals import LiveJournal
 from antiphon.storage.log import DurableLog
+from antiphon.storage.log_topics import LogRetention
 from antiphon.storage.trusted_clock import TrustedClock
+from antiphon.transport.codec import Codec
 
 TRIM_SECONDS: Final = 30.0
 
@@ -33,6 +36,24 @@ class Disk:
         self.store = store
         self.commit = commit
         self.first = commit if is_first else None
+
+    def open_log(
+        self,
+        data: str,
+        retention: LogRetention,
+        committed: Callable[[], None],
+        fail: Callable[[BaseException], None],
+        is_first: bool,
+    ) -> None:
+        """Open the log in a directory; ``committed`` is called after each commit, and ``fail`` if one is impossible."""
+        # What has been delivered cannot be refused; publishers wait before there is too much of it.
+        store = DurableLog.open(data, retention=retention, pending_limit_bytes=None)
+        self.open(store, GroupCommit(store, committed, fail), is_first)
+
+    def keep_journal(self, codec: Codec, fail: Callable[[BaseException], None]) -> None:
+        """The process keeps records for its next incarnation in the log."""
+        assert self.store is not None, "only a disk with a log has a journal"
+        self.journal = LiveJournal(self.store, codec, fail)
 
     @property
     def is_kept(self) -> bool:

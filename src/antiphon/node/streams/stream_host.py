@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from antiphon.api.batch import Batch
+from antiphon.api.publisher import Publisher
+from antiphon.api.pubsub import PubSubHost
 from antiphon.api.streams.stored_batches import StoredBatches
 from antiphon.api.subscription import LiveSubscription
 from antiphon.api.topic_names import checked_name
@@ -23,12 +25,23 @@ from antiphon.runtime.clocks import monotonic_us
 from antiphon.runtime.logging import logger
 from antiphon.storage.stream_store import StreamStore
 from antiphon.streams.service.host import StreamBatch
+from antiphon.streams.service.service import StreamService
+from antiphon.streams.service.stream_gateway import StreamAccess, StreamGateway
 from antiphon.transport.peer_messages import StreamFrame
 
 TURN_SECONDS: Final = 0.005
 """How long the streams work before others have their turn."""
 
 PublishLetter = Callable[[str, bytes, dict[str, bytes], Callable[[], object]], None]
+
+
+def letters_of(live: PubSubHost) -> PublishLetter:
+    """Publishes dead letters at a node, as its applications publish."""
+
+    def publish(topic: str, value: bytes, headers: dict[str, bytes], then: Callable[[], object]) -> None:
+        Publisher(live).publish(topic, value, headers=headers).add_done_callback(lambda _: then())
+
+    return publish
 
 
 class Following:
@@ -74,6 +87,12 @@ class StreamHost(StoredBatches):
         # Work for one of the next turns of the event loop.
         self._put_off: deque[Callable[[], object]] = deque()
         self._is_scheduled = False
+
+    def new_service(self, access: StreamAccess) -> StreamService:
+        """The service of this host, which takes what comes through ``access`` from now on."""
+        service = StreamService(self)
+        access.gateway = StreamGateway(service)
+        return service
 
     def close(self) -> None:
         """Call nothing any more; the files close with the log of the node."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from antiphon.api.batch import Batch
-from antiphon.api.outbox import Outbox
+from antiphon.api.outbox import Outbox, set_if_waiting
 from antiphon.api.topic_names import topic_number
 from antiphon.kernel.errors import UsageError
 from antiphon.runtime.clocks import monotonic_us
@@ -257,3 +257,10 @@ class LiveTopicTable:
                 found.logged = LoggedPublications()
                 found.logged.is_known = found.end_offset == 0
         return found
+
+    def became_member(self, topic: LiveTopic) -> None:
+        """The subscription of the process to a topic is effective: those who wait for that go on."""
+        if topic.joined is not None:
+            set_if_waiting(topic.joined)
+            # All topics share one future that is done: those who wait hold the other.
+            topic.joined = self.done

@@ -18,7 +18,7 @@ from antiphon.api.batch import Batch
 from antiphon.api.batch_codec import decode_checked, encode_columns
 from antiphon.api.columns import NO_AUTHOR, Columns
 from antiphon.api.lifecycle import Lifecycle
-from antiphon.api.outbox import BlockedOutboxes, set_if_waiting
+from antiphon.api.outbox import BlockedOutboxes
 from antiphon.api.segment import Segment
 from antiphon.api.topic_state import LiveTopic, LiveTopicTable
 from antiphon.fabrics.registry import FABRICS
@@ -28,7 +28,7 @@ from antiphon.kernel.process import Process
 from antiphon.membership.membership import Membership
 from antiphon.node.open_receipts import OpenReceipts
 from antiphon.node.settings import Settings
-from antiphon.node.write_scheduler import HeldCredit, WriteScheduler
+from antiphon.node.write_scheduler import CREDIT_FRAMES, HeldCredit, WriteScheduler
 from antiphon.runtime.clocks import monotonic_us, wall_clock_us
 from antiphon.runtime.logging import logger
 from antiphon.sessions.client_messages import CLIENT_CONTROLS
@@ -274,7 +274,9 @@ class NodeLoop:
         if is_hurried and not message.is_control():
             link.send(self.codec.encode_control(CreditRequest(message.topic)))
         link.send(self.codec.encode(message))
-        self._writes.queued(link, is_hurried or not is_credit)
+        # Nobody waits for credit as an application waits for its messages: some is collected before it is written.
+        is_urgent = is_hurried or not is_credit or link.queued_frames >= CREDIT_FRAMES
+        (self._writes.dirty if is_urgent else self._writes.with_credit).add(link)
 
     def credit_wanted(self, number: int) -> None:
         """A publisher on this topic waits for acknowledgements; whoever gets its messages from here is told too."""
@@ -412,10 +414,7 @@ class NodeLoop:
             # Its log is one, whatever the memberships.
             self.checkpoints.changed(topic)
         self.sessions.became_member(topic)
-        if topic.joined is not None:
-            set_if_waiting(topic.joined)
-            # All topics share one future that is done: those who wait hold the other.
-            topic.joined = self.topics.done
+        self.topics.became_member(topic)
         self.room_may_be_on(topic)
 
     def membership_ended(self, number: int) -> None:

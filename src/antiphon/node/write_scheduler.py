@@ -59,14 +59,6 @@ class WriteScheduler:
         self._gathering: set[FrameWriter] = set()
         self._is_gathering_scheduled = False
 
-    def queued(self, writer: FrameWriter, is_urgent: bool) -> None:
-        """A message of the process is queued; it is urgent unless it is an acknowledgement for which nobody waits."""
-        if is_urgent or writer.queued_frames >= CREDIT_FRAMES:
-            self.dirty.add(writer)
-            return
-        # Nobody waits for credit as an application waits for its messages: some is collected before it is written.
-        self.with_credit.add(writer)
-
     def write_dirty(self) -> None:
         """Write to the connections that are due, or let their frames gather."""
         dirty, self.dirty = self.dirty, set()

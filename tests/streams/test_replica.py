@@ -113,3 +113,22 @@ def test_schedules_that_were_broken_once_settle_one_history(seed: int) -> None:
     """
     world = Schedule(seed).run(30)
     assert not world.judge.violations, world.judge.violations[:5]
+
+
+def test_a_leader_that_was_away_asks_the_nodes_that_are_to_keep_the_stream_before_it_gives_places() -> None:
+    """The only replica returns without the first message, and is delivered the second, which follows it."""
+    world = StreamWorld(1, 2, ReplicaSet((0,)), Bounds())
+    world.clock.run_until(1_000_000)
+    world.crash(0)
+    world.keepers = [1]
+    world.publish(1)
+    world.clock.run_until(1_100_000)
+    world.start(0)
+    back = world.life(0)
+    assert back is not None
+    # What was published while a broker was away counts as past when it returns.
+    back.delivered.add((1, 1))
+    world.publish(1)
+    world.clock.run_until(5_000_000)
+    assert set(world.judge.positions) == {(1, 1), (1, 2)}
+    assert not world.judge.violations

@@ -12,14 +12,15 @@ It is told what programs ask for and get, and what nodes hand out, and knows not
   in the hands of the same member; or when all that it follows are done. And in the history no message comes
   before one that it follows.
 * ``lost``: in the end all accepted messages are in the history, and every consumer has done all of them, but for those
-  that retention has removed; consumers were told how many of these they have missed.
+  that retention has removed; consumers were told how many of these they have missed. A message without a receipt may go
+  with the disk of a replica, if no other replica has it then.
 * ``stuck``: in the end a message gets its receipt, and consumers come to the end.
 * ``error``: nothing is raised.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Final
 
 from antiphon.audit.clients import CAUSAL, ERROR, LOST, STUCK
@@ -98,6 +99,8 @@ class StreamsJudge:
         self._is_created = False
         # Whether messages without a receipt may be missing in the history.
         self.may_lack = False
+        # Those that a disk took along, of which no other replica had them.
+        self._gone: set[str] = set()
         # The first position that is kept, as far as nodes have said.
         self.earliest = 0
         self.violations: dict[str, int] = {}
@@ -252,6 +255,13 @@ class StreamsJudge:
             if place[1] not in record.may_be_done:
                 self.violation(CAUSAL, f"{name} is handed out for {consumer} before {other}, which it follows")
 
+    def disk_lost(self, had: Set[str], others: Set[str]) -> None:
+        """The disk of a replica is gone with the messages that it ``had``; ``others`` are at other replicas.
+
+        Only a receipt promises a message against that. Programs and nodes that keep no history may have it still.
+        """
+        self._gone |= had - others
+
     # The verdict.
 
     def replica_holds(self, place: str, messages: Mapping[int, str], generation: int) -> None:
@@ -297,7 +307,7 @@ class StreamsJudge:
                 self.violation(RECEIPT, f"{name} has a receipt of another history")
             # A program that ended cannot hand in again what its node took along.
             is_owed = asked.is_owed and asked.is_accepted and asked.program not in self._dead and not self.may_lack
-            if is_owed and not is_there and self.earliest == 0:
+            if is_owed and not is_there and name not in self._gone and self.earliest == 0:
                 self.violation(LOST, f"{name} was accepted and is not in the history")
 
     def _look_at_order(self, history: Mapping[int, str]) -> None:

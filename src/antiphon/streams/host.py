@@ -105,5 +105,8 @@ class ReplicaHost(Protocol):
     def followed(self, leader: int) -> None:
         """This replica follows a leader, or :data:`NOBODY` while there is none."""
 
+    def keepers(self) -> Sequence[int]:
+        """The nodes that are to keep the stream, as far as this node knows; they become replicas if they are none."""
+
     def replicas_changed(self, replicas: ReplicaSet) -> None:
         """The replicas are others."""

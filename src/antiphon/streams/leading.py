@@ -221,7 +221,10 @@ class Gathering:
         self._log = log
         self._place = place
         self._reports: list[UnplacedReport] = []
-        self._awaited = {each for each in log.replicas.all if each != me and log.host.is_connected(each)}
+        # Nodes that are to keep the stream from now on may have what was published while this replica was away. They
+        # report when an entry of this leader has made them learners.
+        others = {*log.replicas.all, *log.host.keepers()} - {me}
+        self._awaited = {each for each in others if log.host.is_connected(each)}
         self.is_over = False
         if self._awaited:
             log.host.after(GATHER_US, self.finish)

@@ -110,6 +110,14 @@ class SimulatedStreamFiles:
 
     # Reading: what is on the disk.
 
+    def streams(self) -> list[int]:
+        """The streams of topics that this machine keeps."""
+        return [int(name.split()[1]) for name in self._facts if name.startswith("founders ")]
+
+    def contents(self, stream: int) -> list[StreamContent]:
+        """The messages of a stream."""
+        return [content for _, content in self._contents.get(stream, {}).values()]
+
     def fact(self, name: str) -> bytes | None:
         return self._facts.get(name)
 

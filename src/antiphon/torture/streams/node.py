@@ -40,6 +40,20 @@ class StreamMachine(Machine):
         super().wiped()
         self.files.wiped()
 
+    def history_messages(self) -> set[str]:
+        """The names of the messages that this machine has for the history of the topic; none if it keeps no history.
+
+        What is in the log only is stored for the history when the node is back.
+        """
+        found: set[str] = set()
+        for stream in self.files.streams():
+            for content in self.files.contents(stream):
+                batch = Batch(ROOM, content.publisher, content.order, 0, content.payload)
+                found.update(value.decode() for value in batch.columns.values)
+            first = int(self.files.fact(f"offset {stream}") or 0)
+            found.update(MessageText(batch.name).name for _, batch in self.logged[first:])
+        return found
+
 
 class MessageText:
     """The text of a message of a program: its name, its key, and what it follows beside its author's messages."""

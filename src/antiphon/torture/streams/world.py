@@ -137,6 +137,16 @@ class StreamWorld(ClientWorld):
                 program.loop.is_over = True
         return self.streams
 
+    # What happens to nodes.
+
+    def hurt(self, step: ClientStep) -> None:
+        node = self.nodes[step.node]
+        if step.kind == "wipe" and node is not None and node.is_up:
+            has = [machine.history_messages() for machine in self.machines if isinstance(machine, StreamMachine)]
+            had = has.pop(step.node)
+            self.streams.disk_lost(had, set[str]().union(*has))
+        super().hurt(step)
+
     # What programs do.
 
     def _program(self, number: int) -> StreamProgram:

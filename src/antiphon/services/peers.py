@@ -1,4 +1,4 @@
-"""What a replica or a proxy needs of the node or client that it works at, as far as applications do not.
+"""The methods of a node or client that replicas and proxies need and applications do not.
 
 A node that becomes a member of a topic begins behind some publications, which it will never deliver. A replica there
 must get them in the state of another replica, so it names them; where a fabric passes a barrier instead, a mark is

@@ -85,7 +85,7 @@ def test_nodes_that_are_given_several_places_are_known_by_the_one_that_they_took
                 assert isinstance(node._live.cluster, CubeMembers)
                 give = node._live.cluster.address_book.give
                 monkeypatch.setattr(
-                    node._live.cluster.address_book, "give", lambda peer, give=give: noted(given, give(peer))
+                    node._live.cluster.address_book, "give", lambda *asked, give=give: noted(given, give(*asked))
                 )
             starting = [antiphon.start(join=[node.address for node in nodes]) for _ in range(6)]
             for newcomer in await asyncio.gather(*map(stack.enter_async_context, starting)):

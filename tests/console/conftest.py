@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")  # a browser runs an event loop, and tests of other folders need their own
 def browser() -> Iterator[Browser]:
     if BROWSER is None:
         pytest.skip("there is no Chromium on this machine")

@@ -14,7 +14,8 @@ PAGE = Path(__file__).parent.parent.parent / "docs" / "spark.md"
 
 
 def examples() -> list[str]:
-    return re.findall(r"```py\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    blocks = re.findall(r"```py\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    return [block for block in blocks if "history=" not in block]
 
 
 def test_the_examples_of_the_page_restore_causal_order(spark: SparkSession, nodes: Nodes, tmp_path: Path) -> None:

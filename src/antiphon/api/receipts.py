@@ -193,7 +193,7 @@ class Publishing:
 
     @property
     def batch(self) -> BatchReceipt:
-        """What it waits for, with the other messages of its batch."""
+        """The receipt of its batch, which it waits for."""
         return self._batch
 
     @property

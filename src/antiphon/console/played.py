@@ -2,7 +2,7 @@
 
 The simulator is repeatable, so nothing is kept but the scenario: it runs at once to its end, and the page shows of it
 what is before its moment. An intervention is a fault that is added to the scenario at that moment; the run is made
-again, and so is what follows. What was played is a scenario file, which anybody can run.
+again, and so is what follows. The result is a scenario file, which anybody can run.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class RunView:
         self._explainer = WaitExplainer(run)
 
     def overview(self) -> dict[str, Any]:
-        """What the page must know before it draws."""
+        """The facts about the run that the page needs before it draws."""
         run = self.run
         about = run.about
         scenario = about.get("scenario") or {}

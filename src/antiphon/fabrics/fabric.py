@@ -130,6 +130,8 @@ class Fabric:
     """Whether a node may pass a message over that nobody within reach has, and weaker messages overtake total ones."""
     has_spaces: bool = False
     """Whether topics can be in spaces, with causal order across topics."""
+    has_identifier_trees: bool = False
+    """Whether the tree of a publisher follows from the identifiers of the nodes."""
     is_secured: bool = False
     """Whether a trace says which epochs order totally."""
     may_lose_with_node: bool = False

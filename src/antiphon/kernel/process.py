@@ -216,7 +216,7 @@ class Process:
     def recipients(self, topic: i64) -> list[int] | None:
         """The nodes that must have what this node publishes on a topic now; None if it does not know them all.
 
-        Whoever becomes a member later counts as past, from the beginning, what starts before it is among them.
+        A new member counts as past, from the beginning, each publication that started before it was among them.
         """
         return None
 

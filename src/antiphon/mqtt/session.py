@@ -312,7 +312,7 @@ class MqttSession:
         return found
 
     def put_in(self, waiting: list[tuple[str, Any]], heard: dict[tuple[str, int], int]) -> None:
-        """What waited for the client at another door, and how far that had come."""
+        """Take over the messages that waited for the client at another door, and how far that door had come."""
         self._heard_before = heard
         self.heard = dict(heard)
         for pattern, message in waiting:

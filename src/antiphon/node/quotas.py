@@ -158,6 +158,8 @@ class Account:
         self.hits: Counter[str] = Counter()
         self._messages: Rate | None = None
         self._bytes: Rate | None = None
+        self.has_rates = False
+        """Whether publishing is counted; asked for each batch."""
         self._requests = Rate(REQUEST_BYTES_PER_SECOND, clock())
         self._commands = Rate(COMMANDS_PER_SECOND, clock(), COMMAND_BURST_SECONDS)
         self.turns = TurnShare()
@@ -172,6 +174,7 @@ class Account:
             self._messages = None if quotas.messages_per_second is None else Rate(quotas.messages_per_second, now)
         if quotas.bytes_per_second != before.bytes_per_second:
             self._bytes = None if quotas.bytes_per_second is None else Rate(quotas.bytes_per_second, now)
+        self.has_rates = self._messages is not None or self._bytes is not None
 
     # Counts.
 
@@ -274,11 +277,6 @@ class Account:
         now = self._clock()
         self._commands.charge(1, now)
         return self._commands.debt_seconds(now)
-
-    @property
-    def has_rates(self) -> bool:
-        """Whether publishing is counted."""
-        return self._messages is not None or self._bytes is not None
 
     def charge(self, messages: int, size: int) -> None:
         """A batch was published."""

@@ -5,8 +5,8 @@ quad-tree. A cell is named by its quarters from the outermost on, ``1.0.3``; 0 a
 west. A message is published on the topic of the cell of a fixed *level*, which is the number of quarters. So
 ``cars.1.0.3`` has the messages of one cell, and the pattern ``cars.1.0.>`` those of the cell around it.
 
-An area is covered by patterns for cells that lie in it as a whole, and by finer cells at its border. What lies in a
-cell but not in the area is removed by the subscriber.
+An area is covered by patterns for cells that lie in it as a whole, and by finer cells at its border. The
+subscriber removes messages of these cells that lie outside of the area.
 """
 
 from __future__ import annotations

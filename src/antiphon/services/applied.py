@@ -28,7 +28,7 @@ Ranges = list[int]
 
 
 class AuthorRow(msgspec.Struct, frozen=True, array_like=True):
-    """What is stored of an author: when it was last heard of, in operations of all authors, and its numbers."""
+    """The stored row of an author: when it was last heard of, in operations of all authors, and its numbers."""
 
     heard: int
     ranges: Ranges
@@ -94,7 +94,7 @@ class AppliedOperations:
         self.has_forgotten = True
 
     def take_changes(self) -> dict[int, bytes | None]:
-        """What has to be stored since the last time."""
+        """The rows that changed since the last call, by author; None for an author that was forgotten."""
         changed, self._changed = self._changed, {}
         return {author: self._row(author) if is_there else None for author, is_there in changed.items()}
 

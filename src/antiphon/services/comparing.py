@@ -110,7 +110,7 @@ class Comparing:
                 return
 
     async def _look_into(self, place: int, other: int) -> None:
-        """What differs now may be under way; what differs twice in the same way is not."""
+        """Compare a range twice: only a key that differs both times counts, since operations may be under way."""
         first = await self._differences(place, other)
         if not first:
             return

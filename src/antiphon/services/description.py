@@ -27,7 +27,7 @@ WAITING: Final = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, insp
 
 
 class ServiceNamespace(dict[str, Any]):
-    """What a class statement defines, which refuses a second operation of one name.
+    """The names that a class statement defines; refuses a second operation of one name.
 
     Python would let the second definition replace the first without a word.
     """
@@ -84,14 +84,14 @@ class ServiceCall:
         return f"{self.service}.{self.name}"
 
     def keys(self, arguments: msgspec.Struct) -> tuple[bytes, ...]:
-        """What a call with these arguments is about: each key once, sorted."""
+        """The keys of a call with these arguments: each once, sorted."""
         found = {key for name in self.mark.keys for key in key_bytes(getattr(arguments, name))}
         return tuple(sorted(found))
 
 
 @dataclass(frozen=True)
 class ServiceInvariant:
-    """What must hold of the store, always."""
+    """A condition that the store must always meet."""
 
     name: str
     method: Callable[..., Any]
@@ -113,12 +113,12 @@ class ServiceDescription:
 
     @property
     def operations(self) -> dict[str, ServiceCall]:
-        """What replicas apply, by name."""
+        """The operations, which replicas apply, by name."""
         return {name: call for name, call in self.calls.items() if call.is_operation}
 
     @property
     def queries(self) -> dict[str, ServiceCall]:
-        """What only reads, by name."""
+        """The queries, which only read, by name."""
         return {name: call for name, call in self.calls.items() if not call.is_operation}
 
     @property
@@ -155,7 +155,7 @@ def kind_of(method: object) -> str:
 
 
 def marked_methods(service: type) -> dict[str, Callable[..., Any]]:
-    """What a service declares, inherited methods first, in the order of the sources."""
+    """The marked methods of a service, inherited methods first, in the order of the sources."""
     found: dict[str, Callable[..., Any]] = {}
     for above in reversed(service.__mro__):
         for name, value in vars(above).items():

@@ -2,8 +2,8 @@
 
 A range is all keys whose hash begins with the same byte. The digest of a range changes with every value in it and does
 not depend on the order of the changes, so it costs a hash for each change and no look at the rest. Two replicas compare
-at any moment: each says which operations it has applied, and the ranges that operations touched which only one of the
-two has are left out. What differs then is no matter of time.
+at any moment: each says which operations it has applied. They leave out the ranges that were touched by an operation
+that only one of the two has applied. So a difference in another range does not come from an operation under way.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def hash_of(key: bytes, value: bytes | None) -> int:
 
 
 class Effect(NamedTuple):
-    """What one operation changed: keys, and the hashes of their new values."""
+    """The effect of one operation: keys, and the hashes of their new values."""
 
     name: OperationName
     values: dict[bytes, int]
 
 
 class DigestReport(msgspec.Struct, frozen=True, array_like=True):
-    """What a replica tells others of its state.
+    """The report of a replica to others about its state.
 
     ``touched`` are the ranges that its last operations changed.
     """

@@ -27,7 +27,7 @@ RESULT_TOPICS: Final = 16
 
 
 class ServiceFrame(msgspec.Struct, frozen=True, array_like=True):
-    """What is published on the topic of a service.
+    """A message on the topic of a service.
 
     ``caller`` and ``number`` name the call for its result, and ``home`` is the replica that is to send it. ``version``
     is that of the service at the caller.
@@ -66,7 +66,7 @@ class Answer(NamedTuple):
 
 
 class Inquiry(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=True):
-    """What is asked of one replica, by request and reply."""
+    """A question to one replica, by request and reply."""
 
 
 class AskReplica(Inquiry, frozen=True, array_like=True, tag="Hello"):
@@ -89,7 +89,7 @@ class AskResults(Inquiry, frozen=True, array_like=True):
 
 
 class AskState(Inquiry, frozen=True, array_like=True):
-    """What a replica lacks that has applied ``applied``, up to the place of a mark.
+    """Asks for everything that a replica with the operations ``applied`` lacks up to the place of a mark.
 
     ``past`` are the publications that its node will not get any more, as keys of its process.
     """
@@ -143,7 +143,7 @@ state_pieces: Final = msgspec.msgpack.Decoder(StatePiece)
 
 
 def decode_frames(value: bytes) -> list[ServiceFrame]:
-    """What was published on the topic of a service, one or several; :class:`PeerError` if something else was."""
+    """The frames of a message on the topic of a service; :class:`PeerError` if the message is of another kind."""
     try:
         frame = frames.decode(value)
         return bundles.decode(frame.body) if frame.kind == BUNDLE else [frame]

@@ -5,7 +5,7 @@
    and everything that counts as past where the asking one is. Then it sends what the asking one lacks: operations, if
    it still has them all, or else a snapshot.
 3. If no replica has the state, the history of the topic does: it is read from the replica's position up to the mark.
-4. What waits is applied; what is part of the state already is recognised by author and number.
+4. The waiting operations are applied; those that the state already has are recognised by author and number.
 
 So nothing is between the state and the subscription, and nothing counts twice.
 """

@@ -1,4 +1,4 @@
-"""What decorators say about the methods of a service: the order of an operation, the way a query reads."""
+"""The marks that decorators put on the methods of a service: the order of an operation, the way a query reads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MARK: Final = "__antiphon_mark__"
 
 @dataclass(frozen=True)
 class MethodMark:
-    """What a decorator says about a method. ``strength`` is the order of an operation or the way a query reads."""
+    """The mark of a decorator on a method. ``strength`` is the order of an operation or the way a query reads."""
 
     kind: Literal["operation", "query", "invariant"]
     strength: str = ""
@@ -91,7 +91,7 @@ def marked(method: Method, mark: MethodMark) -> Method:
 
 
 def mark_of(method: object) -> MethodMark | None:
-    """What a decorator has said about a method; None if it has none."""
+    """The mark of a method; None if it has none."""
     return cast("MethodMark | None", getattr(method, MARK, None))
 
 

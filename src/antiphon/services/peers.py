@@ -1,4 +1,4 @@
-"""What a replica or a proxy needs of the node or client that it works at, as far as applications do not.
+"""The methods of a node or client that replicas and proxies need and applications do not.
 
 A node that becomes a member of a topic begins behind some publications, which it will never deliver. A replica there
 must get them in the state of another replica, so it names them; where a fabric passes a barrier instead, a mark is
@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 from antiphon.api.pubsub import PubSub
 from antiphon.api.topic_names import checked_name
+from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import DeniedError, UsageError
 from antiphon.services.description import ServiceDescription
 
@@ -62,17 +63,20 @@ def host_of(peer: object) -> Any:
     return peer._pubsub
 
 
-NO_GOSSIP: Final = (
-    "a service needs every operation at every replica, and total order in gossip may pass one over; "
-    "run its nodes with fabric='cube' or fabric='tree'"
-)
-
-
 def check_fabric(peer: object) -> None:
-    """Refuse gossip: total order there may pass over a message, and replicas would part for good."""
+    """Refuse a fabric whose total order may pass over a message: replicas would part for good."""
     settings = getattr(host_of(peer), "settings", None)
-    if settings is not None and settings.fabric == "gossip":
-        raise UsageError(NO_GOSSIP)
+    if settings is not None:
+        _check(settings.fabric)
+
+
+def _check(name: str) -> None:
+    if FABRICS[name].may_pass_over:
+        others = " or ".join(f"fabric={fabric.name!r}" for fabric in FABRICS.values() if not fabric.may_pass_over)
+        raise UsageError(
+            f"a service needs every operation at every replica, and total order in {name} may pass one over; "
+            f"run its nodes with {others}"
+        )
 
 
 async def check_fabric_of_client(peer: Any) -> None:
@@ -83,8 +87,7 @@ async def check_fabric_of_client(peer: Any) -> None:
         status = await peer.status()
     except DeniedError:
         return
-    if status.get("fabric") == "gossip":
-        raise UsageError(NO_GOSSIP)
+    _check(status["fabric"])
 
 
 def topic_of(description: ServiceDescription, topic: str | None) -> str:

@@ -274,8 +274,8 @@ class ServiceProxy:
         if not call.future.done():
             call.future.set_exception(
                 NoReplyError(
-                    f"no result of a call of {self._description.name} within {self._timeout:g} seconds; it may still "
-                    "take place: look with a query, or wait for replicas"
+                    f"no result of a call of {self._description.name} within {self._timeout:g} seconds; it may have "
+                    "taken place, or take place later: look with a query, or wait for replicas"
                 )
             )
 

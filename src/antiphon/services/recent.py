@@ -1,4 +1,4 @@
-"""What a replica remembers of the operations that it has applied: their results, and the operations themselves."""
+"""The operations that a replica has applied lately, and their results, in memory."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """A replica as a pure state machine: which operation counts, what it answers, and what is committed when.
 
-The host hands it what was delivered on the topic of the service, in that order, and then lets it commit. Whatever comes
-again is recognised by its author and number and passed over. Effects, and which operations they belong to, are
-committed together; results leave after that. So after a crash at any moment the store says what it has, and the host
-hands in the rest. Nothing here waits, looks at a clock or opens anything: the simulator runs the same class.
+The host hands it what was delivered on the topic of the service, in that order, and then lets it commit. It
+recognises an operation that comes again by its author and number, and passes over it. Effects, and the operations that
+they belong to, are committed together; results leave after that. So after a crash at any moment the store
+says what it has, and the host hands in the rest. Nothing here waits, looks at a clock or opens anything: the simulator
+runs the same class.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class ServiceReplica:
         return self.kept.digests
 
     def report(self) -> DigestReport:
-        """What other replicas are told of the state."""
+        """The report of the state to other replicas."""
         return self.digests.report(self.number, self.kept.ranges())
 
     def keys_in(self, place: int) -> KeyReport:
@@ -159,7 +160,7 @@ class ServiceReplica:
         return self._committed()
 
     def _committed(self) -> list[Answer]:
-        """What was applied is in the store: now others may know."""
+        """The applied operations are in the store: now others may know of them."""
         for operation in self._open:
             self.operations.add(operation)
         for name, changes in self._open_changes:

@@ -109,7 +109,7 @@ class ReplicaStore(StoreBackend):
     # What the replica does.
 
     def position(self) -> bytes:
-        """What the last commit said."""
+        """The position of the last commit."""
         return encode(self.progress)
 
     def commit(self, changes: Changes, position: bytes = b"") -> None:
@@ -199,5 +199,5 @@ def progress_of(backend: StoreBackend, service: str) -> StoreProgress:
 
 
 def stored_rows(backend: StoreBackend) -> dict[int, bytes]:
-    """What is applied, author by author."""
+    """The stored rows of applied operations, by author."""
     return {int.from_bytes(key[len(AUTHOR) :], "big"): row for key, row in backend.scan(AUTHOR)}

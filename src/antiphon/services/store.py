@@ -1,4 +1,4 @@
-"""What operations see of a store, what a store must offer, and the store in memory.
+"""The store as operations see it, the interface of its backends, and the backend in memory.
 
 Operations see a :class:`ServiceStore`: a small ordered mapping from text to plain values that is the same over every
 backend, so that one service runs in memory, on SQLite and on PostgreSQL. A :class:`StoreBackend` is what differs: it
@@ -32,7 +32,7 @@ class StoreBackend(Protocol):
         """All committed keys with a prefix, sorted, and their values."""
 
     def position(self) -> bytes:
-        """What the last commit said; empty at first."""
+        """The position of the last commit; empty at first."""
 
     def commit(self, changes: Changes, position: bytes) -> None:
         """Commit changes, and all that was done over ``connection``, together with a position."""
@@ -66,8 +66,8 @@ def value_decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
 class ServiceStore:
     """The state of a service, as its operations and queries see it: values by text keys, in the order of the keys.
 
-    Values are whatever msgspec encodes: numbers, text, lists, dictionaries, dataclasses, structs. What ``get`` returns
-    is a copy: change it and ``set`` it again. Changes are kept here until ``commit`` hands them to the backend, so that
+    Values are whatever msgspec encodes: numbers, text, lists, dictionaries, dataclasses, structs. ``get`` returns a
+    copy: change it and ``set`` it again. Changes are kept here until ``commit`` hands them to the backend, so that
     many operations share one transaction.
     """
 
@@ -119,8 +119,8 @@ class ServiceStore:
     def connection(self) -> Any:
         """The connection to the database, for services that run on a database alone.
 
-        What an operation does over it is part of the operation's transaction. It never commits, and it reads no clock
-        and no chance of the database. Snapshots for new replicas hold what is set by ``set`` only.
+        The statements of an operation are part of its transaction. An operation never commits, and reads no clock and
+        no random number of the database. Snapshots for new replicas hold only values that ``set`` has set.
         """
         if not self._is_writable:
             raise UsageError("a query reads with get and items; the connection is for operations")
@@ -232,7 +232,7 @@ class MemoryStore:
             place += 1
 
     def position(self) -> bytes:
-        """What the last commit said."""
+        """The position of the last commit."""
         return self._position
 
     def commit(self, changes: Changes, position: bytes) -> None:

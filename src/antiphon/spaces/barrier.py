@@ -1,8 +1,8 @@
-"""What has come out of the order of its topic and waits for other topics of its space, at one node.
+"""Holds publications that their topic's order has released and that wait for other topics of their space, at one node.
 
 A publication may be delivered when all that it names is *past*: delivered here, or passed over, on each topic that this
-node is a member of. What it names of other topics does not matter here. It also waits for what the order of its own
-topic puts before it, since that may still wait itself.
+node is a member of. Names of other topics do not matter here. It also waits for the publications that the order of its
+own topic puts before it, since these may still wait themselves.
 
 A waiting publication waits for one missing one at a time, and is looked at again when the past of that source grows or
 when the memberships of this node change.
@@ -52,7 +52,7 @@ class SpaceBarrier:
                 past.add(~key & SOURCE_MASK, ~key >> SOURCE_BITS)
 
     def end(self, topic: int) -> list[HeldPublication]:
-        """This node is a member no more: nothing waits for the topic. What waits on it is forgotten.
+        """This node is no longer a member: nothing waits for the topic, and publications that wait on it are dropped.
 
         Returns what may be delivered now.
         """
@@ -111,7 +111,10 @@ class SpaceBarrier:
         return released
 
     def passed(self, topic: int, source: int, sequence: int) -> list[HeldPublication]:
-        """A publication is past without waiting: it is this node's own, or passed over. What may be delivered now."""
+        """A publication is past without waiting: it is this node's own, or passed over.
+
+        Returns the publications that may be delivered now.
+        """
         past = self._past.get(topic)
         if past is None:
             return []

@@ -1,4 +1,4 @@
-"""What the next publication of a node names: the frontier of what it follows, by topic.
+"""The names in the next publication of a node: the frontier of the publications that it follows, by topic.
 
 Of a topic that the node is subscribed to, the entries are its direct predecessors there: a publication that comes
 takes away what the order of its own topic puts before it. Of another topic nothing is known but what headers say, so
@@ -29,7 +29,7 @@ class SpaceDependencies:
         self._unheard: Frontier = {}
 
     def of(self, topic: int) -> dict[int, int]:
-        """What is named of one topic."""
+        """The named publications of one topic."""
         return self._named.get(topic, {})
 
     def size(self) -> int:
@@ -37,7 +37,7 @@ class SpaceDependencies:
         return count_entries(self._named)
 
     def header_on(self, topic: int) -> Frontier:
-        """What a publication on a topic names."""
+        """The header of a publication on a topic: the publications that it names."""
         found = {other: dict(entries) for other, entries in self._named.items() if other != topic}
         own = self._unheard_of(topic)
         if own:

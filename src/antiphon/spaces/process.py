@@ -151,7 +151,7 @@ class SpaceProcess(Process, SpaceOutside):
         """Begin what the application asked for, in its order across the topics of a space; whether anything began.
 
         A publication begins when its topic has room, so that it starts at once: until then no later one of the space
-        begins. What concerns a topic whose subscription is not effective waits for that, and holds up no other topic:
+        begins. An operation on a topic whose subscription is not effective waits for that, and holds up no other topic:
         it counts as asked for when the subscription is effective.
         """
         has_begun = False

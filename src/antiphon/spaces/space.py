@@ -30,7 +30,7 @@ class SpaceOutside:
         raise NotImplementedError
 
     def frontier(self, topic: int) -> list[int]:
-        """What the fabric counts as past on a topic."""
+        """The publications that the fabric counts as past on a topic."""
         raise NotImplementedError
 
     def follows_frontier(self, topic: int) -> bool:

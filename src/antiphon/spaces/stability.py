@@ -58,7 +58,7 @@ class SpaceStability:
         return stable
 
     def take_announcement(self) -> dict[int, int]:
-        """What became stable since the last call, by topic."""
+        """The numbers up to which publications became stable since the last call, by topic."""
         found, self._to_announce = self._to_announce, {}
         return found
 
@@ -74,7 +74,7 @@ class SpaceStability:
             self._to_acknowledge.setdefault(source, {})[topic] = number
 
     def take_acknowledgements(self) -> Frontier:
-        """What is to be acknowledged since the last call: by source and topic."""
+        """The numbers to acknowledge since the last call, by source and topic."""
         found, self._to_acknowledge = self._to_acknowledge, {}
         return found
 

@@ -162,8 +162,8 @@ class ReplicaLog:
     def is_past(self, source: int, sequence: int) -> bool:
         """Whether the messages of a publication are not to be stored: they were removed, or come with the history.
 
-        That is so if they have a place, and no entry behind the snapshot waits for them. What is on disk says nothing:
-        its removal may be under way, and what is stored behind that would stay for ever.
+        That is so if they have a place, and no entry behind the snapshot waits for them. A message on disk proves
+        nothing: its removal may be under way, and messages stored behind the removal would stay for ever.
         """
         name = (source, sequence)
         if not self.numbering.is_settled(name):

@@ -9,8 +9,10 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.fault_tolerant import FaultTolerantVCubePs
-from antiphon.fabrics.cube.messages import LeafCopy, Refusal
+from antiphon.fabrics.cube.messages import LeafCopy, Refusal, member_entry
 from antiphon.fabrics.cube.repair.delivery import PLACES_AT_MOST, Places
+from antiphon.fabrics.cube.repair.messages import REQUEST, REQUEST_TO_ALL, RESPONSE_TO_ALL, Digest
+from antiphon.fabrics.cube.repair.unsettled import COMPARING
 from antiphon.fabrics.cube.topic import FaultOptions, Options
 from antiphon.fabrics.cube.topology import PartialCube
 from antiphon.fabrics.cube.total_order.messages import KeyLockRequest
@@ -31,7 +33,7 @@ from antiphon.simulator.scenario.scenario import (
     SubscribeTable,
 )
 from antiphon.torture.schedules.families import FAMILIES
-from tests.fabrics.cube.test_lasting import Notebook, nothing_broken, system, while_up
+from tests.fabrics.cube.test_lasting import Notebook, asked, nothing_broken, said, system, while_up
 
 BROKEN_ONCE = Path(__file__).parent / "broken_once"
 ORDERS = ("total", "causal", "total", "none")
@@ -160,7 +162,72 @@ def test_a_node_that_is_found_is_locked_before_it_is_known_to_be_a_member() -> N
     assert len(notes.delivered) == 2, "and is not asked again"
 
 
-@pytest.mark.parametrize("seed", [24507490973032, 3120377000021847])
+def among_members() -> tuple[FaultTolerantVCubePs, Notebook]:
+    """Node 0, for which all others are members."""
+    notes = Notebook(0)
+    process = FaultTolerantVCubePs(notes, PartialCube(2, range(3)), Options(mixed=True, total=True), FaultOptions())
+    process.begin_as_member(0, View(2, range(3)))
+    process.start()
+    return process, notes
+
+
+def digest(source: int, members: list[int], asks: int = REQUEST, life: int = 0) -> Digest:
+    """What node ``source`` says that knows these members; it has nothing."""
+    known = vec[i64]([member_entry(node, 0, True) for node in members])
+    return Digest(source, life, 0, known, vec[i64](), asks, True, 1 if asks == RESPONSE_TO_ALL else 0)
+
+
+@pytest.mark.parametrize("how", ["it answers", "it is lost", "all are lost"])
+def test_a_member_that_is_found_late_holds_weaker_messages_back_until_all_have_answered(how: str) -> None:
+    """Node 1 has not sent to node 0 for a while. What node 2 sends may belong behind what node 1 has begun."""
+    process, notes = among_members()
+    process.receive(1, digest(1, [1, 2]))
+    process.receive(2, said(2, 1))
+    process.publish(b"", 0)
+    assert notes.delivered == []
+    process.expire(COMPARING)
+    assert asked(notes) == [1, 2]
+    if how == "all are lost":
+        process.peer_lost(1)
+    else:
+        process.receive(1, digest(1, [0, 1, 2], RESPONSE_TO_ALL))
+    assert notes.delivered == []
+    if how == "it answers":
+        process.receive(2, digest(2, [0, 1, 2], RESPONSE_TO_ALL))
+    else:
+        process.peer_lost(2)
+    assert sorted(notes.delivered) == [(0, 1), (2, 1)]
+    process.receive(1, said(1, 1))
+    assert notes.delivered[2:] == [(1, 1)], "and nothing waits any more"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        digest(1, [0, 1, 2]),
+        digest(1, [1, 2], life=7),
+        digest(1, [1, 2], REQUEST_TO_ALL),
+        digest(1, [1], RESPONSE_TO_ALL),
+    ],
+    ids=["it knows this node", "it has returned", "it asks all", "it answers"],
+)
+def test_nobody_waits_for_members_that_compare_for_other_reasons(message: Digest) -> None:
+    process, notes = among_members()
+    process.receive(1, message)
+    process.receive(2, said(2, 1))
+    assert notes.delivered == [(2, 1)]
+
+
+def test_who_leaves_holds_nothing_back_for_its_next_subscription() -> None:
+    process, notes = among_members()
+    process.receive(1, digest(1, [1, 2]))
+    process.receive(2, said(2, 1))
+    process.unsubscribe(0)
+    topic = process.topic(0)
+    assert topic is not None and not process.delivery.is_returning(topic) and notes.delivered == []
+
+
+@pytest.mark.parametrize("seed", [24507490973032, 3120377000021847, 3120377000008937])
 def test_a_member_that_returns_hears_of_locks_whose_owners_are_gone(seed: int) -> None:
     """A node waited for a total message of a lost one. What it published then came to a returned node before that."""
     nothing_broken(run_scenario(FAMILIES["cube-faults"].draw(seed, None)))

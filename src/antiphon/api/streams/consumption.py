@@ -231,7 +231,7 @@ class Consumption:
         return found or await self.fetch(most, timeout)
 
     def _note(self, taken: list[ConsumedMessage]) -> None:
-        """What the program publishes next on the topic follows these: the last ones of each author."""
+        """Let the next publications of the program on the topic follow the last of these messages of each author."""
         last: dict[int, int] = {}
         for message in taken:
             author, number = message.authored()

@@ -56,8 +56,8 @@ def in_one_order(frame: DataFrame, contract: Contract) -> DataFrame:
 def without_out_of_reach(frame: DataFrame, trace: DataFrame) -> DataFrame:
     """The rows without weaker publications that began while a total one about their keys was out of reach.
 
-    What is looked at in the whole ``trace``, one topic after the other: who delivers total publications, who begins
-    weaker ones there, and whose lives end.
+    The judge reads the whole ``trace``, one topic after the other: the deliveries of total publications, the starts of
+    weaker ones on their topics, and the ends of lives.
     """
     from pyspark.sql import functions as f
 

@@ -21,8 +21,8 @@ def play(
 ) -> None:
     """Play a scenario in the browser: step by step, forward, back, at a chosen speed.
 
-    Crash a node or cut a link at any moment and see what happens. What was played is a scenario file, which the page
-    shows, and which antiphon simulate runs.
+    Crash a node or cut a link at any moment and see what happens. The page shows the result as a scenario file, which
+    antiphon simulate runs.
 
     Example: antiphon play examples/scenarios/crash.toml
     """

@@ -1,4 +1,4 @@
-"""What ``antiphon place`` prints for people: figures, a drawing of all latencies before and after, and identifiers."""
+"""The output of ``antiphon place`` for people: figures, a drawing of all latencies before and after, identifiers."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 import antiphon
+from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import AntiphonError, UsageError
 from antiphon.node.settings import Settings
 from antiphon.placement.newcomers import nearest_identifier
@@ -28,7 +29,7 @@ log = logger("near")
 
 async def with_near_identifier(settings: Settings) -> Settings:
     """The settings with the wish for an identifier next to near nodes, if there are others."""
-    if settings.fabric != "cube":
+    if not FABRICS[settings.fabric].has_identifier_trees:
         raise UsageError(f"--near chooses an identifier on the cube; a {settings.fabric} has other neighbours")
     if not settings.join:
         return settings

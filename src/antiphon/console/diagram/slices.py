@@ -1,4 +1,4 @@
-"""What a picture of one stretch of time needs: each row of a short stretch, and counts per column of a long one."""
+"""The data of a picture of one stretch of time: each row of a short stretch, and counts per column of a long one."""
 
 from __future__ import annotations
 

@@ -234,7 +234,7 @@ class WaitExplainer:
     # The journey of a copy.
 
     def _tell_journey(self, delivery: int, birth: int, found: Explanation) -> None:
-        """What made a message late that was not held: the slowest part of its way."""
+        """Explain why a message that was not held came late: the slowest part of its way."""
         run, words = self._run, self._words
         node, name = int(run.node[delivery]), words.message(run, delivery)
         lost = [row for row in run.rows_of(int(run.message[delivery]), DROP) if int(run.node[row]) == node]

@@ -13,6 +13,7 @@ from antiphon.console.http_server import ConsoleServer
 from antiphon.console.live.following import follow
 from antiphon.console.live.picture import tree_of
 from antiphon.console.live.watching import ClusterWatch
+from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import DeniedError, UsageError
 from antiphon.node.handle import Node
 from antiphon.node.node import LiveNode
@@ -59,7 +60,7 @@ class LiveConsole:
         }
 
     def _tree(self, publisher: int) -> list[tuple[int, int]]:
-        if self._live.settings.fabric != "cube":
+        if not FABRICS[self._live.settings.fabric].has_identifier_trees:
             return []
         others = [int(peer.identifier) for peer in self._live.cluster.peers() if peer.identifier is not None]
         return tree_of(publisher, [self._live.identifier, *others])

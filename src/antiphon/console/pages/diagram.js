@@ -309,6 +309,7 @@ export class Diagram {
       slice.picture = this.pictureOfCounts(slice, lanes, high);
       slice.pictureKey = key;
     }
+    if (slice.picture.width === 0 || slice.picture.height === 0) return;
     const left = this.x(slice.begin), right = this.x(slice.end);
     const top = this.y(slice.first_lane) - this.laneHeight / 2;
     context.imageSmoothingEnabled = false;
@@ -496,6 +497,7 @@ export class Diagram {
   paintStrip() {
     const context = fit(this.strip);
     const width = this.strip.clientWidth, height = this.strip.clientHeight;
+    if (width === 0 || height === 0) return;  // the page has no layout yet
     const whole = this.whole();
     const place = (time) => 10 + ((time - whole.from) / (whole.to - whole.from)) * (width - 20);
     const key = `${this.strip.width} ${this.strip.height} ${this.theme}`;

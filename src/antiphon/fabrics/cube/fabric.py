@@ -23,4 +23,5 @@ CUBE: Final = Fabric(
     implementation=implementation,
     keeps_checkpoints=True,
     has_spaces=True,
+    has_identifier_trees=True,
 )

@@ -108,7 +108,7 @@ class OutgoingMessages:
     # Going to another server of the cluster.
 
     def state(self) -> tuple[list[tuple[int, bytes | None]], int]:
-        """What is under way, for another server: packets by their identifiers, and the last identifier."""
+        """The packets under way by their identifiers, and the last identifier, for another server."""
         found = [
             (packet_id, None if packet is None else encode(packet, VERSION_5))
             for packet_id, packet in self._unacked.items()

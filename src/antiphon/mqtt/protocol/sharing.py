@@ -37,7 +37,7 @@ class GroupMember(NamedTuple):
 
 
 class ShareClaim(NamedTuple):
-    """What one door says of a group: since when it has it, and its members with and without a connection."""
+    """A report of one door about a group: since when it has it, and its members with and without a connection."""
 
     since_us: int
     connected: tuple[int, ...] = ()

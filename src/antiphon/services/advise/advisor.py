@@ -1,7 +1,7 @@
 """Tries a service in every way, and says which order each operation needs.
 
-First each operation twice on one state, then pairs of operations in both orders, then whole schedules. What was tried
-and found becomes an :class:`Advice`.
+First each operation twice on one state, then pairs of operations in both orders, then whole schedules. The findings
+become an :class:`Advice`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OperationAdvice(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known about the order of one operation."""
+    """The findings about the order of one operation."""
 
     name: str
     needed: str

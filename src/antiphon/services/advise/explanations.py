@@ -38,7 +38,7 @@ def alone(bench: Bench, script: PairScript) -> list[str]:
 
 
 def schedule(world: World, small: Schedule) -> tuple[str, list[str]]:
-    """What went wrong with a schedule."""
+    """The failure of a schedule, and the lines that show it."""
     run = world.run(small)
     lines = small.lines()
     if run.differing is None:
@@ -51,7 +51,7 @@ def schedule(world: World, small: Schedule) -> tuple[str, list[str]]:
 
 
 def outcome(call: BoundCall, state: State) -> str:
-    """What a call returned, or raised."""
+    """The result of a call, or its exception, in words."""
     try:
         return f"returns {shown(decode_result(call.call, state.result))}"
     except Exception as error:

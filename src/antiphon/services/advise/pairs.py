@@ -149,13 +149,13 @@ class Bench:
         return state
 
     def findings(self, script: PairScript) -> frozenset[Finding]:
-        """What is wrong with two calls on a state."""
+        """The findings about two calls on a state."""
         start = self.reach(script.before)
         return frozenset() if start is None else Branches(self, start).findings(script.one, script.other)
 
 
 class Branches:
-    """What follows a state: each call and each two calls, applied once and remembered."""
+    """The states that follow a state: after each call and each two calls, applied once and remembered."""
 
     def __init__(self, bench: Bench, start: State) -> None:
         self._bench = bench
@@ -174,7 +174,7 @@ class Branches:
         return found
 
     def findings(self, call: BoundCall, following: BoundCall) -> frozenset[Finding]:
-        """What is wrong with two calls on this state."""
+        """The findings about two calls on this state."""
         one, other = self._state(call), self._state(following)
         if one.broken is not None:
             return frozenset()
@@ -198,7 +198,7 @@ class Branches:
 
 
 def keys_of(call: BoundCall) -> tuple[bytes, ...]:
-    """What a call is about; without keys all calls of a service are about one thing."""
+    """The keys of a call; all calls without keys share one."""
     return call.keys or NO_KEY
 
 

@@ -203,5 +203,5 @@ class RepeatSearch:
 
 
 def effect(state: State) -> tuple[Any, ...]:
-    """What a call left and returned."""
+    """The contents of the store after a call, and its result."""
     return state.contents(), state.result

@@ -22,7 +22,7 @@ def rows(advice: Advice) -> list[tuple[str, ...]]:
 
 
 def lines(advice: Advice) -> Iterator[str]:
-    """What stands below the table."""
+    """The lines below the table."""
     for one in advice.operations:
         yield from about(one)
     for problem in advice.problems:

@@ -51,7 +51,7 @@ class Trial:
 
 @dataclass
 class PairFindings:
-    """What was found about pairs of calls, and how much was tried."""
+    """The findings about pairs of calls, and the number of scripts that were tried."""
 
     scripts: dict[Fact, PairScript] = field(default_factory=dict)
     """The first script of each finding."""

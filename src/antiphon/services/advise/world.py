@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from antiphon.fabrics.cube.fabric import CUBE
+from antiphon.fabrics.tree.fabric import TREE
 from antiphon.kernel.message import Publication
 from antiphon.services.advise.pairs import Bench, State, keys_of
 from antiphon.services.advise.values import Calls
@@ -38,7 +40,20 @@ from antiphon.simulator.scenario.scenario import (
     TopicsTable,
 )
 
-FABRICS: Final = ("cube", "tree")
+
+class WorldSetUp(NamedTuple):
+    """The protocol of live nodes, as the topics of services have it."""
+
+    protocol: str
+    options: dict[str, Any]
+    all_wait_for_majority: bool
+
+
+SET_UPS: Final = {
+    CUBE.name: WorldSetUp("vcube-ps-lasting", {}, all_wait_for_majority=False),
+    TREE.name: WorldSetUp("broker-tree", {"quorum": True, "quorum_delivery": True}, all_wait_for_majority=True),
+}
+FABRICS: Final = tuple(SET_UPS)
 
 LEAST_NODES: Final = 3
 MOST_NODES: Final = 5
@@ -195,7 +210,8 @@ class World:
         node = st.integers(0, MOST_NODES - 1)
         call = st.one_of(list(calls.values()))
         planned = st.builds(PlannedCall, st.integers(0, LONGEST_GAP), node, call)
-        kinds = ["pause", "crash", *(["partition"] if fabric == "tree" or not self._is_mixed else [])]
+        may_part = SET_UPS[fabric].all_wait_for_majority or not self._is_mixed
+        kinds = ["pause", "crash", *(["partition"] if may_part else [])]
         fault = st.builds(
             PlannedFault, st.sampled_from(kinds), st.integers(0, LATEST_FAULT), st.integers(1, LONGEST_FAULT), node
         )
@@ -271,14 +287,14 @@ class World:
             )
             for number, (at, node, call) in enumerate(planned)
         ]
-        is_tree = schedule.fabric == "tree"
+        set_up = SET_UPS[schedule.fabric]
         return Scenario(
             name="a schedule of calls",
             seed=schedule.seed,
             fabric=schedule.fabric,
-            protocol="broker-tree" if is_tree else "vcube-ps-lasting",
+            protocol=set_up.protocol,
             nodes=schedule.nodes,
-            protocol_options={"quorum": True, "quorum_delivery": True} if is_tree else {},
+            protocol_options=set_up.options,
             network=NetworkTable(
                 delay=NormalLaw(mean=HOP_TICKS, deviation=DEVIATION_TICKS), detection=100, in_order=True
             ),

@@ -128,7 +128,7 @@ class PostgresStore:
             last, comparison = rows[-1][0], ">"
 
     def position(self) -> bytes:
-        """What the last commit said."""
+        """The position of the last commit."""
         with self._connected() as database:
             row = database.execute("SELECT position FROM antiphon_position").fetchone()
         return b"" if row is None else bytes(row[0])

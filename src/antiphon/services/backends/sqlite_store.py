@@ -67,7 +67,7 @@ class SqliteStore:
             last, comparison = rows[-1][0], ">"
 
     def position(self) -> bytes:
-        """What the last commit said."""
+        """The position of the last commit."""
         with translated(self.path):
             row = self._database.execute("SELECT position FROM antiphon_position").fetchone()
         return b"" if row is None else row[0]

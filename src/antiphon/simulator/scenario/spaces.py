@@ -75,5 +75,5 @@ def fabric_process(process: Process) -> Process:
 
 
 def barriers_of(process: Process) -> Sequence[WaitingCounts]:
-    """What waits for other topics at a node."""
+    """The barriers of a node, which count the publications that wait for other topics."""
     return [space.barrier for space in process.spaces.values()] if isinstance(process, SpaceProcess) else []

@@ -43,7 +43,7 @@ from antiphon.fabrics.cube.repair.messages import (
     Unavailable,
 )
 from antiphon.fabrics.cube.repair.missing import MissingPublications
-from antiphon.fabrics.cube.repair.presence import FormerMembers, Presence
+from antiphon.fabrics.cube.repair.presence import FormerMembers, Presence, knows_more
 from antiphon.fabrics.cube.repair.retransmission import (
     GIVEN_ALL,
     GIVEN_PART,
@@ -264,6 +264,8 @@ class CubeAntiEntropy(MembershipListener):
             elif topic.state == MEMBER and len(theirs.beyond(mine)) > 0:
                 self._compare(topic, sender, REQUEST)
             return
+        if self._options.total:
+            self._delivery.hear_of_absence(topic, message)
         if has_given_all:
             self._take_back(topic, sender, message.sequence)
         missing = len(theirs.beyond(mine)) > 0
@@ -292,15 +294,8 @@ class CubeAntiEntropy(MembershipListener):
             # Who has not got all asks again, and the answer comes behind the rest.
             if has_given_all:
                 self._compare(topic, sender, RESPONSE_TO_ALL, message.question)
-        elif message.asks == REQUEST and (has_news or self._knows_more(topic, message)):
+        elif message.asks == REQUEST and (has_news or knows_more(topic, self._me, sender, message.members)):
             self._compare(topic, sender, RESPONSE)
-
-    def _knows_more(self, topic: CubeTopic, message: Digest) -> bool:
-        """Whether this node knows of members of whom the other did not speak, or is away for it."""
-        known = member_entries(message.members)
-        return not known.get(self._me, False) or any(
-            member not in known and member != message.source for member in [*topic.view.active_members(), *topic.away]
-        )
 
     def _learn_members(self, topic: CubeTopic, speaker: i64, members: vec[i64]) -> None:
         for entry in members:
@@ -349,6 +344,7 @@ class CubeAntiEntropy(MembershipListener):
         self._settle_answer(topic, word.source)
 
     def on_leaving(self, topic: CubeTopic) -> None:
+        self._delivery.stop_returning(topic)
         if self._unsettled.of(topic) is not None:
             self._retransmission.hand_on(topic, self._neighbours(topic), self._presence.present)
 

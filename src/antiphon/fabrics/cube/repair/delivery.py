@@ -5,8 +5,9 @@
   partition, is reported as lost. So two nodes that deliver the same two total publications deliver them in the same
   order, whatever has failed.
 * **Returns.** A member that comes back from its log holds back weaker publications until all nodes within reach have
-  said what they have: such a publication may belong behind a total one of which this node has not heard. Before it is
-  a member again, it gives others what its log holds: a total publication that its earlier life has begun, above all.
+  said what they have: such a publication may belong behind a total one of which this node has not heard. So does a
+  member that others find later than it finds them. Before it is a member again, a node gives others what its log
+  holds: a total publication that its earlier life has begun, above all.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube.agenda import Agenda
 from antiphon.fabrics.cube.delivery import CubeDelivery
+from antiphon.fabrics.cube.messages import member_entries
+from antiphon.fabrics.cube.repair.messages import REQUEST, Digest
 from antiphon.fabrics.cube.repair.presence import Presence
 from antiphon.fabrics.cube.repair.retransmission import CubeRetransmission
 from antiphon.fabrics.cube.repair.retransmit_buffer import with_held
@@ -222,6 +225,25 @@ class RepairedDelivery(CubeDelivery):
         self._returning[topic.name] = {}
         self._returned_alone.discard(topic.name)
         self._places[topic.name] = Places(self._environment.log_reader(topic.name))
+
+    def hear_of_absence(self, topic: CubeTopic, message: Digest) -> None:
+        """A member that finds this node later than this node found it has not sent to it for a while.
+
+        It may have begun total publications meanwhile, which lock nothing here. A newcomer gives what was published
+        behind these, and cannot give them. So weaker publications wait until all within reach have said what they have.
+
+        If this node did not take the other one for a member, it has either lost it too, or the other one has returned.
+        Then the two compare before they send to each other, and nobody waits.
+        """
+        if message.asks != REQUEST or topic.view.counter_of(message.source) != message.sequence:
+            return
+        if not member_entries(message.members).get(self._me, False):
+            self._returning.setdefault(topic.name, {})
+            self._unsettled.disturb(topic)
+
+    def stop_returning(self, topic: CubeTopic) -> None:
+        """This node is about to be no member: what is held back is not for it."""
+        self._returning.pop(topic.name, None)
 
     def is_returning(self, topic: CubeTopic) -> bool:
         """Whether this node has not heard yet what it missed."""

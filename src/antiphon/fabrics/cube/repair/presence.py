@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from librt.vecs import vec
 from mypy_extensions import i64
 
+from antiphon.fabrics.cube.messages import member_entries
 from antiphon.fabrics.cube.topic import CubeTopic
 from antiphon.fabrics.cube.topology import Cube
 from antiphon.kernel.process import NO_NODE, Environment
@@ -83,6 +85,14 @@ class Presence:
     def text(self) -> str:
         """The state as text, to compare states."""
         return f"{sorted(self.present)} {[(name, sorted(nodes)) for name, nodes in sorted(self._met.items())]}"
+
+
+def knows_more(topic: CubeTopic, me: i64, peer: i64, members: vec[i64]) -> bool:
+    """Whether this node knows of members of whom another one did not speak, or is away for it."""
+    known = member_entries(members)
+    return not known.get(me, False) or any(
+        member not in known and member != peer for member in [*topic.view.active_members(), *topic.away]
+    )
 
 
 @final

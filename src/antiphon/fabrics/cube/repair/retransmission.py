@@ -135,7 +135,7 @@ class CubeRetransmission:
                 self._environment.send(peer, RepairBatch(self._locked_first(found), True))
 
     def _locked_first(self, found: list[Publication]) -> list[Publication]:
-        """What somebody published after a total publication must not come before it to who has no lock for it."""
+        """Put total publications first: at a peer without their locks, a later weaker one must not overtake them."""
         if not self._is_total:
             return found
         return [each for each in found if each.order == TOTAL] + [each for each in found if each.order != TOTAL]

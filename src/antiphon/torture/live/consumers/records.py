@@ -1,4 +1,4 @@
-"""What programs with consumers write down: one line for each event, written before anything that depends on it."""
+"""The record of a program with consumers: one line for each event, written before anything that depends on it."""
 
 from __future__ import annotations
 

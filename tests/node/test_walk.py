@@ -25,7 +25,8 @@ def calls_per_message(ends: str, topics: int, plain: bool) -> float:
     return float(done.stdout)
 
 
-@pytest.mark.parametrize(("ends", "at_most"), [("nodes", 225), ("clients", 370)])
+# Measured: 222 to 223, and 367 to 372, by how many frames happen to share a write.
+@pytest.mark.parametrize(("ends", "at_most"), [("nodes", 225), ("clients", 375)])
 def test_a_message_takes_no_more_calls_than_before(ends: str, at_most: int) -> None:
     assert calls_per_message(ends, 1, plain=True) < at_most
 

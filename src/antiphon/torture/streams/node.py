@@ -43,7 +43,7 @@ class StreamMachine(Machine):
     def history_messages(self) -> set[str]:
         """The names of the messages that this machine has for the history of the topic; none if it keeps no history.
 
-        What is in the log only is stored for the history when the node is back.
+        Messages that are in the log alone are stored for the history when the node is back.
         """
         found: set[str] = set()
         for stream in self.files.streams():

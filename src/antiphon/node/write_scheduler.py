@@ -36,11 +36,11 @@ class HeldCredit:
         self._by_topic.setdefault(topic, []).append((destination, message))
 
     def take(self, topic: LiveTopic) -> list[tuple[int, ProtocolMessage]]:
-        """Those of a topic, whose subscribers have caught up."""
+        """Take the messages of a topic: its subscribers have caught up."""
         return self._by_topic.pop(topic, [])
 
     def take_for_disk(self) -> list[tuple[int, ProtocolMessage]]:
-        """Those that waited for the disk, which has caught up."""
+        """Take the messages that waited for the disk: it has caught up."""
         held, self.for_disk = self.for_disk, []
         return held
 

@@ -11,8 +11,8 @@ from setuptools import find_namespace_packages, setup
 
 SOURCES = Path(__file__).resolve().parent.parent / "src"
 PARTS = (
-    *("api", "client", "fabrics", "kernel", "membership", "orders", "runtime", "services", "sessions", "streams"),
-    "transport",
+    *("api", "client", "fabrics", "kernel", "membership", "orders", "runtime", "services", "sessions", "spaces"),
+    *("streams", "transport"),
 )
 
 

@@ -14,16 +14,13 @@ from antiphon_lab.experiments.ginger.parents import (
     compare_ways,
     measure_on,
 )
-from antiphon_lab.experiments.places.model import MATRICES, drawn_delays_us
+from antiphon_lab.experiments.places.model import MATRICES, drawn_delays_ms
 from antiphon_lab.reproduction.experiment import Experiment, Finding, Plan, Results
 
 
 def measure(case: ParentsCase, seed: int) -> AdoptionOutcome:
     """Let a broker crash, and see where the brokers below it go."""
-    rows = [[max(1, round(delay / 1000)) for delay in row] for row in drawn_delays_us(case.nodes, seed)]
-    for place, row in enumerate(rows):
-        row[place] = 0
-    return measure_on(rows, case, seed)
+    return measure_on(drawn_delays_ms(case.nodes, seed, least_ms=1), case, seed)
 
 
 def compare(plan: Plan, results: Results[ParentsCase, AdoptionOutcome]) -> Iterator[Finding]:

@@ -155,10 +155,10 @@ class Advisor:
 
     def _repeats(self) -> list[Problem]:
         search = RepeatSearch(self.bench, Bench(self.description))
-        for calls in self.scales[:1]:
-            before = st.lists(st.one_of(list(calls.values())), max_size=MOST_BEFORE).map(tuple)
-            for each in calls.values():
-                search.try_calls(st.tuples(before, each), max(20, self.options.examples // 2), self.options.seed)
+        calls = self.scales[0]
+        before = st.lists(st.one_of(list(calls.values())), max_size=MOST_BEFORE).map(tuple)
+        for each in calls.values():
+            search.try_calls(st.tuples(before, each), max(20, self.options.examples // 2), self.options.seed)
         return [
             Problem(
                 operations=[mistake.operation],

@@ -61,10 +61,6 @@ class BenchStore(MemoryStore):
             "services that use get, set, delete and items"
         )
 
-    def copy(self) -> BenchStore:
-        """A snapshot, which later commits do not change."""
-        return BenchStore(self.scan(b""), self.position())
-
 
 @dataclass(frozen=True)
 class PairScript:

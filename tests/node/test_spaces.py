@@ -12,6 +12,7 @@ from antiphon.client.handle import Client
 from antiphon.kernel.errors import UsageError
 from antiphon.node.handle import Node
 from antiphon.node.settings import settings_from
+from antiphon.runtime.errors import OverloadedError
 from antiphon.testing import Cluster, with_cluster
 
 SHOP = {"shop": ["orders.>", "payments.>"]}
@@ -74,6 +75,48 @@ async def test_nobody_waits_for_a_topic_without_a_subscription(cluster: Cluster)
     await first(orders, 1)
     await ben.publish("payments.done", b"paid")
     assert await asyncio.wait_for(first(payments, 1), 1.5) == [b"paid"]
+
+
+@with_cluster(nodes=3, spaces=SHOP, space_names=4)
+async def test_publishers_wait_while_a_message_would_name_too_many_that_an_absent_node_may_lack(
+    cluster: Cluster,
+) -> None:
+    anna = cluster.nodes[0]
+    heard = [await node.subscribe(">").ready() for node in cluster.nodes]
+    topics = [f"orders.{number}" for number in range(5)]
+    for topic in [*topics, "payments.0"]:
+        await anna.publish(topic, b"before")
+    for subscription in heard:
+        await first(subscription, 6)
+    # Everybody has said what it has.
+    await asyncio.sleep(1)
+    cluster.partition([0, 1], [2])
+    for topic in topics:
+        await anna.publish(topic, topic.encode())
+    anna.publish("payments.0", b"paid")
+    await anna.publish("weather", b"outside")
+    expected = [topic.encode() for topic in topics]
+    assert sorted(await first(heard[1], 6)) == sorted([*expected, b"outside"]), "the space alone waits"
+    await asyncio.sleep(60)
+    (why,) = anna._live.status.figures()["topics"]["payments.0"]["blocked_by"]
+    assert "members of the topic's space that are away" in why
+    refused_after = await publish_until_refused(anna)
+    assert 0 < refused_after < 10_000
+    cluster.heal()
+    assert await first(heard[1], 1) == [b"paid"]
+    assert await first(heard[2], 6) == [*expected, b"paid"], "of weather it knew nothing"
+    await first(heard[1], refused_after)
+
+
+async def publish_until_refused(node: Node) -> int:
+    """Publish without waiting; how many messages are taken before one is refused."""
+    for taken in range(10_000):
+        try:
+            node.publish("payments.0", bytes(10_000))
+        except OverloadedError:
+            return taken
+        await asyncio.sleep(0)
+    return 10_000
 
 
 @with_cluster(nodes=2, spaces=SHOP)

@@ -31,7 +31,7 @@ AGGREGATE_REFUSED: Final = (
 POSITIVE: Final = (
     "window", "window_bytes", "pending_bytes", "backlog_bytes", "maximum_nodes", "maximum_clients", "maximum_topics",
     "client_topics", "join_seconds", "leave_seconds", "lost_seconds", "forget_seconds", "handshake_seconds",
-    "frame_seconds", "audit_bytes",
+    "frame_seconds", "audit_bytes", "space_names",
 )  # fmt: skip
 
 
@@ -80,6 +80,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     spaces: dict[str, list[str]] = {}
     """Sets of topics with causal order across them, as a table: the name of each space, and the patterns of its
     topics. The same at all nodes of the cluster; on a cube."""
+
+    space_names: int = 16_384
+    """While a message of a space would name more than this many others, its publishers wait: so much may lack nodes
+    that are away."""
 
     window: int = 64
     """Batches of one topic under way from this node before its publishers wait. One publisher sends at most window / t

@@ -68,4 +68,5 @@ def new_process_with_spaces(
         BatchPlace(),
         ACKNOWLEDGE_TICKS,
         int(settings.forget_seconds * 1_000_000),
+        settings.space_names,
     )

@@ -34,6 +34,7 @@ from antiphon.node.members import Members
 from antiphon.node.quotas import Ledger
 from antiphon.node.settings import Settings
 from antiphon.sessions.backlog import Backlogs
+from antiphon.spaces.process import SpaceProcess
 from antiphon.trace.quantities import quantity
 from antiphon.transport.incoming import ServedClient
 from antiphon.transport.links import OutgoingLink, split_address
@@ -224,6 +225,8 @@ def blocked_by(loop: NodeLoop, topic: LiveTopic) -> list[str]:
         found.append(f"the disk, which has not taken {loop.store.pending_bytes} bytes yet")
     elif not topic.may_publish():
         found.append("other nodes, which have not all heard that this one publishes here")
+    elif isinstance(process, SpaceProcess) and not process.is_bounded(topic.number):
+        found.append("members of the topic's space that are away: a message would name too many that they may lack")
     elif (
         not found
         and process is not None

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK
-from antiphon.spaces.header import Frontier, count_entries, sorted_frontier
+from antiphon.spaces.header import Frontier, sorted_frontier
 
 
 class SpaceDependencies:
@@ -23,18 +23,18 @@ class SpaceDependencies:
     def __init__(self, me: int) -> None:
         self._me = me
         self._named: Frontier = {}
+        self.size = 0
+        """How many publications are named."""
         # What is stable: by topic and source the last number.
         self._stable: Frontier = {}
         # What counted as past here without having been delivered.
         self._unheard: Frontier = {}
+        # Sources that are gone for so long that nobody waits for them.
+        self._gone: set[int] = set()
 
     def of(self, topic: int) -> dict[int, int]:
         """The named publications of one topic."""
         return self._named.get(topic, {})
-
-    def size(self) -> int:
-        """How many publications are named."""
-        return count_entries(self._named)
 
     def header_on(self, topic: int) -> Frontier:
         """The header of a publication on a topic: the publications that it names."""
@@ -54,6 +54,7 @@ class SpaceDependencies:
         """This node publishes: its publication stands for all that it follows on its topic."""
         entries = self._unheard_of(topic)
         entries[self._me] = sequence
+        self.size += len(entries) - len(self.of(topic))
         self._named[topic] = entries
 
     def counted_unheard(self, topic: int, source: int, number: int) -> None:
@@ -74,15 +75,18 @@ class SpaceDependencies:
     def _remove_implied(self, own: dict[int, int], source: int, number: int) -> None:
         if own.get(source, number + 1) <= number:
             del own[source]
+            self.size -= 1
 
     def add(self, topic: int, source: int, number: int) -> None:
         """Name publications up to a number, unless they are stable."""
         stable = self._stable.get(topic)
-        if stable is not None and number <= stable.get(source, 0):
+        if source in self._gone or (stable is not None and number <= stable.get(source, 0)):
             return
         entries = self._named.setdefault(topic, {})
-        if number > entries.get(source, 0):
+        before = entries.get(source, 0)
+        if number > before:
             entries[source] = number
+            self.size += before == 0
 
     def became_stable(self, topic: int, source: int, number: int) -> None:
         """All members of a topic have the publications of a source up to a number: nobody needs to name them."""
@@ -91,8 +95,23 @@ class SpaceDependencies:
         entries = self._named.get(topic)
         if entries is not None and entries.get(source, number + 1) <= number:
             del entries[source]
+            self.size -= 1
             if not entries:
                 del self._named[topic]
+
+    def source_gone(self, source: int) -> None:
+        """Nobody waits any more for publications of a source, which cannot say what is stable: name them no more."""
+        self._gone.add(source)
+        for topic in [topic for topic, entries in self._named.items() if source in entries]:
+            entries = self._named[topic]
+            del entries[source]
+            self.size -= 1
+            if not entries:
+                del self._named[topic]
+
+    def source_found(self, source: int) -> None:
+        """A source is there: what it publishes is named again."""
+        self._gone.discard(source)
 
     def state(self) -> str:
         """The content as text."""

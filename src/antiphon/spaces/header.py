@@ -50,11 +50,6 @@ def decode_frontier(header: bytes) -> Frontier:
     return frontier
 
 
-def count_entries(frontier: Frontier) -> int:
-    """How many publications a frontier names."""
-    return sum(len(entries) for entries in frontier.values())
-
-
 def sorted_frontier(frontier: Frontier) -> str:
     """A frontier as text, the same for equal ones."""
     return str([(topic, sorted(entries.items())) for topic, entries in sorted(frontier.items()) if entries])

@@ -17,7 +17,7 @@ from antiphon.kernel.message import CAUSAL, SOURCE_BITS, SOURCE_MASK, TOTAL, Pro
 from antiphon.kernel.process import Environment, Process
 from antiphon.spaces.environment import SpaceEnvironment
 from antiphon.spaces.header import HeaderPlace
-from antiphon.spaces.messages import SpaceAcknowledgement, SpaceStable, pairs_in
+from antiphon.spaces.messages import SpaceAcknowledgement, SpaceQuestion, SpaceStable, pairs_in
 from antiphon.spaces.space import SpaceOrder, SpaceOutside, counts_of
 
 NO_SPACE = -1
@@ -28,6 +28,15 @@ STABILITY_TIMER = 1 << 50
 
 GIVE_UP_TIMER = STABILITY_TIMER + 1
 """The timer after which a publication is given up whose source is lost."""
+
+NAMES_AT_MOST = 16_384
+"""While a publication would name more than this many others, publishers of its space wait."""
+
+FORGET_TIMER = STABILITY_TIMER + 2
+"""The timer after which the publications of a lost source are named no more."""
+
+GONE_AFTER = 2
+"""A source is gone when it has been lost for so many times ``give_up_ticks``: then all nodes have given it up."""
 
 REFUSED_TOTAL = "total order is not available on topics of a space; publish there in causal order"
 
@@ -49,7 +58,9 @@ class SpaceProcess(Process, SpaceOutside):
     """The process of a fabric, built by ``build``, under the spaces of its topics.
 
     Acknowledgements of the space are collected for ``acknowledge_ticks``; with 0 they leave at once. If a source has
-    been lost for ``give_up_ticks``, nothing waits for its publications that have not come; None waits for ever.
+    been lost for ``give_up_ticks``, nothing waits for its publications that have not come; None waits for ever. While a
+    publication would name more than ``names_at_most`` others, none begins: bounded headers, causal order and
+    publishers that never wait cannot be had together while a member is away.
     """
 
     def __init__(
@@ -60,6 +71,7 @@ class SpaceProcess(Process, SpaceOutside):
         place: HeaderPlace | None = None,
         acknowledge_ticks: int = 0,
         give_up_ticks: int | None = None,
+        names_at_most: int = NAMES_AT_MOST,
         new_space: Callable[[int, SpaceOutside], SpaceOrder] = SpaceOrder,
     ) -> None:
         super().__init__(environment)
@@ -69,8 +81,10 @@ class SpaceProcess(Process, SpaceOutside):
         self._acknowledge_ticks = acknowledge_ticks
         self._has_timer = False
         self._give_up_ticks = give_up_ticks
+        self._names_at_most = names_at_most
         self._lost_since: dict[int, int] = {}
         self._gives_up_at = 0
+        self._has_forget_timer = False
         self.spaces: dict[int, SpaceOrder] = {}
         # Topics of spaces whose subscription has begun and is not effective.
         self._pending: set[int] = set()
@@ -81,6 +95,8 @@ class SpaceProcess(Process, SpaceOutside):
         # By space, what else the application asked for and has not begun.
         self._operations: dict[int, list[PendingOperation]] = {}
         self._numbers: dict[int, int] = {}
+        # By topic, the members when the application asked to leave.
+        self._former_recipients: dict[int, list[int]] = {}
         self._inner: Process | None = None
         self._inner = build(SpaceEnvironment(environment, self))
 
@@ -171,7 +187,7 @@ class SpaceProcess(Process, SpaceOutside):
                     self._change(operation)
                     has_begun = True
                     continue
-                elif not is_full and self.inner.room(topic) > 0:
+                elif not is_full and self.is_bounded(topic) and self.inner.room(topic) > 0:
                     self._hand_in(operation.payload, topic, operation.keys)
                     has_begun = True
                     continue
@@ -187,6 +203,7 @@ class SpaceProcess(Process, SpaceOutside):
             self._pending.add(operation.topic)
             self.inner.subscribe(operation.topic)
         else:
+            self._former_recipients[operation.topic] = self.inner.recipients(operation.topic) or []
             self.inner.unsubscribe(operation.topic)
 
     def _hand_in(self, payload: bytes, topic: int, keys: list[int]) -> None:
@@ -206,9 +223,16 @@ class SpaceProcess(Process, SpaceOutside):
 
     def room(self, topic: i64) -> i64:
         name = int(topic)
-        if self.space_of(name) != NO_SPACE and (name in self._pending or self._queue(name)):
+        if self.space_of(name) != NO_SPACE and (
+            name in self._pending or self._queue(name) or not self.is_bounded(name)
+        ):
             return 0
         return self.inner.room(topic)
+
+    def is_bounded(self, topic: int) -> bool:
+        """Whether a publication on a topic may begin: it would not name too many others."""
+        space = self.space(topic)
+        return space is None or space.dependencies.size <= self._names_at_most
 
     # What the host says.
 
@@ -222,6 +246,11 @@ class SpaceProcess(Process, SpaceOutside):
                 space = self.space(topic)
                 if space is not None:
                     space.acknowledged(int(sender), topic, number)
+        elif isinstance(message, SpaceQuestion):
+            for topic, number in pairs_in(message.entries):
+                space = self.space(topic)
+                if space is not None:
+                    space.asked(topic, int(message.source), number)
         elif isinstance(message, SpaceStable):
             for topic, number in pairs_in(message.entries):
                 # This node may not know the topic, and so not its space.
@@ -241,6 +270,11 @@ class SpaceProcess(Process, SpaceOutside):
             self._give_up()
             self._after()
             return
+        if name == FORGET_TIMER:
+            self._has_forget_timer = False
+            self._forget_gone()
+            self._after()
+            return
         self.inner.expire(name)
         self._after()
 
@@ -249,23 +283,38 @@ class SpaceProcess(Process, SpaceOutside):
         self._after()
 
     def peer_lost(self, peer: i64) -> None:
-        self._lost_since.setdefault(int(peer), int(self.environment.now()))
+        self._note_lost(int(peer))
         self.inner.peer_lost(peer)
+        self._settle_all()
         self._after()
 
     def peer_found(self, peer: i64) -> None:
-        self._lost_since.pop(int(peer), None)
+        self._note_found(int(peer))
         self.inner.peer_found(peer)
         for space in self.spaces.values():
             space.found(int(peer))
         self._after()
 
+    def _note_lost(self, source: int) -> None:
+        self._lost_since.setdefault(source, int(self.environment.now()))
+        if self._give_up_ticks is not None and not self._has_forget_timer:
+            self._has_forget_timer = True
+            self.environment.set_timer(GONE_AFTER * self._give_up_ticks, FORGET_TIMER)
+
+    def _note_found(self, source: int) -> None:
+        self._lost_since.pop(source, None)
+        for space in self.spaces.values():
+            space.dependencies.source_found(source)
+
     def joined(self, node: i64) -> None:
+        self._note_found(int(node))
         self.inner.joined(node)
         self._after()
 
     def left(self, node: i64) -> None:
+        self._note_lost(int(node))
         self.inner.left(node)
+        self._settle_all()
         self._after()
 
     def leave(self) -> None:
@@ -326,6 +375,9 @@ class SpaceProcess(Process, SpaceOutside):
     def frontier(self, topic: int) -> list[int]:
         return [] if self._inner is None else [int(key) for key in self._inner.frontier_keys(topic)]
 
+    def former_recipients(self, topic: int) -> list[int]:
+        return self._former_recipients.pop(topic, [])
+
     def follows_frontier(self, topic: int) -> bool:
         return self.environment.restored_frontier(topic) is not None
 
@@ -374,16 +426,41 @@ class SpaceProcess(Process, SpaceOutside):
                         self.environment.lost(topic, source, missing)
                         space.pass_over(topic, source, missing)
 
+    def _settle_all(self) -> None:
+        """A node may have been the last one to wait for."""
+        for space in self.spaces.values():
+            space.settle_all()
+
+    def _forget_gone(self) -> None:
+        """Name no publications of sources that are gone: they cannot say what is stable."""
+        if self._give_up_ticks is None:
+            return
+        latest = int(self.environment.now()) - GONE_AFTER * self._give_up_ticks
+        for source, since in self._lost_since.items():
+            if since <= latest:
+                for space in self.spaces.values():
+                    space.gone(source)
+        self._settle_all()
+        later = [since for since in self._lost_since.values() if since > latest]
+        if later:
+            self._has_forget_timer = True
+            self.environment.set_timer(min(later) - latest, FORGET_TIMER)
+
     def _tell_news(self) -> None:
-        """Acknowledge what is past here to its sources, and tell all what is stable."""
+        """Acknowledge what is past here to its sources, ask those that have not, and tell all what is stable."""
         acknowledged: dict[int, list[int]] = {}
         stable: list[int] = []
+        asked: dict[int, list[int]] = {}
         for space in self.spaces.values():
+            for node, numbers in space.stability.take_questions().items():
+                asked.setdefault(node, []).extend(flat(numbers))
             for source, topics in space.stability.take_acknowledgements().items():
                 acknowledged.setdefault(source, []).extend(flat(topics))
             stable += flat(space.stability.take_announcement())
         for source, pairs in sorted(acknowledged.items()):
             self.environment.send(source, SpaceAcknowledgement(source, 0, vector_of(pairs)))
+        for node, pairs in sorted(asked.items()):
+            self.environment.send(node, SpaceQuestion(self.me, 0, vector_of(pairs)))
         if stable:
             for node in self.inner.known_nodes():
                 if node != self.me:

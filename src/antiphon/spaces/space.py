@@ -33,6 +33,10 @@ class SpaceOutside:
         """The publications that the fabric counts as past on a topic."""
         raise NotImplementedError
 
+    def former_recipients(self, topic: int) -> list[int]:
+        """The members that this node knew when it was asked to leave a topic."""
+        return []
+
     def follows_frontier(self, topic: int) -> bool:
         """Whether an earlier life of this node delivered what the fabric counts as past on a topic."""
         return False
@@ -123,6 +127,7 @@ class SpaceOrder:
                 self.dependencies.add(topic, source, number)
             self.dependencies.counted_unheard(topic, source, number)
             self.stability.past_grew(topic, source, number)
+        self.stability.joined(topic)
         self.entering.add(topic)
         self._enter(topic)
 
@@ -134,6 +139,10 @@ class SpaceOrder:
     def unsubscribed(self, topic: int) -> None:
         """The subscription has ended in the fabric."""
         self.entering.discard(topic)
+        # Those that have published there look again whether this was the last one to wait for.
+        for source in (*self._outside.former_recipients(topic), *self.barrier.sources(topic)):
+            self.stability.past_grew(topic, source, self.barrier.count(topic, source))
+        self.stability.left(topic)
         self._release(self.barrier.end(topic))
 
     # Stability.
@@ -145,11 +154,26 @@ class SpaceOrder:
 
     def settle(self, topic: int) -> None:
         """Look whether own publications on a topic have become stable."""
-        recipients = self._outside.recipients(topic)
-        if recipients is not None:
-            stable = self.stability.settle(topic, recipients)
-            if stable:
-                self.dependencies.became_stable(topic, self.me, stable)
+        stable = self.stability.settle(topic, self._outside.recipients(topic))
+        if stable:
+            self.dependencies.became_stable(topic, self.me, stable)
+
+    def asked(self, topic: int, source: int, number: int) -> None:
+        """A source that has left a topic asks for an acknowledgement."""
+        if self.barrier.is_member(topic) and self.barrier.count(topic, source) < number:
+            self.stability.keep_question(topic, source, number)
+        else:
+            self.stability.past_grew(topic, source, number)
+
+    def gone(self, node: int) -> None:
+        """A node is lost for so long that it is not expected back."""
+        self.dependencies.source_gone(node)
+        self.stability.gone(node)
+
+    def settle_all(self) -> None:
+        """Look at all topics: a member that has left, or is not expected back, keeps nothing from being stable."""
+        for topic in self.stability.open_topics():
+            self.settle(topic)
 
     def became_stable(self, topic: int, source: int, number: int) -> None:
         """A source says that its publications on a topic are stable up to a number."""
@@ -159,7 +183,7 @@ class SpaceOrder:
         """A node can be reached again: what was acknowledged to it, or announced, may be lost."""
         for topic in self.barrier.topics():
             self.stability.past_grew(topic, peer, self.barrier.count(topic, peer))
-        self.stability.announce_again()
+        self.stability.found(peer)
 
     # What there is to see.
 

@@ -4,6 +4,9 @@ The source of a publication decides. When the publication starts, the source not
 knows; the fabric promises that any other node, if it becomes a member later, counts the publication as past from the
 beginning. Each of them acknowledges when the publication is past in the space, which is later than when it has arrived.
 When all have, or have left, the source tells every node that it knows, and nobody names the publication any more.
+
+A source that leaves a topic does not see members leave any more. So it asks each that has not acknowledged. A node that
+is no member answers at once: if it becomes one again, it counts the publication as past.
 """
 
 from __future__ import annotations
@@ -19,13 +22,19 @@ class SpaceStability:
 
     def __init__(self, me: int) -> None:
         self._me = me
-        # By topic: own publications with the nodes that must have them, in sequence.
+        # By topic: own publications with the nodes that must have them, in sequence; no topic without any.
         self._open: dict[int, deque[tuple[int, list[int]]]] = {}
         self._acked: dict[int, dict[int, int]] = {}
         # By source, then by topic: up to which number this node has something that it has not acknowledged.
         self._to_acknowledge: Frontier = {}
         self._to_announce: dict[int, int] = {}
         self._stable: dict[int, int] = {}
+        # Topics that this node has left with own publications that are not stable; whom to ask, and up to which number.
+        self._left: set[int] = set()
+        self._to_ask: Frontier = {}
+        # Questions of others for what is not past here, by topic and source.
+        self._questions: Frontier = {}
+        self._gone: set[int] = set()
 
     # Own publications.
 
@@ -39,35 +48,87 @@ class SpaceStability:
         acked = self._acked.setdefault(topic, {})
         acked[node] = max(number, acked.get(node, 0))
 
-    def settle(self, topic: int, members: Iterable[int]) -> int:
-        """The last own publication on a topic that is stable, given its present members; 0 if that is no news."""
+    def settle(self, topic: int, members: Iterable[int] | None) -> int:
+        """The last own publication on a topic that is stable, given its present members; 0 if that is no news.
+
+        A node that has left the topic does not know the members. It asks those that were members and waits for each,
+        unless it is gone.
+        """
         waiting = self._open.get(topic)
-        if not waiting:
+        if waiting is None or (members is None and topic not in self._left):
             return 0
-        present = set(members)
-        acked = self._acked.get(topic, {})
+        present = None if members is None else set(members)
         stable = 0
-        while waiting and all(acked.get(node, 0) >= waiting[0][0] or node not in present for node in waiting[0][1]):
+        while waiting and all(self._has(node, topic, waiting[0][0], present) for node in waiting[0][1]):
             stable = waiting.popleft()[0]
+        if not waiting:
+            del self._open[topic]
+            self._left.discard(topic)
         if stable:
             self._to_announce[topic] = self._stable[topic] = stable
         return stable
+
+    def _has(self, node: int, topic: int, number: int, present: set[int] | None) -> bool:
+        if self._acked.get(topic, {}).get(node, 0) >= number:
+            return True
+        return node in self._gone if present is None else node not in present
+
+    # Own memberships.
+
+    def left(self, topic: int) -> None:
+        """This node is no member of a topic any more: nobody waits for it, and it asks those for which it waits."""
+        for source, number in self._questions.pop(topic, {}).items():
+            self.past_grew(topic, source, number)
+        if topic in self._open:
+            self._left.add(topic)
+            self._ask(topic)
+
+    def joined(self, topic: int) -> None:
+        """This node is a member of a topic, and knows the others."""
+        self._left.discard(topic)
+
+    def _ask(self, topic: int, only: int | None = None) -> None:
+        acked = self._acked.get(topic, {})
+        for number, needed in self._open[topic]:
+            for node in needed:
+                if acked.get(node, 0) < number and only in (None, node):
+                    self._to_ask.setdefault(node, {})[topic] = number
+
+    def found(self, node: int) -> None:
+        """A node can be reached again: what was said to it may be lost."""
+        self._gone.discard(node)
+        self._to_announce.update(self._stable)
+        for topic in self._left:
+            self._ask(topic, node)
+
+    def gone(self, node: int) -> None:
+        """A node is not expected back."""
+        self._gone.add(node)
+
+    def take_questions(self) -> Frontier:
+        """The numbers to ask for since the last call, by node and topic."""
+        found, self._to_ask = self._to_ask, {}
+        return found
+
+    def open_topics(self) -> list[int]:
+        """The topics with own publications that are not stable."""
+        return list(self._open)
 
     def take_announcement(self) -> dict[int, int]:
         """The numbers up to which publications became stable since the last call, by topic."""
         found, self._to_announce = self._to_announce, {}
         return found
 
-    def announce_again(self) -> None:
-        """Announce everything that is stable once more: somebody may not have heard."""
-        self._to_announce.update(self._stable)
-
     # Publications of others.
 
     def past_grew(self, topic: int, source: int, number: int) -> None:
         """This node has the publications of a source on a topic up to a number."""
-        if source != self._me and number > 0:
+        if source != self._me:
             self._to_acknowledge.setdefault(source, {})[topic] = number
+
+    def keep_question(self, topic: int, source: int, number: int) -> None:
+        """A source that has left a topic asks for what is not past here yet; it is, when this node leaves, too."""
+        self._questions.setdefault(topic, {})[source] = number
 
     def take_acknowledgements(self) -> Frontier:
         """The numbers to acknowledge since the last call, by source and topic."""
@@ -75,10 +136,11 @@ class SpaceStability:
         return found
 
     def has_news(self) -> bool:
-        """Whether there is something to acknowledge or to announce."""
-        return bool(self._to_acknowledge or self._to_announce)
+        """Whether there is something to acknowledge, to announce or to ask."""
+        return bool(self._to_acknowledge or self._to_announce or self._to_ask)
 
     def state(self) -> str:
         """The content as text."""
-        waiting = [(topic, list(each)) for topic, each in sorted(self._open.items()) if each]
-        return f"{waiting} {sorted_frontier(self._acked)} {sorted_frontier(self._to_acknowledge)}"
+        waiting = [(topic, list(each)) for topic, each in sorted(self._open.items())]
+        asked = f"{sorted_frontier(self._questions)} {sorted_frontier(self._to_ask)} {sorted(self._left)}"
+        return f"{waiting} {sorted_frontier(self._acked)} {sorted_frontier(self._to_acknowledge)} {asked}"

@@ -21,6 +21,7 @@ from msgspec import Meta, field
 from antiphon.fabrics.options import Flag, NodeNumber
 from antiphon.fabrics.registry import DEFAULT_FABRIC
 from antiphon.kernel.errors import UsageError
+from antiphon.spaces.process import NAMES_AT_MOST
 
 LATEST = 10**15
 LARGEST_DRAW = (1 << 31) - 1
@@ -155,6 +156,9 @@ class TopicsTable(ScenarioTable, frozen=True, kw_only=True):
         list[list[int]], Meta(description="a list of spaces, each a list of topics", examples=[[[0, 1]]])
     ] = []
     acknowledge: Ticks = 300
+    names: Annotated[
+        int, Meta(ge=1, description="the most publications that one of a space may name", examples=[100])
+    ] = NAMES_AT_MOST
 
 
 class Targeted(ScenarioTable, frozen=True, kw_only=True):

@@ -54,7 +54,7 @@ def with_spaces(build: Builder, scenario: Scenario, options: Any) -> Builder:
     if not spaces or scenario.topics is None:
         return build
     numbers = {topic: number for number, space in enumerate(spaces) for topic in space}
-    acknowledge = scenario.topics.acknowledge
+    acknowledge, names = scenario.topics.acknowledge, scenario.topics.names
     give_up = getattr(options, "forget", None)
 
     def build_above(environment: Environment) -> Process:
@@ -64,6 +64,7 @@ def with_spaces(build: Builder, scenario: Scenario, options: Any) -> Builder:
             lambda topic: numbers.get(topic, NO_SPACE),
             acknowledge_ticks=acknowledge,
             give_up_ticks=give_up,
+            names_at_most=names,
         )
 
     return build_above

@@ -8,11 +8,12 @@ crashes for good, pauses and partitions.
 from __future__ import annotations
 
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 from antiphon.kernel.message import CAUSAL, ORDER_NAMES
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.scenario.scenario import LimitsTable, NetworkTable, Scenario, TopicsTable
+from antiphon.spaces.process import NAMES_AT_MOST
 from antiphon.torture.schedules.cube import draw_crashes, draw_options, draw_partitions, draw_stall
 from antiphon.torture.schedules.operations import (
     CRASH,
@@ -43,6 +44,10 @@ def draw_space_schedule(seed: int) -> Scenario:
     return scenario
 
 
+NAMES_STREAM: Final = 61
+"""Names the stream of random numbers for the bound of names, so that the rest of a schedule is the same without it."""
+
+
 class SpaceScript(Script):
     """Draws conversations that go from topic to topic, beside what other schedules have."""
 
@@ -66,15 +71,18 @@ class SpaceScript(Script):
             self._add(PUBLISH, node, topic, number * int(self._random.between(1, pause)))
 
 
-def draw_spaces(nodes: int, random: RandomStream) -> TopicsTable:
-    """Two to five topics, of which all or some are one space, or two."""
+def draw_spaces(nodes: int, seed: int, random: RandomStream) -> TopicsTable:
+    """Two to five topics, of which all or some are one space, or two; in some schedules names are few."""
+    names = pick(RandomStream(seed, NAMES_STREAM), (NAMES_AT_MOST, NAMES_AT_MOST, 1, 3, 8))
     topics = int(random.between(2, 5))
     members: list[list[int] | str] = [draw_members(nodes, random) for _ in range(topics)]
     cut = int(random.between(2, topics))
     spaces = [list(range(cut))]
     if topics - cut > 1 and random.below(2) == 0:
         spaces.append(list(range(cut, topics)))
-    return TopicsTable(count=topics, members=members, spaces=spaces, acknowledge=pick(random, (0, 1, 100, 300, 3000)))
+    return TopicsTable(
+        count=topics, members=members, spaces=spaces, acknowledge=pick(random, (0, 1, 100, 300, 3000)), names=names
+    )
 
 
 def draw_with_spaces(
@@ -89,7 +97,7 @@ def draw_with_spaces(
         nodes=nodes,
         protocol_options=options,
         network=network,
-        topics=draw_spaces(nodes, random),
+        topics=draw_spaces(nodes, seed, random),
         limits=LimitsTable(events=EVENT_LIMIT),
     )
 

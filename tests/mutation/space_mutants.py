@@ -25,8 +25,32 @@ SPACES = (
     space(
         "a node names what is stable at one member",
         "stability",
-        "        while waiting and all(acked",
-        "        while waiting and any(acked",
+        "        while waiting and all(self._has",
+        "        while waiting and any(self._has",
+    ),
+    space(
+        "nobody is asked that does not acknowledge",
+        "stability",
+        "acked.get(node, 0) < number and node not in lost",
+        "False",
+    ),
+    space(
+        "a question is answered before the publication is past",
+        "space",
+        "        if not is_member or self.barrier.count(topic, source) >= number:\n",
+        "        if True:\n",
+    ),
+    space(
+        "a node that subscribes again answers questions as no member",
+        "space",
+        " or self._outside.is_subscribing(topic)\n",
+        "\n",
+    ),
+    space(
+        "publications of gone sources are named for ever",
+        "lost_sources",
+        "                    space.gone(node)\n",
+        "                    pass\n",
     ),
     space(
         "a subscription is effective though something that is followed has not come",
@@ -61,13 +85,13 @@ SPACES = (
     space(
         "publications of a node overtake each other across topics",
         "process",
-        "                elif not is_full and self.inner.room(topic) > 0:\n",
-        "                elif self.inner.room(topic) > 0:\n",
+        "                elif not is_full and self.is_bounded(topic)",
+        "                elif self.is_bounded(topic)",
     ),
     space(
         "publications are handed in without room",
         "process",
-        "                elif not is_full and self.inner.room(topic) > 0:\n",
-        "                elif not is_full:\n",
+        " and self.is_bounded(topic) and self.inner.room(topic) > 0:\n",
+        " and self.is_bounded(topic):\n",
     ),
 )

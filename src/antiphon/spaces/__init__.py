@@ -9,5 +9,7 @@ to. :mod:`antiphon.spaces.process` stands between the process of a fabric and it
 - :mod:`antiphon.spaces.barrier`: what has arrived and waits for other topics;
 - :mod:`antiphon.spaces.stability`: which publications all members of their topic have, so that nobody names them.
 
+:mod:`antiphon.spaces.lost_sources` gives up publications of nodes that are lost.
+
 ``docs/proofs/spaces.md`` has the rules and the proof. Pure: it imports the kernel alone.
 """

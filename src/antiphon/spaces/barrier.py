@@ -75,11 +75,6 @@ class SpaceBarrier:
         """The topics that this node is a member of."""
         return sorted(self._past)
 
-    def sources(self, topic: int) -> list[int]:
-        """Those of which something is past on a topic."""
-        past = self._past.get(topic)
-        return [] if past is None else [int(source) for source, _ in past.counts.sorted_items()]
-
     def is_held(self, topic: int, source: int, sequence: int) -> bool:
         """Whether a publication is here and waits."""
         return (topic, int(publication_key(source, sequence))) in self.held

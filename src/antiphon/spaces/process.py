@@ -17,6 +17,7 @@ from antiphon.kernel.message import CAUSAL, SOURCE_BITS, SOURCE_MASK, TOTAL, Pro
 from antiphon.kernel.process import Environment, Process
 from antiphon.spaces.environment import SpaceEnvironment
 from antiphon.spaces.header import HeaderPlace
+from antiphon.spaces.lost_sources import LostSources
 from antiphon.spaces.messages import SpaceAcknowledgement, SpaceQuestion, SpaceStable, pairs_in
 from antiphon.spaces.space import SpaceOrder, SpaceOutside, counts_of
 
@@ -26,17 +27,15 @@ NO_SPACE = -1
 STABILITY_TIMER = 1 << 50
 """The name of the timer of this layer; those of fabrics are lower."""
 
-GIVE_UP_TIMER = STABILITY_TIMER + 1
-"""The timer after which a publication is given up whose source is lost."""
-
 NAMES_AT_MOST = 16_384
 """While a publication would name more than this many others, publishers of its space wait."""
 
-FORGET_TIMER = STABILITY_TIMER + 2
-"""The timer after which the publications of a lost source are named no more."""
+QUESTION_TIMER = STABILITY_TIMER + 3
+"""The timer after which nodes are asked that have not acknowledged."""
 
-GONE_AFTER = 2
-"""A source is gone when it has been lost for so many times ``give_up_ticks``: then all nodes have given it up."""
+QUESTION_AFTER = 25
+QUESTION_TICKS_AT_LEAST = 5000
+"""Nodes that have not acknowledged are asked every so many times ``acknowledge_ticks``, and not more often."""
 
 REFUSED_TOTAL = "total order is not available on topics of a space; publish there in causal order"
 
@@ -80,12 +79,10 @@ class SpaceProcess(Process, SpaceOutside):
         self._place = HeaderPlace() if place is None else place
         self._acknowledge_ticks = acknowledge_ticks
         self._has_timer = False
-        self._give_up_ticks = give_up_ticks
         self._names_at_most = names_at_most
-        self._lost_since: dict[int, int] = {}
-        self._gives_up_at = 0
-        self._has_forget_timer = False
+        self._has_question_timer = False
         self.spaces: dict[int, SpaceOrder] = {}
+        self._lost = LostSources(environment, self.spaces, give_up_ticks)
         # Topics of spaces whose subscription has begun and is not effective.
         self._pending: set[int] = set()
         # Those to which the application's last word was to subscribe.
@@ -95,8 +92,6 @@ class SpaceProcess(Process, SpaceOutside):
         # By space, what else the application asked for and has not begun.
         self._operations: dict[int, list[PendingOperation]] = {}
         self._numbers: dict[int, int] = {}
-        # By topic, the members when the application asked to leave.
-        self._former_recipients: dict[int, list[int]] = {}
         self._inner: Process | None = None
         self._inner = build(SpaceEnvironment(environment, self))
 
@@ -203,7 +198,6 @@ class SpaceProcess(Process, SpaceOutside):
             self._pending.add(operation.topic)
             self.inner.subscribe(operation.topic)
         else:
-            self._former_recipients[operation.topic] = self.inner.recipients(operation.topic) or []
             self.inner.unsubscribe(operation.topic)
 
     def _hand_in(self, payload: bytes, topic: int, keys: list[int]) -> None:
@@ -265,17 +259,14 @@ class SpaceProcess(Process, SpaceOutside):
             self._has_timer = False
             self._tell_news()
             return
-        if name == GIVE_UP_TIMER:
-            self._gives_up_at = 0
-            self._give_up()
+        if name == QUESTION_TIMER:
+            self._has_question_timer = False
+            for space in self.spaces.values():
+                space.stability.ask(self._lost.since)
             self._after()
             return
-        if name == FORGET_TIMER:
-            self._has_forget_timer = False
-            self._forget_gone()
-            self._after()
-            return
-        self.inner.expire(name)
+        if not self._lost.expire(int(name)):
+            self.inner.expire(name)
         self._after()
 
     def synced(self) -> None:
@@ -283,36 +274,25 @@ class SpaceProcess(Process, SpaceOutside):
         self._after()
 
     def peer_lost(self, peer: i64) -> None:
-        self._note_lost(int(peer))
+        self._lost.lost(int(peer))
         self.inner.peer_lost(peer)
         self._settle_all()
         self._after()
 
     def peer_found(self, peer: i64) -> None:
-        self._note_found(int(peer))
+        self._lost.found(int(peer))
         self.inner.peer_found(peer)
         for space in self.spaces.values():
             space.found(int(peer))
         self._after()
 
-    def _note_lost(self, source: int) -> None:
-        self._lost_since.setdefault(source, int(self.environment.now()))
-        if self._give_up_ticks is not None and not self._has_forget_timer:
-            self._has_forget_timer = True
-            self.environment.set_timer(GONE_AFTER * self._give_up_ticks, FORGET_TIMER)
-
-    def _note_found(self, source: int) -> None:
-        self._lost_since.pop(source, None)
-        for space in self.spaces.values():
-            space.dependencies.source_found(source)
-
     def joined(self, node: i64) -> None:
-        self._note_found(int(node))
+        self._lost.found(int(node))
         self.inner.joined(node)
         self._after()
 
     def left(self, node: i64) -> None:
-        self._note_lost(int(node))
+        self._lost.lost(int(node))
         self.inner.left(node)
         self._settle_all()
         self._after()
@@ -375,8 +355,8 @@ class SpaceProcess(Process, SpaceOutside):
     def frontier(self, topic: int) -> list[int]:
         return [] if self._inner is None else [int(key) for key in self._inner.frontier_keys(topic)]
 
-    def former_recipients(self, topic: int) -> list[int]:
-        return self._former_recipients.pop(topic, [])
+    def is_subscribing(self, topic: int) -> bool:
+        return topic in self._wanted or topic in self._pending
 
     def follows_frontier(self, topic: int) -> bool:
         return self.environment.restored_frontier(topic) is not None
@@ -390,61 +370,23 @@ class SpaceProcess(Process, SpaceOutside):
         """Go on with what waited for subscriptions, and tell others what is news."""
         while any(self._operations.values()) and self._begin_operations():
             pass
-        if any(space.stability.has_news() for space in self.spaces.values()):
-            if self._acknowledge_ticks == 0:
-                self._tell_news()
-            elif not self._has_timer:
+        has_news = any(space.stability.has_news() for space in self.spaces.values())
+        if has_news and self._acknowledge_ticks == 0:
+            self._tell_news()
+        elif self._acknowledge_ticks > 0:
+            if has_news and not self._has_timer:
                 self._has_timer = True
                 self.environment.set_timer(self._acknowledge_ticks, STABILITY_TIMER)
-        if self._lost_since and self._give_up_ticks is not None and self._gives_up_at == 0:
-            self._plan_to_give_up(self._give_up_ticks)
-
-    def _plan_to_give_up(self, after_ticks: int) -> None:
-        """Set a timer if something waits for a source that is lost."""
-        due = [
-            self._lost_since[source] + after_ticks
-            for space in self.spaces.values()
-            for _, source, _ in space.barrier.wanted()
-            if source in self._lost_since
-        ]
-        if due:
-            now = int(self.environment.now())
-            self._gives_up_at = max(min(due), now + 1)
-            self.environment.set_timer(self._gives_up_at - now, GIVE_UP_TIMER)
-
-    def _give_up(self) -> None:
-        """Count what has not come of sources that are lost for long as past, and report it as lost."""
-        if self._give_up_ticks is None:
-            return
-        latest = int(self.environment.now()) - self._give_up_ticks
-        for space in self.spaces.values():
-            for topic, source, number in space.barrier.wanted():
-                if self._lost_since.get(source, latest + 1) > latest:
-                    continue
-                for missing in range(space.barrier.count(topic, source) + 1, number + 1):
-                    if not space.barrier.is_held(topic, source, missing):
-                        self.environment.lost(topic, source, missing)
-                        space.pass_over(topic, source, missing)
+            if not self._has_question_timer and any(space.stability.waits for space in self.spaces.values()):
+                self._has_question_timer = True
+                ticks = max(QUESTION_AFTER * self._acknowledge_ticks, QUESTION_TICKS_AT_LEAST)
+                self.environment.set_timer(ticks, QUESTION_TIMER)
+        self._lost.plan()
 
     def _settle_all(self) -> None:
         """A node may have been the last one to wait for."""
         for space in self.spaces.values():
             space.settle_all()
-
-    def _forget_gone(self) -> None:
-        """Name no publications of sources that are gone: they cannot say what is stable."""
-        if self._give_up_ticks is None:
-            return
-        latest = int(self.environment.now()) - GONE_AFTER * self._give_up_ticks
-        for source, since in self._lost_since.items():
-            if since <= latest:
-                for space in self.spaces.values():
-                    space.gone(source)
-        self._settle_all()
-        later = [since for since in self._lost_since.values() if since > latest]
-        if later:
-            self._has_forget_timer = True
-            self.environment.set_timer(min(later) - latest, FORGET_TIMER)
 
     def _tell_news(self) -> None:
         """Acknowledge what is past here to its sources, ask those that have not, and tell all what is stable."""

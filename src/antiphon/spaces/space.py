@@ -33,9 +33,9 @@ class SpaceOutside:
         """The publications that the fabric counts as past on a topic."""
         raise NotImplementedError
 
-    def former_recipients(self, topic: int) -> list[int]:
-        """The members that this node knew when it was asked to leave a topic."""
-        return []
+    def is_subscribing(self, topic: int) -> bool:
+        """Whether a subscription has begun, or is to begin."""
+        return False
 
     def follows_frontier(self, topic: int) -> bool:
         """Whether an earlier life of this node delivered what the fabric counts as past on a topic."""
@@ -139,9 +139,6 @@ class SpaceOrder:
     def unsubscribed(self, topic: int) -> None:
         """The subscription has ended in the fabric."""
         self.entering.discard(topic)
-        # Those that have published there look again whether this was the last one to wait for.
-        for source in (*self._outside.former_recipients(topic), *self.barrier.sources(topic)):
-            self.stability.past_grew(topic, source, self.barrier.count(topic, source))
         self.stability.left(topic)
         self._release(self.barrier.end(topic))
 
@@ -159,16 +156,21 @@ class SpaceOrder:
             self.dependencies.became_stable(topic, self.me, stable)
 
     def asked(self, topic: int, source: int, number: int) -> None:
-        """A source that has left a topic asks for an acknowledgement."""
-        if self.barrier.is_member(topic) and self.barrier.count(topic, source) < number:
-            self.stability.keep_question(topic, source, number)
-        else:
+        """A source asks whether this node still waits for a publication; if so, it asks again later."""
+        # A subscription that has begun counts: the source may have heard of it before the publication started.
+        is_member = self.barrier.is_member(topic) or self._outside.is_subscribing(topic)
+        if not is_member or self.barrier.count(topic, source) >= number:
             self.stability.past_grew(topic, source, number)
 
     def gone(self, node: int) -> None:
         """A node is lost for so long that it is not expected back."""
         self.dependencies.source_gone(node)
         self.stability.gone(node)
+
+    def back(self, node: int) -> None:
+        """A node that was lost is there again."""
+        self.dependencies.source_found(node)
+        self.stability.back(node)
 
     def settle_all(self) -> None:
         """Look at all topics: a member that has left, or is not expected back, keeps nothing from being stable."""
@@ -183,7 +185,7 @@ class SpaceOrder:
         """A node can be reached again: what was acknowledged to it, or announced, may be lost."""
         for topic in self.barrier.topics():
             self.stability.past_grew(topic, peer, self.barrier.count(topic, peer))
-        self.stability.found(peer)
+        self.stability.found()
 
     # What there is to see.
 

@@ -5,14 +5,15 @@ knows; the fabric promises that any other node, if it becomes a member later, co
 beginning. Each of them acknowledges when the publication is past in the space, which is later than when it has arrived.
 When all have, or have left, the source tells every node that it knows, and nobody names the publication any more.
 
-A source that leaves a topic does not see members leave any more. So it asks each that has not acknowledged. A node that
-is no member answers at once: if it becomes one again, it counts the publication as past.
+A fabric may tell a source that a member has left when it publishes again, or not at all if the source has left, too. So
+a source asks those that have not acknowledged for long. A node that is no member answers at once: if it becomes one
+again, it counts the publication as past.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from antiphon.spaces.header import Frontier, sorted_frontier
 
@@ -32,9 +33,9 @@ class SpaceStability:
         # Topics that this node has left with own publications that are not stable; whom to ask, and up to which number.
         self._left: set[int] = set()
         self._to_ask: Frontier = {}
-        # Questions of others for what is not past here, by topic and source.
-        self._questions: Frontier = {}
         self._gone: set[int] = set()
+        self.waits = False
+        """Whether nodes that can be reached may have to be asked."""
 
     # Own publications.
 
@@ -42,6 +43,7 @@ class SpaceStability:
         """An own publication starts; these nodes must have it."""
         needed = [node for node in recipients if node != self._me]
         self._open.setdefault(topic, deque()).append((number, needed))
+        self.waits = True
 
     def acknowledged(self, node: int, topic: int, number: int) -> None:
         """A node has everything of this source on a topic up to a number."""
@@ -76,30 +78,33 @@ class SpaceStability:
     # Own memberships.
 
     def left(self, topic: int) -> None:
-        """This node is no member of a topic any more: nobody waits for it, and it asks those for which it waits."""
-        for source, number in self._questions.pop(topic, {}).items():
-            self.past_grew(topic, source, number)
+        """This node is no member of a topic any more, and does not see others leave."""
         if topic in self._open:
             self._left.add(topic)
-            self._ask(topic)
 
     def joined(self, topic: int) -> None:
         """This node is a member of a topic, and knows the others."""
         self._left.discard(topic)
 
-    def _ask(self, topic: int, only: int | None = None) -> None:
-        acked = self._acked.get(topic, {})
-        for number, needed in self._open[topic]:
-            for node in needed:
-                if acked.get(node, 0) < number and only in (None, node):
-                    self._to_ask.setdefault(node, {})[topic] = number
+    def ask(self, lost: Container[int]) -> bool:
+        """Ask those that have not acknowledged and can be reached; whether there are any."""
+        for topic, waiting in self._open.items():
+            acked = self._acked.get(topic, {})
+            for number, needed in waiting:
+                for node in needed:
+                    if acked.get(node, 0) < number and node not in lost:
+                        self._to_ask.setdefault(node, {})[topic] = number
+        self.waits = bool(self._to_ask)
+        return self.waits
 
-    def found(self, node: int) -> None:
+    def found(self) -> None:
         """A node can be reached again: what was said to it may be lost."""
-        self._gone.discard(node)
         self._to_announce.update(self._stable)
-        for topic in self._left:
-            self._ask(topic, node)
+        self.waits = bool(self._open)
+
+    def back(self, node: int) -> None:
+        """A node is there again."""
+        self._gone.discard(node)
 
     def gone(self, node: int) -> None:
         """A node is not expected back."""
@@ -126,10 +131,6 @@ class SpaceStability:
         if source != self._me:
             self._to_acknowledge.setdefault(source, {})[topic] = number
 
-    def keep_question(self, topic: int, source: int, number: int) -> None:
-        """A source that has left a topic asks for what is not past here yet; it is, when this node leaves, too."""
-        self._questions.setdefault(topic, {})[source] = number
-
     def take_acknowledgements(self) -> Frontier:
         """The numbers to acknowledge since the last call, by source and topic."""
         found, self._to_acknowledge = self._to_acknowledge, {}
@@ -142,5 +143,5 @@ class SpaceStability:
     def state(self) -> str:
         """The content as text."""
         waiting = [(topic, list(each)) for topic, each in sorted(self._open.items())]
-        asked = f"{sorted_frontier(self._questions)} {sorted_frontier(self._to_ask)} {sorted(self._left)}"
+        asked = f"{sorted_frontier(self._to_ask)} {sorted(self._left)}"
         return f"{waiting} {sorted_frontier(self._acked)} {sorted_frontier(self._to_acknowledge)} {asked}"

@@ -73,16 +73,18 @@ class SpaceScript(Script):
 
 def draw_spaces(nodes: int, seed: int, random: RandomStream) -> TopicsTable:
     """Two to five topics, of which all or some are one space, or two; in some schedules names are few."""
-    names = pick(RandomStream(seed, NAMES_STREAM), (NAMES_AT_MOST, NAMES_AT_MOST, 1, 3, 8))
     topics = int(random.between(2, 5))
     members: list[list[int] | str] = [draw_members(nodes, random) for _ in range(topics)]
     cut = int(random.between(2, topics))
     spaces = [list(range(cut))]
     if topics - cut > 1 and random.below(2) == 0:
         spaces.append(list(range(cut, topics)))
-    return TopicsTable(
-        count=topics, members=members, spaces=spaces, acknowledge=pick(random, (0, 1, 100, 300, 3000)), names=names
-    )
+    acknowledge = pick(random, (0, 1, 100, 300, 3000))
+    names = pick(RandomStream(seed, NAMES_STREAM), (NAMES_AT_MOST, NAMES_AT_MOST, 1, 3, 8))
+    if acknowledge == 0:
+        # Without a timer nobody is asked, so some publications are named for ever.
+        names = NAMES_AT_MOST
+    return TopicsTable(count=topics, members=members, spaces=spaces, acknowledge=acknowledge, names=names)
 
 
 def draw_with_spaces(

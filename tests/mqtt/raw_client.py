@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-SECONDS: Final = 10.0
+SECONDS: Final = 60.0
 
 OPEN: Final[list[RawClient]] = []
 """The clients of the test that runs now; it closes them when it ends."""

@@ -30,7 +30,7 @@ async def doors(count: int = 1, **settings: Any) -> AsyncIterator[tuple[list[Nod
 
 
 async def settled() -> None:
-    """Until doors have heard of each other: fifty turns of the loop of all nodes, which a busy machine only stretches."""
+    """Until doors have heard of each other: fifty turns of the loop of all nodes, stretched where it is busy."""
     for _ in range(50):
         await asyncio.sleep(0.002)
 

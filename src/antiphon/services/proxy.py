@@ -288,8 +288,8 @@ class ServiceProxy:
             reply = await self._peer.request(replica_topic(self._topic), encode(AskReplica()), timeout=seconds)
         except NoReplyError as error:
             raise NoReplyError(
-                f"no replica of {self._topic!r} answered within {seconds:g} seconds, so the call was not made; wait for "
-                "replicas, and call again"
+                f"no replica of {self._topic!r} answered within {seconds:g} seconds, so the call was not made; wait "
+                "for replicas, and call again"
             ) from error
         self._home = int(hello_replies.decode(reply.value).replica)
 

@@ -57,7 +57,7 @@ QUERIES_FROM: Final = 1 << 61
 log = logger("services")
 
 
-class UnansweredError(NoReplyError):
+class UnansweredError(PeerError):
     """An operation of a service had no result in time: it has taken place once, takes place later, or never does.
 
     ``again`` makes the same call again, which takes place once at most, and returns its result.
@@ -344,7 +344,7 @@ class ServiceProxy:
             # Its home may be gone, also where callers wait shorter than it takes to ask elsewhere.
             self._home = 0
         name, seconds = call.bound.call.full_name, f"{self._timeout:g} seconds"
-        error = NoReplyError(f"no replica answered {name} within {seconds}; ask again, or wait for replicas")
+        error: PeerError = NoReplyError(f"no replica answered {name} within {seconds}; ask again, or wait for replicas")
         if call.bound.call.is_operation:
             self._given_up[number] = call.bound
             if len(self._given_up) > GIVEN_UP_AT_MOST:

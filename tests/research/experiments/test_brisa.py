@@ -16,9 +16,10 @@ from antiphon.orders.fifo import NO_DEPENDENCIES
 from antiphon.orders.order import Ordered
 from antiphon_lab.experiments.brisa.churn import CHURN_MINUTES, BrisaChurnCase
 from antiphon_lab.experiments.brisa.churn import measure as measure_churn
+from antiphon_lab.experiments.brisa.floods import crossing
 from antiphon_lab.experiments.brisa.hops import NODE_BYTES, ping_ms, places, size_of
 from antiphon_lab.experiments.brisa.model import CONSTRUCTION, StreamCase, depths, hops_from, measure, published
-from antiphon_lab.experiments.brisa.structure import FIG_4_9, crossing
+from antiphon_lab.experiments.brisa.structure import FIG_4_9
 
 NODES = 48
 MESSAGES = 30

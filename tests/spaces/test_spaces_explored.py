@@ -186,7 +186,7 @@ class CountsOwnAtOnce(SpaceOrder):
 class OneIsEnough(SpaceStability):
     """A publication is taken to be stable when one other member has it."""
 
-    def settle(self, topic: int, members: Iterable[int]) -> int:
+    def settle(self, topic: int, members: Iterable[int] | None) -> int:
         acked = self._acked.get(topic, {})
         for node in acked:
             if super().settle(topic, [node]):

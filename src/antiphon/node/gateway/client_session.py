@@ -54,6 +54,7 @@ from antiphon.sessions.client_messages import (
     SubscriptionEnded,
     UnsubscribeRequest,
 )
+from antiphon.sessions.followed_lists import SeenElsewhere
 from antiphon.sessions.node_end import NodeEnd
 from antiphon.sessions.producer_state import ProducerStates
 from antiphon.sessions.replay_buffer import Resumption
@@ -366,7 +367,15 @@ class ClientSession:
             self._record_refusal("publish", failure, message.topic)
             self.send(PublishResponse(message.number, str(failure), False, is_denied, kind_of(failure)))
 
-    def followed(self, message: FollowRequest, failure: AntiphonError | None) -> None:
+    def check_list(self, size_bytes: int) -> None:
+        """Refuse the client a list of what it has seen elsewhere for which it has no room."""
+        self._limits.check_kept(size_bytes)
+
+    def keep_list(self, size_bytes: int) -> None:
+        """A list of what the client has seen elsewhere is kept from now on, or, if negative, no more."""
+        self._limits.keep(size_bytes)
+
+    def followed(self, message: SeenElsewhere, failure: AntiphonError | None) -> None:
         """Tell the client that what it publishes follows what it has seen, or why not."""
         error = "" if failure is None else str(failure)
         is_denied = isinstance(failure, DeniedError)

@@ -1,4 +1,4 @@
-"""One browser for all tests of the console."""
+"""One browser for all tests of the console, and a page in it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.console.served import BROWSER, OVERTAKING, simulated
+from tests.console.served import BROWSER, OVERTAKING, complaints_about, simulated
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 
 @pytest.fixture(scope="module")  # a browser runs an event loop, and tests of other folders need their own
@@ -24,6 +24,16 @@ def browser() -> Iterator[Browser]:
         found = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
         yield found
         found.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page on which every error and every request that leaves the machine is a failure."""
+    found = browser.new_page(viewport={"width": 1200, "height": 760})
+    complaints = complaints_about(found)
+    yield found
+    found.close()
+    assert complaints == []
 
 
 @pytest.fixture(scope="package")

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from antiphon.console.http_server import ConsoleServer, ConsoleSite
 from antiphon.simulator.scenario.file import load_scenario
 from antiphon.simulator.scenario.run import run_scenario
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
@@ -68,6 +72,18 @@ FAINT = """() => {
         .filter(([contrast]) => contrast < 4.5);
 }"""
 """The texts with less contrast than WCAG's level AA asks for."""
+
+
+def complaints_about(page: Page) -> list[str]:
+    """The errors of a page, and its requests that leave the machine, from now on."""
+    found: list[str] = []
+    page.on("pageerror", lambda error: found.append(str(error)))
+    page.on("console", lambda said: found.append(said.text) if said.type == "error" else None)
+    page.on(
+        "request",
+        lambda request: None if re.match(r"http://127\.0\.0\.1:\d+/", request.url) else found.append(request.url),
+    )
+    return found
 
 
 def simulated(text: str, place: Path, name: str = "run") -> Path:

@@ -6,7 +6,6 @@ import asyncio
 import http.client
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -26,7 +25,7 @@ from antiphon.node.acl import token_hash
 from tests.console.served import FAINT, NAMELESS
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
 
 LOST_SECONDS = 5.0
 
@@ -40,21 +39,6 @@ def cluster() -> Iterator[dict[str, Any]]:
             yield json.loads(process.stdout.readline())
         finally:
             process.send_signal(signal.SIGTERM)
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    complaints: list[str] = []
-    found = browser.new_page(viewport={"width": 1200, "height": 900})
-    found.on("pageerror", lambda error: complaints.append(str(error)))
-    found.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
-    found.on(
-        "request",
-        lambda request: None if re.match(r"http://127\.0\.0\.1:\d+/", request.url) else complaints.append(request.url),
-    )
-    yield found
-    found.close()
-    assert complaints == []
 
 
 def test_a_message_by_hand_is_followed_and_counted(page: Page, cluster: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from antiphon.kernel.errors import UsageError
 from antiphon.simulator.scenario.file import load_scenario
 from antiphon.simulator.scenario.run import run_scenario
 from antiphon.simulator.scenario.scenario import PartitionFault, Scenario
-from tests.console.served import OVERTAKING, served
+from tests.console.served import OVERTAKING, complaints_about, served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -33,10 +33,9 @@ def scenario(tmp_path: Path) -> Scenario:
 
 @pytest.fixture
 def page(browser: Browser, scenario: Scenario) -> Iterator[Page]:
-    complaints: list[str] = []
     context = browser.new_context(viewport={"width": 1200, "height": 760}, permissions=["clipboard-read"])
     found = context.new_page()
-    found.on("pageerror", lambda error: complaints.append(str(error)))
+    complaints = complaints_about(found)
 
     async def site() -> PlayedRun:
         return PlayedRun(scenario)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 import urllib.error
 import urllib.request
@@ -29,22 +28,6 @@ def address(overtaking: Path) -> Iterator[str]:
 
     with served(site) as url:
         yield url
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    """A page on which every error and every request that leaves the machine is a failure."""
-    complaints: list[str] = []
-    found = browser.new_page(viewport={"width": 1200, "height": 760})
-    found.on("pageerror", lambda error: complaints.append(str(error)))
-    found.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
-    found.on(
-        "request",
-        lambda request: None if re.match(r"http://127\.0\.0\.1:\d+/", request.url) else complaints.append(request.url),
-    )
-    yield found
-    found.close()
-    assert complaints == []
 
 
 def until(page: Page, expression: str) -> None:

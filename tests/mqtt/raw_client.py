@@ -7,6 +7,10 @@ from typing import Final
 
 SECONDS: Final = 10.0
 
+PINGREQ: Final = bytes.fromhex("c000")
+PINGRESP: Final = (0xD0, b"")
+DISCONNECT: Final = bytes.fromhex("e000")
+
 OPEN: Final[list[RawClient]] = []
 """The clients of the test that runs now; it closes them when it ends."""
 

@@ -13,6 +13,9 @@ import antiphon
 from antiphon.mqtt import MqttDoor, serve
 from tests.mqtt.doors import doors, with_door
 from tests.mqtt.raw_client import (
+    DISCONNECT,
+    PINGREQ,
+    PINGRESP,
     RawClient,
     connect,
     connected,
@@ -24,11 +27,6 @@ from tests.mqtt.raw_client import (
     subscribe,
     text,
 )
-
-PINGREQ = bytes.fromhex("c000")
-PINGRESP = (0xD0, b"")
-DISCONNECT = bytes.fromhex("e000")
-
 
 # Connecting.
 

@@ -7,9 +7,19 @@ from collections import Counter
 
 import antiphon
 from tests.mqtt.doors import doors, with_door
-from tests.mqtt.raw_client import RawClient, connect, connected, opened, packet, properties, publish, short, text
+from tests.mqtt.raw_client import (
+    DISCONNECT,
+    RawClient,
+    connect,
+    connected,
+    opened,
+    packet,
+    properties,
+    publish,
+    short,
+    text,
+)
 
-DISCONNECT = bytes.fromhex("e000")
 FOREVER = properties(b"\x11" + (600).to_bytes(4, "big"))
 
 

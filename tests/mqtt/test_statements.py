@@ -11,6 +11,9 @@ import pytest
 
 from tests.mqtt.doors import with_door
 from tests.mqtt.raw_client import (
+    DISCONNECT,
+    PINGREQ,
+    PINGRESP,
     RawClient,
     connect,
     connected,
@@ -23,9 +26,6 @@ from tests.mqtt.raw_client import (
     text,
 )
 
-PINGREQ = bytes.fromhex("c000")
-PINGRESP = (0xD0, b"")
-DISCONNECT = bytes.fromhex("e000")
 LASTING = properties(b"\x11" + (600).to_bytes(4, "big"))
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,8 @@ class BadDisk:
         assert log is not None
         self._log, self._commit, self._append = log, log.commit, log.append
         self.seconds_per_commit = 0.0
+        self._may_commit = threading.Event()
+        self._may_commit.set()
         self.is_full = False
         self.failures = 0
         self.largest_pending = 0
@@ -56,10 +59,22 @@ class BadDisk:
 
     def append(self, topic: str, count: int, at_us: int, batch: bytes, fact: tuple[str, bytes] | None = None) -> int:
         self.largest_batch = max(self.largest_batch, len(batch))
-        return self._append(topic, count, at_us, batch, fact)
+        offset = self._append(topic, count, at_us, batch, fact)
+        self.largest_pending = max(self.largest_pending, self._log.pending_bytes)
+        return offset
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Commit nothing meanwhile."""
+        self._may_commit.clear()
+        try:
+            yield
+        finally:
+            self._may_commit.set()
 
     def commit(self) -> int:
-        self.largest_pending = max(self.largest_pending, self._log.pending_bytes)
+        # This is the thread of commits; the node runs on meanwhile.
+        self._may_commit.wait()
         time.sleep(self.seconds_per_commit)
         if self.is_full:
             self.failures += 1
@@ -142,15 +157,25 @@ def test_a_slow_disk_makes_publishers_wait_and_the_node_lives(tmp_path: Path, du
         settings = {"data": str(tmp_path / "data"), "durability": durability, "pending_bytes": MIB}
         async with cluster(1, **settings) as (node,):
             everything = await node.subscribe("room").ready()
-            disk = BadDisk(node._live.store)
+            store = node._live.store
+            assert store is not None
+            disk = BadDisk(store)
             disk.seconds_per_commit = 0.05
             async with antiphon.connect(node.address) as client:
-                publishing = [publish_some(place, f"p{at}", 10) for at, place in enumerate([client, node] * 10)]
-                await asyncio.gather(*publishing)
+                with disk.held():
+                    places = enumerate([client, node] * 10)
+                    publishing = [asyncio.create_task(publish_some(place, f"p{at}", 10)) for at, place in places]
+                    await until(lambda: store.pending_bytes >= MIB)
+                    late = asyncio.create_task(publish_some(node, "late", 1))
+                    await until(lambda: node._live.outboxes["room"].is_blocked)
+                    assert "the disk" in node._live.status.figures()["topics"]["room"]["blocked_by"][0]
+                    assert not late.done() and not any(each.done() for each in publishing)
+                await asyncio.gather(*publishing, late)
             # Below the bound the node and its client may each begin one more batch.
-            assert MIB // 2 < disk.largest_pending < MIB + 2 * disk.largest_batch
+            assert disk.largest_pending < MIB + 2 * disk.largest_batch
             assert node._live.failure is None
-            assert await heard(everything, 200) == {(f"p{at}", each) for at in range(20) for each in range(10)}
+            expected = {("late", 0)} | {(f"p{at}", each) for at in range(20) for each in range(10)}
+            assert await heard(everything, len(expected)) == expected
 
     running(test)
 

@@ -100,6 +100,14 @@ def test_a_second_copy_does_not_pass_one_that_waits_though_an_earlier_lock_has_c
     assert feed(order, about(ANNA, 1, 1, TOTAL, ((3, 1),))) == [(2, 1), (3, 1), (1, 1)]
 
 
+def test_late_word_of_an_earlier_grant_does_not_wait_for_a_publication_that_is_here() -> None:
+    order = locked((ANNA, 1, 1, 9))
+    assert feed(order, about(ANNA, 1, 1, TOTAL, ((2, 1),))) == []
+    order.lock(1, 1, vec[i64]([ANNA]), 3)
+    assert feed(order, about(ANNA, 3, 1, FIFO), about(BEN, 2, 1, FIFO)) == [(2, 1), (1, 1), (3, 1)]
+    assert order.open_locks() == 0
+
+
 def test_a_publisher_is_before_its_own_total_publication_or_after_it_by_its_numbers() -> None:
     order = locked((ANNA, 1, 2, 1))
     assert feed(order, about(ANNA, 1, 3, NONE)) == []

@@ -131,9 +131,9 @@ def with_space_header(payload: bytes, header: bytes) -> bytes:
 
 def space_header(payload: bytes) -> bytes:
     """The header of its space that a batch carries; empty if it carries none."""
-    if len(payload) < COUNT_BYTES or not COUNT.unpack_from(payload)[0] & HAS_SPACE:
+    word = COUNT.unpack_from(payload)[0] if len(payload) >= COUNT_BYTES else 0
+    if not word & HAS_SPACE:
         return b""
-    word = COUNT.unpack_from(payload)[0]
     begin = COUNT_BYTES
     if word & HAS_AUTHOR:
         begin += WRITER_AUTHOR.size if word & HAS_WRITER else CLIENT_AUTHOR.size

@@ -9,14 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from antiphon.audit.columns.incarnations import rows_by_incarnation, spans_in_table
-from antiphon.audit.columns.verdict import judge_part, rules_for
-from antiphon.audit.evidence import read_evidence
+from antiphon.audit.columns.verdict import Example, judge_part, rules_for
+from antiphon.audit.evidence import Evidence, read_evidence
 from antiphon.audit.explanations import tell_from_table
 from antiphon.audit.oracle import evidence
 from antiphon.audit.promises import (
@@ -29,8 +30,8 @@ from antiphon.audit.promises import (
 )
 from antiphon.audit.report import CHECKS, MORE_CHECKS, NO_SCENARIO, Audit, Check, verdict_of
 from antiphon.audit.requests import requests_in
-from antiphon.audit.survey import survey_of
-from antiphon.audit.verdict import add_requests, judge_trace, stuck_in
+from antiphon.audit.survey import TraceSurvey, survey_of
+from antiphon.audit.verdict import Verdict, add_requests, judge_trace, stuck_in
 from antiphon.kernel.errors import UsageError
 from antiphon.trace.contract import REQUESTS, Contract
 from antiphon.trace.store import PARTIAL, count_rows
@@ -117,10 +118,18 @@ def is_large(files: list[Path]) -> bool:
     return sum(count_rows(file) for file in files) > ROWS_FOR_SPARK
 
 
-def audit_files(files: Sequence[Path], scenarios: Scenarios | None = None) -> Audit:
-    """Read, merge and judge in this process."""
-    started = time.perf_counter()
-    found = read_evidence(files)
+@dataclass(frozen=True)
+class JudgedEvidence:
+    """The verdict on a run, and the promises by which it was judged."""
+
+    survey: TraceSurvey
+    contract: Contract
+    stopped: str
+    verdict: Verdict
+
+
+def judge_evidence(found: Evidence, scenarios: Scenarios | None) -> JudgedEvidence:
+    """Judge a run in this process; what the scenario alone could tell is noted as unjudged without it."""
     table, about = found.table, found.about
     survey = survey_of(table)
     contract = contract_for(about, survey, scenarios)
@@ -132,7 +141,16 @@ def audit_files(files: Sequence[Path], scenarios: Scenarios | None = None) -> Au
             found.unjudged.append(NO_SCENARIO)
         else:
             add_requests(verdict, scenarios.unmet_requests(about, requests_in(evidence(table))))
-    stories = stories_of(table, contract, stopped) if verdict.broken() else {}
+    return JudgedEvidence(survey, contract, stopped, verdict)
+
+
+def audit_files(files: Sequence[Path], scenarios: Scenarios | None = None) -> Audit:
+    """Read, merge and judge in this process."""
+    started = time.perf_counter()
+    found = read_evidence(files)
+    judged = judge_evidence(found, scenarios)
+    verdict = judged.verdict
+    stories = tell_from_table(found.table, examples_in(found.table, judged)) if verdict.broken() else {}
     checks = {}
     for name in (*CHECKS, *(name for name in MORE_CHECKS if name in verdict.checks)):
         applies = name in verdict.checks
@@ -140,7 +158,7 @@ def audit_files(files: Sequence[Path], scenarios: Scenarios | None = None) -> Au
         example = verdict.examples.get(name) if count else None
         checks[name] = Check(applies, count, example, stories.get(name, []) if count else [])
     seconds = time.perf_counter() - started
-    missing = survey.silent_publishers if is_live(about) else []
+    missing = judged.survey.silent_publishers if is_live(found.about) else []
     return Audit(
         verdict.publications,
         verdict.deliveries,
@@ -154,8 +172,9 @@ def audit_files(files: Sequence[Path], scenarios: Scenarios | None = None) -> Au
     )
 
 
-def stories_of(table: pa.Table, contract: Contract, stopped: str) -> dict[str, list[str]]:
-    """The rows around the first violation of each kind, from a table."""
+def examples_in(table: pa.Table, judged: JudgedEvidence) -> dict[str, Example]:
+    """The first violation of each kind; the judge of columns keeps its place."""
+    contract = judged.contract
     spans = spans_in_table(table, contract.remembers)
     rows = rows_by_incarnation(table, contract.nodes if contract.everybody else 0, spans)
-    return tell_from_table(table, judge_part(rows, rules_for(contract, stopped, spans)).examples)
+    return judge_part(rows, rules_for(contract, judged.stopped, spans)).examples

@@ -16,6 +16,7 @@ from antiphon.fabrics.registry import DEFAULT_FABRIC, FABRICS
 from antiphon.kernel.errors import UsageError
 
 if TYPE_CHECKING:
+    from antiphon.api.lifecycle import Starting
     from antiphon.mqtt import MqttDoor
     from antiphon.mqtt.settings import MqttSettings
     from antiphon.node.handle import Node
@@ -260,16 +261,12 @@ async def serve(
         await started.close()
 
 
-@asynccontextmanager
-async def open_mqtt(node: Node, settings: MqttSettings) -> AsyncIterator[MqttDoor]:
+def open_mqtt(node: Node, settings: MqttSettings) -> Starting[MqttDoor]:
     """Serve MQTT clients at a node."""
+    from antiphon.api.lifecycle import Starting
     from antiphon.mqtt import MqttDoor
 
-    door = await MqttDoor(node._live, settings).open()
-    try:
-        yield door
-    finally:
-        await door.close()
+    return Starting(MqttDoor(node._live, settings).open())
 
 
 @asynccontextmanager

@@ -12,14 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
-from antiphon.audit.auditor import files_in
-from antiphon.audit.columns.incarnations import rows_by_incarnation, spans_in_table
-from antiphon.audit.columns.verdict import Example, judge_part, rules_for
+from antiphon.audit.auditor import examples_in, files_in, judge_evidence
+from antiphon.audit.columns.verdict import Example
 from antiphon.audit.evidence import read_evidence
 from antiphon.audit.explanations import tell_from_table
-from antiphon.audit.promises import Scenarios, contract_for, stopped_of
-from antiphon.audit.survey import survey_of
-from antiphon.audit.verdict import judge_trace, stuck_in
+from antiphon.audit.promises import Scenarios
 from antiphon.console.diagram.run_index import EVENTS, NOTHING, MessageName, RunIndex
 from antiphon.console.diagram.slices import (
     LANES_AT_MOST,
@@ -154,21 +151,12 @@ class RecordedRun:
         """The violations that the judges find, each with its place in the diagram."""
         if self._violations is not None:
             return {"judged": True, "violations": self._violations}
-        table, about = self._evidence.table, self._evidence.about
         try:
-            survey = survey_of(table)
-            contract = contract_for(about, survey, self._scenarios)
-            stopped = stopped_of(about, survey, self._scenarios)
-            verdict = judge_trace(table, contract, stopped, stuck_in(table))
+            judged = judge_evidence(self._evidence, self._scenarios)
         except AntiphonError as error:
             return {"judged": False, "why": str(error), "violations": []}
-        if not verdict.broken():
-            self._violations = []
-            return {"judged": True, "violations": []}
-        # The judge of columns keeps the place of the first violation of each kind.
-        spans = spans_in_table(table, contract.remembers)
-        rows = rows_by_incarnation(table, contract.nodes if contract.everybody else 0, spans)
-        examples = judge_part(rows, rules_for(contract, stopped, spans)).examples
+        table, verdict = self._evidence.table, judged.verdict
+        examples = examples_in(table, judged) if verdict.broken() else {}
         stories = tell_from_table(table, examples)
         self._violations = [
             {

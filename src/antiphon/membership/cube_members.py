@@ -115,9 +115,16 @@ class CubeMembers(FullMesh):
 
     # The nodes that count.
 
+    @property
+    def _cube(self) -> FaultTolerantVCubePs | None:
+        """The process of the cube, also where one of spaces stands above it; None before there is one."""
+        process = self._events.process
+        found = None if process is None else process.of_fabric()
+        return found if isinstance(found, FaultTolerantVCubePs) else None
+
     def figures(self) -> dict[str, Any]:
-        process = None if self._events.process is None else self._events.process.of_fabric()
-        if not isinstance(process, FaultTolerantVCubePs):
+        process = self._cube
+        if process is None:
             return {}
         return {
             "council": process.voters(),
@@ -126,8 +133,8 @@ class CubeMembers(FullMesh):
         }
 
     def dismiss(self, brokers: Sequence[int]) -> str:
-        process = None if self._events.process is None else self._events.process.of_fabric()
-        if not isinstance(process, FaultTolerantVCubePs):
+        process = self._cube
+        if process is None:
             return super().dismiss(brokers)
         present = [node for node in brokers if node not in process.missing_voters()]
         if present:

@@ -4,7 +4,8 @@
 names and messages of MQTT and of Antiphon stand for each other. ``retained`` keeps the last value of each topic, the
 same at every door. ``shares`` hands out to groups, ``subscribing`` and ``publishing`` are the
 ways into the node. ``door`` listens and knows the sessions, ``connection`` is one client, and ``session`` is what
-outlives its connections; ``moving`` takes it to other doors. Start reading at ``door.py``.
+outlives its connections; ``moving`` takes it to other doors. ``telling`` is the way of notices to other doors. Start
+reading at ``door.py``.
 
 Imports ``node`` and what nodes stand on. Only ``cli`` imports it.
 """

@@ -82,8 +82,6 @@ class MqttDoor:
         self.packet_bytes_at_most = PACKET_BYTES_AT_MOST
         self.connect_seconds = live.settings.handshake_seconds
         self._moves = SessionMoves(live.identifier, self, wall_clock_us, self._publisher.publish_of_server)
-        # Whose sessions are on their way here.
-        self._awaited: dict[tuple[str, str], Holder] = {}
         self.address = ""
         self.websocket_address = ""
         self.messages_received = 0
@@ -197,8 +195,7 @@ class MqttDoor:
         if not self._moves.is_elsewhere(key):
             return None
         self._strangers.pop(connection, None)
-        self._awaited[key] = holder
-        return self._moves.fetch(key)
+        return self._moves.fetch(key, holder)
 
     def connect(self, connection: MqttConnection, packet: ConnectPacket) -> tuple[MqttSession, ConnackPacket]:
         """Let a client in; raises why it is not let in."""
@@ -285,11 +282,8 @@ class MqttDoor:
             session.connection.disconnect(Reason.SESSION_TAKEN_OVER, "the session goes on at another node")
         self._end(session)
 
-    async def rebuild(self, key: tuple[str, str], outline: MoveOutline) -> MqttSession | None:
+    async def rebuild(self, key: tuple[str, str], holder: Holder, outline: MoveOutline) -> MqttSession:
         """The session with its subscriptions, when these are effective."""
-        holder = self._awaited.pop(key, None)
-        if holder is None:
-            return None
         self._check_room(holder)
         account = self._live.ledger.account(holder.name, holder.rights.quotas)
         session = MqttSession(key[1], outline.number, holder, account, self._note_undeliverable, self._shares.leave)
@@ -312,9 +306,8 @@ class MqttDoor:
         if holder is None:
             return False
         key = offer.client, offer.client_id
-        self._awaited[key] = holder
         try:
-            return await self._moves.fetch(key) is not None
+            return await self._moves.fetch(key, holder) is not None
         except AntiphonError as error:
             log.warning("a session was not taken from a door that closes", client_id=key[1], reason=str(error))
             return False

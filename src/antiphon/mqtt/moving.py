@@ -19,10 +19,12 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from antiphon.api.batch import Message
-from antiphon.kernel.errors import AntiphonError
 from antiphon.mqtt.envelope import MqttEnvelope
 from antiphon.mqtt.session import MqttSession
+from antiphon.mqtt.telling import Teller
+from antiphon.node.acl import Holder
 from antiphon.runtime.logging import logger
+from antiphon.runtime.tasks import Tasks
 
 TOPIC: Final = "$mqtt.sessions"
 """The topic on which doors say which sessions they have."""
@@ -159,7 +161,7 @@ class SessionKeeper(Protocol):
     def release(self, session: MqttSession) -> bool:
         """End the connection of a session that is asked for; whether the session is still there."""
 
-    async def rebuild(self, key: Key, outline: MoveOutline) -> MqttSession | None:
+    async def rebuild(self, key: Key, holder: Holder, outline: MoveOutline) -> MqttSession:
         """The session with its subscriptions, when these are effective."""
 
     def adopt(self, session: MqttSession) -> None:
@@ -190,19 +192,18 @@ class SessionMoves:
         self._door = door
         self._keeper = keeper
         self._clock_us = clock_us
-        self._publish = publish
+        self._teller: Teller[Told | Said] = Teller(publish, "sessions", log)
         self._own: dict[Key, int] = {}
         self._elsewhere: dict[Key, tuple[int, int]] = {}
         self._doors: set[int] = set()
         self._arrivals: dict[Key, Arrival] = {}
         self._fetching: dict[Key, asyncio.Task[MqttSession | None]] = {}
         self._news: list[tuple[str, str, int]] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         # Where this door closes: the sessions that it has offered to others.
         self._offered: set[Key] = set()
         self._is_closing = False
         self._loop = asyncio.get_running_loop()
-        self._encoder = msgspec.msgpack.Encoder()
         self._told: msgspec.msgpack.Decoder[Told] = msgspec.msgpack.Decoder(Told)
         self._said: msgspec.msgpack.Decoder[Said] = msgspec.msgpack.Decoder(Said)
 
@@ -210,7 +211,7 @@ class SessionMoves:
 
     def ask(self) -> None:
         """Ask the other doors what they have."""
-        self._say(TOPIC, SessionsRequest(self._door))
+        self._teller.say(TOPIC, SessionsRequest(self._door))
 
     def began(self, key: Key) -> None:
         """A session is here from now on."""
@@ -244,7 +245,7 @@ class SessionMoves:
         self._doors.add(notice.door)
         if isinstance(notice, SessionsRequest):
             own = tuple((*key, since_us) for key, since_us in self._own.items())
-            self._say(TOPIC, SessionNotice(self._door, own))
+            self._teller.say(TOPIC, SessionNotice(self._door, own))
             return
         for client, client_id, since_us in notice.sessions:
             self._on_notice(notice.door, (client, client_id), since_us)
@@ -272,22 +273,22 @@ class SessionMoves:
 
     def _tell_news(self) -> None:
         news, self._news = self._news, []
-        self._say(TOPIC, SessionNotice(self._door, tuple(news)))
+        self._teller.say(TOPIC, SessionNotice(self._door, tuple(news)))
 
     # At the new door.
 
-    def fetch(self, key: Key) -> Awaitable[MqttSession | None]:
+    def fetch(self, key: Key, holder: Holder) -> Awaitable[MqttSession | None]:
         """The session, from the door that has it; None if that does not answer, or has it no more.
 
         A client that goes away meanwhile does not stop it.
         """
         task = self._fetching.get(key)
         if task is None:
-            task = self._fetching[key] = self._loop.create_task(self._fetch(key))
+            task = self._fetching[key] = self._loop.create_task(self._fetch(key, holder))
             task.add_done_callback(lambda _: self._fetching.pop(key, None))
         return asyncio.shield(task)
 
-    async def _fetch(self, key: Key) -> MqttSession | None:
+    async def _fetch(self, key: Key, holder: Holder) -> MqttSession | None:
         door, _ = self._elsewhere[key]
         peers = self._keeper.peers()
         if peers is not None and door not in peers:
@@ -297,14 +298,12 @@ class SessionMoves:
         arrival = self._arrivals[key] = Arrival(self._loop.create_future(), self._loop.create_future())
         session: MqttSession | None = None
         try:
-            self._say(MOVES_TOPIC.format(door), MoveRequest(self._door, *key))
+            self._teller.say(MOVES_TOPIC.format(door), MoveRequest(self._door, *key))
             outline = await asyncio.wait_for(arrival.outline, STEP_SECONDS)
             if outline.number == 0:
                 return None
-            session = await self._keeper.rebuild(key, outline)
-            if session is None:
-                return None
-            self._say(MOVES_TOPIC.format(door), MoveReady(self._door, *key))
+            session = await self._keeper.rebuild(key, holder, outline)
+            self._teller.say(MOVES_TOPIC.format(door), MoveReady(self._door, *key))
             restore(session, await asyncio.wait_for(arrival.state, STEP_SECONDS))
         except TimeoutError:
             log.warning("a session was not handed over in time", door=door, client_id=key[1])
@@ -333,9 +332,7 @@ class SessionMoves:
             self._on_ready(said.door, key)
         elif isinstance(said, MoveOffer):
             self._elsewhere.setdefault(key, (said.door, 0))
-            task = self._loop.create_task(self._take(said))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.spawn(self._take(said))
         elif isinstance(said, OfferRefused):
             self._offered.discard(key)
         else:
@@ -353,7 +350,7 @@ class SessionMoves:
     async def _take(self, offer: MoveOffer) -> None:
         """Take an offered session, or say that it is not taken."""
         if self._is_closing or not await self._keeper.offered(offer):
-            self._say(MOVES_TOPIC.format(offer.door), OfferRefused(offer.client, offer.client_id))
+            self._teller.say(MOVES_TOPIC.format(offer.door), OfferRefused(offer.client, offer.client_id))
 
     def _on_request(self, door: int, key: Key) -> None:
         session = self._keeper.session_of(key)
@@ -370,27 +367,27 @@ class SessionMoves:
                 for pattern, each in session.subscriptions.items()
             )
             outline = MoveOutline(*key, session.number, session.expiry_seconds, subscriptions)
-        self._say(MOVES_TOPIC.format(door), outline)
+        self._teller.say(MOVES_TOPIC.format(door), outline)
 
     def _on_ready(self, door: int, key: Key) -> None:
         session = self._keeper.session_of(key)
         if session is None or not self._keeper.release(session):
             return
         for part in parts_of(key, session):
-            self._say(MOVES_TOPIC.format(door), part)
+            self._teller.say(MOVES_TOPIC.format(door), part)
         self._keeper.forget(session)
 
     async def give_away(self, sessions: list[MqttSession]) -> None:
         """Hand sessions over to the other doors, because this one closes."""
         self._is_closing = True
         peers = self._keeper.peers()
-        self._say(TOPIC, DoorClosed(self._door))
+        self._teller.say(TOPIC, DoorClosed(self._door))
         doors = sorted(self._doors if peers is None else self._doors & peers)
         if not doors:
             return
         for place, session in enumerate(sessions):
             offer = MoveOffer(self._door, session.holder.name, session.client_id, session.holder.token_hash)
-            if self._say(MOVES_TOPIC.format(doors[place % len(doors)]), offer):
+            if self._teller.say(MOVES_TOPIC.format(doors[place % len(doors)]), offer):
                 self._offered.add((offer.client, offer.client_id))
         end = self._loop.time() + GIVE_AWAY_SECONDS
         while self._offered & self._own.keys() and self._loop.time() < end:
@@ -398,22 +395,10 @@ class SessionMoves:
 
     def close(self) -> None:
         """The door is there no more."""
-        self._say(TOPIC, DoorClosed(self._door, is_final=True))
-        for task in (*self._fetching.values(), *self._tasks):
+        self._teller.say(TOPIC, DoorClosed(self._door, is_final=True))
+        for task in self._fetching.values():
             task.cancel()
-
-    def _say(self, topic: str, said: Told | Said) -> bool:
-        """Tell other doors; whether this node publishes at all."""
-        try:
-            self._publish(topic, self._encoder.encode(said)).add_done_callback(self._on_said)
-        except AntiphonError as error:
-            log.warning("other doors were not told of sessions", reason=str(error))
-            return False
-        return True
-
-    def _on_said(self, done: Any) -> None:
-        if not done.cancelled() and done.exception() is not None:
-            log.warning("other doors were not told of sessions", reason=str(done.exception()))
+        self._tasks.cancel()
 
 
 def parts_of(key: Key, session: MqttSession) -> list[MovedState]:

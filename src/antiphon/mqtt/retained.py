@@ -33,6 +33,11 @@ class RetainedMessage(msgspec.Struct, frozen=True, array_like=True, tag="message
     user: tuple[tuple[str, str], ...] = ()
 
     @property
+    def is_retained(self) -> bool:
+        """Whether it is a retained message, as messages from other doors may be."""
+        return True
+
+    @property
     def is_removed(self) -> bool:
         """Whether it only says that the topic has no retained message."""
         return not self.payload

@@ -305,8 +305,8 @@ class MqttSession:
                 user = all_user_properties(message, envelope)
                 parts = mqtt_name(message.topic), message.timestamp_us, message.value, envelope, user, False
             else:
-                is_retained = isinstance(message, RetainedMessage) or getattr(message, "is_retained", False)
-                parts = message.topic, message.stamp_us, message.payload, message.envelope, message.user, is_retained
+                stamp_us, is_retained = message.stamp_us, message.is_retained
+                parts = message.topic, stamp_us, message.payload, message.envelope, message.user, is_retained
             found.append((subscription.filter.pattern, parts))
         self._taken.clear()
         return found
@@ -349,7 +349,7 @@ class MqttSession:
 
     def _plain_packet(self, subscription: MqttSubscription, message: Any) -> PublishPacket | None:
         """The packet for a retained message, or for one that another door gave to this member of a group."""
-        is_retained = isinstance(message, RetainedMessage) or getattr(message, "is_retained", False)
+        is_retained: bool = message.is_retained
         envelope: MqttEnvelope = message.envelope
         age_seconds = max(0.0, time.time() - message.stamp_us / 1_000_000)
         if envelope.message_expiry_seconds and age_seconds > envelope.message_expiry_seconds:
@@ -393,9 +393,7 @@ class Overlaps:
         return found
 
     def is_first(self, subscription: MqttSubscription, message: Any) -> bool:
-        """Whether a message that a subscription brings has come by no other one."""
-        if subscription.is_shared:
-            return True
+        """Whether a message that a subscription, which is not a shared one, brings has come by no other one."""
         matching = self.of(message.topic)
         if len(matching) < 2:
             return True

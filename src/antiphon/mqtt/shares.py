@@ -16,10 +16,10 @@ import msgspec
 
 from antiphon.api.batch import Message
 from antiphon.api.subscription import LiveSubscription
-from antiphon.kernel.errors import AntiphonError
 from antiphon.mqtt.envelope import MqttEnvelope, all_user_properties, envelope_of
 from antiphon.mqtt.protocol.sharing import GroupMember, Series, ShareClaim, ShareGroup
 from antiphon.mqtt.session import MqttSession, MqttSubscription
+from antiphon.mqtt.telling import Teller
 from antiphon.mqtt.topics import mqtt_name
 from antiphon.runtime.logging import logger
 
@@ -50,6 +50,11 @@ class SharedMessage(msgspec.Struct, frozen=True, array_like=True, tag="message")
     payload: bytes
     envelope: MqttEnvelope
     user: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_retained(self) -> bool:
+        """Whether it is a retained message: groups get none."""
+        return False
 
 
 class MembersNotice(msgspec.Struct, frozen=True, array_like=True, tag="members"):
@@ -140,7 +145,7 @@ class Shares:
         self._door = door
         self._clock_us = clock_us
         self._silence_seconds = silence_seconds
-        self._publish = publish
+        self._teller: Teller[ShareNotice | SharedMessage] = Teller(publish, "shared subscriptions", log)
         self._groups: dict[str, LocalGroup] = {}
         self._heard: dict[int, float] = {}
         self._loop = asyncio.get_running_loop()
@@ -148,7 +153,6 @@ class Shares:
         self._marking: asyncio.TimerHandle | None = None
         self._notices: msgspec.msgpack.Decoder[ShareNotice] = msgspec.msgpack.Decoder(ShareNotice)
         self._messages = msgspec.msgpack.Decoder(SharedMessage)
-        self._encoder = msgspec.msgpack.Encoder()
 
     @property
     def count(self) -> int:
@@ -157,13 +161,13 @@ class Shares:
 
     def ask(self) -> None:
         """Ask the other doors what groups there are."""
-        self._say(TOPIC, MembersRequest(self._door))
+        self._teller.say(TOPIC, MembersRequest(self._door))
 
     def close(self) -> None:
         """Leave all groups, and say so."""
         for name, group in self._groups.items():
             if group.state.own is not None:
-                self._say(TOPIC, MembersNotice(self._door, name, 0))
+                self._teller.say(TOPIC, MembersNotice(self._door, name, 0))
             for live in group.lives:
                 live.end()
         self._groups.clear()
@@ -198,8 +202,7 @@ class Shares:
         self.tell(name)
         while waiting := queue.take_messages():
             unsent.extend(waiting)
-        for message in unsent:
-            self._hand(name, group, message)
+        self._heed(name, group, unsent)
 
     def connection_changed(self, session: MqttSession) -> None:
         """A session has a connection now, or has none any more."""
@@ -221,10 +224,9 @@ class Shares:
             self._heed(name, group, group.state.give_up(self._door))
             self._end_lives(group)
             since_us = 0
-        self._say(TOPIC, MembersNotice(self._door, name, since_us, connected, waiting))
+        self._teller.say(TOPIC, MembersNotice(self._door, name, since_us, connected, waiting))
         self._forget_if_unused(name, group)
-        if self._ticking is None and self._groups:
-            self._ticking = self._loop.call_later(TELL_SECONDS, self._tick)
+        self._keep_ticking()
 
     def _group(self, name: str) -> LocalGroup:
         group = self._groups.get(name)
@@ -280,7 +282,7 @@ class Shares:
                 envelope,
                 all_user_properties(message, envelope),
             )
-        self._say(DOOR_TOPIC.format(member.door), shared)
+        self._teller.say(DOOR_TOPIC.format(member.door), shared)
 
     def message_received(self, message: Message) -> None:
         """Another door gives a message to a member here; if that is gone, to the next one."""
@@ -335,8 +337,7 @@ class Shares:
             # This door stayed for members elsewhere: whether it still has to, it finds out now.
             self._review(notice.group, group)
         self._forget_if_unused(notice.group, group)
-        if self._ticking is None and self._groups:
-            self._ticking = self._loop.call_later(TELL_SECONDS, self._tick)
+        self._keep_ticking()
 
     def _review(self, name: str, group: LocalGroup) -> None:
         if not group.state.has_members or not group.state.is_owned_here:
@@ -351,7 +352,7 @@ class Shares:
         """Say that this door is there, and miss those that say nothing."""
         self._ticking = None
         if any(group.state.own is not None for group in self._groups.values()):
-            self._say(TOPIC, DoorNotice(self._door))
+            self._teller.say(TOPIC, DoorNotice(self._door))
         now = self._loop.time()
         for door in [door for door, at in self._heard.items() if now - at > self._silence_seconds]:
             del self._heard[door]
@@ -359,7 +360,10 @@ class Shares:
             for name, group in tuple(self._groups.items()):
                 self._heed(name, group, group.state.give_up(door))
                 self._forget_if_unused(name, group)
-        if self._groups and self._ticking is None:
+        self._keep_ticking()
+
+    def _keep_ticking(self) -> None:
+        if self._ticking is None and self._groups:
             self._ticking = self._loop.call_later(TELL_SECONDS, self._tick)
 
     def _mark(self) -> None:
@@ -367,14 +371,4 @@ class Shares:
         for name, group in self._groups.items():
             marks = group.state.untold()
             if marks:
-                self._say(TOPIC, MarksNotice(name, tuple(marks)))
-
-    def _say(self, topic: str, said: ShareNotice | SharedMessage) -> None:
-        try:
-            self._publish(topic, self._encoder.encode(said)).add_done_callback(self._on_said)
-        except AntiphonError as error:
-            log.warning("other doors were not told of shared subscriptions", reason=str(error))
-
-    def _on_said(self, done: Any) -> None:
-        if not done.cancelled() and done.exception() is not None:
-            log.warning("other doors were not told of shared subscriptions", reason=str(done.exception()))
+                self._teller.say(TOPIC, MarksNotice(name, tuple(marks)))

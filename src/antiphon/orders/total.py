@@ -95,6 +95,9 @@ class TotalOrder(CausalOrder):
         if sequence <= self.past(source) or (known is not None and known.place == place):
             return
         if known is not None:
+            if known.publication is not None:
+                # Word of an earlier grant comes late: the publication is here, and will not come once more.
+                return
             # It was granted anew.
             self._unlock(name)
         lock = Lock(source, sequence, keys, place, attempt)
@@ -138,10 +141,6 @@ class TotalOrder(CausalOrder):
     def locks(self) -> list[Lock]:
         """The total publications that are announced and not delivered."""
         return list(self._locks.values())
-
-    def knows_lock(self, source: i64, sequence: i64) -> bool:
-        """Whether a total publication is announced and not delivered."""
-        return publication_key(source, sequence) in self._locks
 
     def has_unknown_before(self, place: i64, keys: vec[i64]) -> bool:
         """Whether a total publication about one of these keys is announced for an earlier place, and is not here."""

@@ -53,15 +53,20 @@ class AppliedOperations:
         self._heard: dict[int, int] = {}
         self._changed: dict[int, bool] = {}
         try:
-            found = sorted((rows.decode(row).heard, author, row) for author, row in (stored or {}).items())
+            found = {author: rows.decode(row) for author, row in (stored or {}).items()}
         except msgspec.MsgspecError as error:
             raise PeerError(
                 f"the store of this replica is damaged: {error}; remove it, and the replica begins anew"
             ) from error
-        for heard, author, row in found:
-            self._authors[author] = numbers_of(rows.decode(row).ranges)
-            self._heard[author] = heard
-            self.count = max(self.count, heard)
+        for author, row in sorted(found.items(), key=lambda each: (each[1].heard, each[0])):
+            self._authors[author] = numbers_of(row.ranges)
+            self._heard[author] = row.heard
+            self.count = max(self.count, row.heard)
+
+    @property
+    def author_count(self) -> int:
+        """How many authors are known."""
+        return len(self._authors)
 
     def has(self, author: int, number: int) -> bool:
         """Whether an operation is applied."""

@@ -8,7 +8,6 @@ of the type that the operation declares, or an exception.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -16,15 +15,13 @@ import msgspec
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.services.description import ServiceCall, ServiceDescription, type_name
 from antiphon.services.errors import ServiceError, UnknownOperationError
-from antiphon.services.store import ServiceStore
+from antiphon.services.store import ServiceStore, decoder, encode
 
 MOST_ERROR_CHARACTERS: Final = 2_000
 """Of the text of an exception, in its answer."""
 
 RESULT_BYTES_AT_MOST: Final = 1 << 20
 """Of the result of an operation or query."""
-
-encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 class CallFrame(msgspec.Struct, frozen=True, array_like=True):
@@ -65,12 +62,6 @@ def values_of(arguments: msgspec.Struct) -> list[Any]:
 
 _frames: Final = msgspec.msgpack.Decoder(CallFrame)
 _results: Final = msgspec.msgpack.Decoder(ResultFrame)
-
-
-@lru_cache(maxsize=1024)
-def decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
-    """The decoder of a type."""
-    return msgspec.msgpack.Decoder(kind)
 
 
 def bind(call: ServiceCall, arguments: tuple[Any, ...], named: dict[str, Any]) -> BoundCall:

@@ -73,10 +73,10 @@ class Comparing:
 
     async def _tell(self) -> None:
         live = self._live
-        if not live.is_established or len(live.replica.kept.ranges()) > AUTHORS_AT_MOST:
+        if not live.is_established or live.replica.kept.applied.author_count > AUTHORS_AT_MOST:
             return
         try:
-            self._live.peer.publish(self.topic, encode(await self._report()), order="fifo")
+            live.peer.publish(self.topic, encode(await self._report()), order="fifo")
         except AntiphonError as error:
             log.info("others cannot be told of a replica's state", topic=live.topic, cause=error)
 

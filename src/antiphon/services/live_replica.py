@@ -53,8 +53,6 @@ class LiveServiceReplica:
         self.turn: Final = asyncio.Lock()
         """Held while the state changes: who reads it then sees whole transactions."""
         self.failure: BaseException | None = None
-        self.store_failures = 0
-        """How often the store could not be reached."""
         # Set when it is established, or is not any more.
         self.changed = asyncio.Event()
         self._callers: dict[int, TakeResults] = {}
@@ -114,7 +112,6 @@ class LiveServiceReplica:
         seconds, most = STORE_AGAIN_SECONDS
         while True:
             self.check()
-            self.store_failures += 1
             self.step_back()
             log.warning("the store of a replica does not work", topic=self.topic, again_seconds=seconds, cause=error)
             await asyncio.sleep(seconds)

@@ -37,8 +37,7 @@ def operation(
     that reach the caller as they are; their arguments must be plain values. All others reach it as
     :class:`ServiceError`. An operation that raises changes nothing.
     """
-    if order not in ORDER_CHOICES:
-        raise UsageError(f"an operation has an order of {', '.join(ORDER_CHOICES)}, not {order!r}")
+    check_order(order)
     mark = MethodMark("operation", order, names_in(keys), exceptions_in(raises))
     return lambda method: marked(method, mark)
 
@@ -93,6 +92,12 @@ def marked(method: Method, mark: MethodMark) -> Method:
 def mark_of(method: object) -> MethodMark | None:
     """The mark of a method; None if it has none."""
     return cast("MethodMark | None", getattr(method, MARK, None))
+
+
+def check_order(order: str) -> None:
+    """Refuse what is no order of operations."""
+    if order not in ORDER_CHOICES:
+        raise UsageError(f"an operation has an order of {', '.join(ORDER_CHOICES)}, not {order!r}")
 
 
 def names_in(keys: Iterable[str]) -> tuple[str, ...]:

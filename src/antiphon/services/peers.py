@@ -7,24 +7,13 @@ enough.
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from antiphon.api.pubsub import PubSub
 from antiphon.api.topic_names import checked_name
 from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import DeniedError, UsageError
 from antiphon.services.description import ServiceDescription
-
-
-class ServicePeer(Protocol):
-    """A node or a client, with the calls that applications have."""
-
-    publish: Any
-    subscribe: Any
-    request: Any
-    serve: Any
-    history: Any
-    topics: Any
 
 
 class PastPublications:

@@ -196,10 +196,7 @@ class ServiceProxy:
 
     async def _find_home(self) -> None:
         """Find a replica that has the state: one in this program, or else any."""
-        here = replica_here(self._peer, self._topic)
-        if here is not None:
-            self._here, self._home = here, here.number
-            here.register(self._caller, self._take)
+        if self._find_home_here() is not None:
             return
         self._here = None
         if self._home:
@@ -208,6 +205,14 @@ class ServiceProxy:
             self._starting = self._loop.create_task(self._listen())
             self._starting.add_done_callback(self._listened)
         await asyncio.shield(self._starting)
+
+    def _find_home_here(self) -> LiveServiceReplica | None:
+        """A replica in this program is the home, if there is one."""
+        here = replica_here(self._peer, self._topic)
+        if here is not None:
+            self._here, self._home = here, here.number
+            here.register(self._caller, self._take)
+        return here
 
     def _listened(self, task: asyncio.Task[None]) -> None:
         self._starting = None
@@ -281,10 +286,8 @@ class ServiceProxy:
 
     async def _ask_elsewhere(self, numbers: list[int]) -> None:
         """The home is silent: ask any replica for the results; one in this program is the home, if there is one."""
-        here = replica_here(self._peer, self._topic)
+        here = self._find_home_here()
         if here is not None:
-            self._here, self._home = here, here.number
-            here.register(self._caller, self._take)
             self._take(here.replica.frame(self._caller, here.replica.results.ask(self._caller, numbers)))
         # One that has its state from a snapshot does not know what was the result of earlier operations.
         missing = [number for number in numbers if number in self._open]

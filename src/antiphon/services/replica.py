@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from antiphon.kernel.errors import PeerError
-from antiphon.services.calls import ResultFrame, apply, decode_call, encode
+from antiphon.services.calls import ResultFrame, apply, decode_call
 from antiphon.services.description import ServiceDescription
 from antiphon.services.digests import DigestReport, KeyReport, OperationName, StateDigests
 from antiphon.services.errors import UnknownOperationError
@@ -28,7 +28,7 @@ from antiphon.services.frames import (
 )
 from antiphon.services.recent import Operation, RecentOperations, RecentResults
 from antiphon.services.replica_store import ReplicaStore, StateLostError
-from antiphon.services.store import ServiceStore, StoreBackend
+from antiphon.services.store import ServiceStore, StoreBackend, encode
 
 OPERATIONS_PER_COMMIT: Final = 512
 """A transaction closes after so many operations, also while others wait."""

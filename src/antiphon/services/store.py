@@ -12,7 +12,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, Self
 
 import msgspec
 
@@ -58,8 +58,8 @@ encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 @lru_cache(maxsize=1024)
-def value_decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
-    """The decoder of a type of values."""
+def decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
+    """The decoder of a type."""
     return msgspec.msgpack.Decoder(kind)
 
 
@@ -207,7 +207,7 @@ def key_of(key: str) -> bytes:
 def decode_value(key: str, value: bytes, kind: Any) -> Any:
     """A stored value as a value of a type."""
     try:
-        return value_decoder(kind).decode(value)
+        return decoder(kind).decode(value)
     except msgspec.MsgspecError as error:
         raise UsageError(f"the stored value of {key!r} is of another type: {error}") from error
 
@@ -252,9 +252,9 @@ class MemoryStore:
         self._sorted = sorted(self._values)
         self._position = position
 
-    def copy(self) -> MemoryStore:
+    def copy(self) -> Self:
         """A snapshot, which later commits do not change."""
-        return MemoryStore(self._values.items(), self._position)
+        return type(self)(self._values.items(), self._position)
 
     @property
     def connection(self) -> Any:

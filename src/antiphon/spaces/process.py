@@ -405,7 +405,7 @@ def vector_of(numbers: list[int]) -> vec[i64]:
 
 def without(keys: list[int], held: list[int]) -> list[int]:
     """A set of publications without some of its members; single ones beyond the first gap are written one by one."""
-    counts = {key & SOURCE_MASK: key >> SOURCE_BITS for key in keys if key >= 0}
+    counts = counts_of(keys)
     missing: dict[int, set[int]] = {}
     for key in held:
         missing.setdefault(key & SOURCE_MASK, set()).add(key >> SOURCE_BITS)

@@ -27,10 +27,6 @@ class SpaceStability:
         self._to_announce: dict[int, int] = {}
         self._stable: dict[int, int] = {}
 
-    def open_count(self) -> int:
-        """How many own publications are not stable."""
-        return sum(len(waiting) for waiting in self._open.values())
-
     # Own publications.
 
     def started(self, topic: int, number: int, recipients: Iterable[int]) -> None:

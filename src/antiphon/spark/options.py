@@ -203,8 +203,10 @@ def read_options(options: Mapping[str, str], is_stream: bool) -> ReadOptions:
 
 def refuse_for_histories(given: Given) -> None:
     """Refuse options that mean logs, where histories are read."""
+    if not given.truth("history", False):
+        return
     for name in ("startingTimestamp", "endingTimestamp", "failover"):
-        if given.truth("history", False) and given.text(name) is not None:
+        if given.text(name) is not None:
             raise UsageError(
                 f"option {name!r} is for logs; a history is the same at every node: name positions instead"
             )

@@ -231,3 +231,8 @@ def test_who_leaves_holds_nothing_back_for_its_next_subscription() -> None:
 def test_a_member_that_returns_hears_of_locks_whose_owners_are_gone(seed: int) -> None:
     """A node waited for a total message of a lost one. What it published then came to a returned node before that."""
     nothing_broken(run_scenario(FAMILIES["cube-faults"].draw(seed, None)))
+
+
+def test_late_word_of_an_earlier_grant_holds_nobody_up() -> None:
+    """Two members heard of a grant that its owner had taken back, after they had its publication from another node."""
+    nothing_broken(run_scenario(FAMILIES["cube-faults"].draw(3130077000004618, None)))

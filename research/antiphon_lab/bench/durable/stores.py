@@ -6,6 +6,8 @@ and waits for all their receipts, or takes so many and waits until all are ackno
 
 from __future__ import annotations
 
+import asyncio
+import os
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -81,12 +83,9 @@ class AntiphonClient(DurableClient):
     async def open(self) -> None:
         import antiphon
 
-        self._antiphon = antiphon
         self._client = await antiphon.connect(f"{HOST}:{self.port}")
 
     async def create(self) -> None:
-        import asyncio
-
         while True:
             found = await self._client.topics.create(TOPIC, replicas=self.replicas)
             described = await self._client.topics.describe(found.name)
@@ -164,8 +163,6 @@ class RedisStreamsClient(DurableClient):
         await pipeline.execute()
 
     async def consume(self, group: str) -> None:
-        import os
-
         import redis
 
         self._group, self._name = group, f"member{os.getpid()}"
@@ -224,8 +221,6 @@ class JetStreamClient(DurableClient):
         await self._stream.add_stream(name=TOPIC, subjects=[TOPIC], storage=StorageType.FILE)
 
     async def publish(self, payloads: list[bytes]) -> None:
-        import asyncio
-
         await asyncio.gather(*[self._stream.publish(TOPIC, each) for each in payloads])
 
     async def consume(self, group: str) -> None:
@@ -235,31 +230,24 @@ class JetStreamClient(DurableClient):
         self._work = await self._stream.pull_subscribe(TOPIC, durable=group, config=config)
 
     async def take(self, most: int, seconds: float) -> int:
-        import asyncio
-
-        import nats
-
-        try:
-            found = await self._work.fetch(most, timeout=seconds)
-        except (TimeoutError, nats.errors.TimeoutError):
-            return 0
+        found = await self._fetched(most, seconds)
         await asyncio.gather(*[message.ack_sync() for message in found])
         return len(found)
 
     async def read(self) -> int:
         count = 0
         await self.consume("reader")
-        while found := await self._fetched():
+        while found := await self._fetched(WINDOW, 1):
             for message in found:
                 await message.ack()
             count += len(found)
         return count
 
-    async def _fetched(self) -> list[Any]:
+    async def _fetched(self, most: int, seconds: float) -> list[Any]:
         import nats
 
         try:
-            return list(await self._work.fetch(WINDOW, timeout=1))
+            return list(await self._work.fetch(most, timeout=seconds))
         except (TimeoutError, nats.errors.TimeoutError):
             return []
 

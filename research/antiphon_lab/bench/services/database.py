@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -107,6 +108,6 @@ class Databases:
     def close(self) -> None:
         """End the servers."""
         for process in reversed(self._processes):
-            process.send_signal(3)
+            process.send_signal(signal.SIGQUIT)
         for process in self._processes:
             process.wait(30)

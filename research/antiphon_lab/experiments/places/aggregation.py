@@ -23,7 +23,7 @@ from antiphon_lab.experiments.aggregation.model import (
     Journeys,
     travel_over,
 )
-from antiphon_lab.experiments.places.model import MATRICES, drawn_delays_us
+from antiphon_lab.experiments.places.model import MATRICES, drawn_delays_ms
 from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, promised
 from antiphon_lab.reproduction.figures import NODES, Axis, Figure, Series
 
@@ -51,8 +51,7 @@ class Aggregated:
 
 def measure(case: AggregationOverCities, seed: int) -> Aggregated:
     """Run the same broadcasts with and without aggregation."""
-    rows = [[round(delay / 1000) for delay in row] for row in drawn_delays_us(case.nodes, seed)]
-    return compared_over(rows, case, seed)
+    return compared_over(drawn_delays_ms(case.nodes, seed), case, seed)
 
 
 def compared_over(rows: list[list[int]], case: AggregationOverCities, seed: int) -> Aggregated:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from antiphon.simulator.scenario.run import Simulation
 from antiphon.simulator.scenario.scenario import MatrixLaw, NetworkTable, RateWorkload, Scenario
-from antiphon_lab.experiments.places.model import MATRICES, drawn_delays_us
+from antiphon_lab.experiments.places.model import MATRICES, drawn_delays_ms
 from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row
 from antiphon_lab.reproduction.figures import NODES, Axis, Figure, Series
 
@@ -46,7 +46,7 @@ class GossipLatency:
 
 def measure(case: GossipCase, seed: int) -> GossipLatency:
     """Let the overlay grow, and nodes publish."""
-    rows = [[round(delay / 1000) for delay in row] for row in drawn_delays_us(case.nodes, seed)]
+    rows = drawn_delays_ms(case.nodes, seed)
     scenario = Scenario(
         seed=seed,
         nodes=case.nodes,

@@ -54,6 +54,14 @@ def drawn_delays_us(places: int, seed: int) -> list[list[int]]:
     return rows
 
 
+def drawn_delays_ms(places: int, seed: int, least_ms: int = 0) -> list[list[int]]:
+    """The same in milliseconds; between two cities at least so many."""
+    return [
+        [0 if one == other else max(least_ms, round(delay / 1000)) for other, delay in enumerate(row)]
+        for one, row in enumerate(drawn_delays_us(places, seed))
+    ]
+
+
 @dataclass(frozen=True)
 class TreeLatencies:
     """Of all deliveries at other nodes than the publisher's, when every node publishes once."""

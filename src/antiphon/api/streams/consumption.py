@@ -15,6 +15,7 @@ from antiphon.api.streams.starts import StartPlace
 from antiphon.kernel.errors import PeerError
 from antiphon.runtime.errors import ClosedError, LostTurnError
 from antiphon.runtime.logging import logger
+from antiphon.runtime.tasks import Tasks
 from antiphon.streams.commands import ConsumerSettings
 from antiphon.streams.position import Position
 from antiphon.streams.requests import (
@@ -119,7 +120,7 @@ class Consumption:
         self._attachment = 0
         # Acknowledgements that are not sent yet, with those who wait for them.
         self._acks: list[tuple[int, asyncio.Future[None]]] = []
-        self._acking: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._is_acking = False
 
     # Being a member.
@@ -244,13 +245,11 @@ class Consumption:
 
     def acknowledge(self, message: ConsumedMessage) -> asyncio.Future[None]:
         """A message is done; see :meth:`ConsumedMessage.ack`."""
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._acks.append((message.number, done))
         if not self._is_acking:
             self._is_acking = True
-            self._acking.add(task := loop.create_task(self._send_acks()))
-            task.add_done_callback(self._acking.discard)
+            self._tasks.spawn(self._send_acks())
         return done
 
     async def _send_acks(self) -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from antiphon.api.columns import Receipt
 from antiphon.api.receipts import BatchReceipt, Publishing
 from antiphon.api.streams.leader_links import LeaderLinks, NoAnswerError
+from antiphon.runtime.tasks import Tasks
 from antiphon.streams.position import Position
 from antiphon.streams.requests import MESSAGES_AWAITED, AwaitPosition, PositionFound
 
@@ -169,7 +170,7 @@ class PositionWaits:
         self._links = links
         # What is asked for when the turn of the loop ends.
         self._groups: dict[Lot, list[AwaitedMessages]] = {}
-        self._asking: Final[set[asyncio.Task[None]]] = set()
+        self._tasks = Tasks()
 
     def settled(self, receipt: Receipt, timeout: float, all_seconds: float) -> Settling:
         """The receipt of a message when a majority of the replicas has it on disk; or all, for so many seconds."""
@@ -215,9 +216,7 @@ class PositionWaits:
             self._begin(group)
 
     def _begin(self, group: AwaitedMessages) -> None:
-        group.task = asyncio.get_running_loop().create_task(self._ask(group))
-        self._asking.add(group.task)
-        group.task.add_done_callback(self._asking.discard)
+        group.task = self._tasks.spawn(self._ask(group))
         for batch in group.batches:
             batch.future.add_done_callback(lambda _, batch=batch: self._accepted(group, batch))
 
@@ -264,6 +263,7 @@ class PositionWaits:
             except Exception as error:
                 # What the node has refused has the reason that the node gave; what it has not accepted yet may still
                 # get its position.
-                await asyncio.wait([batch.future for batch in group.batches]) if group.batches else None
+                if group.batches:
+                    await asyncio.wait([batch.future for batch in group.batches])
                 if were_accepted or not isinstance(error, NoAnswerError):
                     raise

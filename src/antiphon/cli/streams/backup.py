@@ -222,18 +222,17 @@ async def resumed_at(client: Client, file: BackupFile, topic: str) -> int:
     It must be the last one of the history: otherwise messages of others are in it.
     """
     info = await client.topics.describe(topic)
-    if info.end <= info.earliest and info.end == 0:
+    if info.end == 0:
         return -1
     last: Message | None = None
     if info.end > info.earliest:
-        async for message in client.history(topic, Position(info.end - 1, info.generation), follow=False):
-            last = message
-            break
-    origin = b"" if last is None else last.headers.get(ORIGIN, b"")
-    for record in file.records():
-        was = f"{file.header.generation}-{record.position} {record.author} {record.author_sequence} ".encode()
-        if last is not None and origin.startswith(was) and last.value == record.value:
-            return record.position
+        last = await anext(client.history(topic, Position(info.end - 1, info.generation), follow=False), None)
+    if last is not None:
+        origin = last.headers.get(ORIGIN, b"")
+        for record in file.records():
+            was = f"{file.header.generation}-{record.position} {record.author} {record.author_sequence} ".encode()
+            if origin.startswith(was) and last.value == record.value:
+                return record.position
     raise UsageError(
         f"the history of {topic!r} has messages that are not of {file.path}; import it with another name (--topic), or "
         f"remove that history (antiphon topics rm {topic})"

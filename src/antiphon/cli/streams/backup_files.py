@@ -6,7 +6,6 @@ off is recognised before anything of it is imported. It gets its name when it is
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Protocol
@@ -94,8 +93,6 @@ class LinesWriter:
 
     def finish(self) -> None:
         self._file.write(self._encoder.encode(LastLine(self._count)) + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
 
     def close(self) -> None:
         self._file.close()
@@ -128,7 +125,6 @@ class ParquetBackupWriter:
         import pyarrow.parquet as pq
 
         self._schema = parquet_schema().with_metadata({METADATA: msgspec.json.encode(header)})
-        self._path = path
         self._writer = pq.ParquetWriter(path, self._schema)
         self._rows: list[BackupRecord] = []
 
@@ -149,9 +145,6 @@ class ParquetBackupWriter:
 
     def finish(self) -> None:
         self._write()
-        self._writer.close()
-        with self._path.open("rb") as file:
-            os.fsync(file.fileno())
 
     def close(self) -> None:
         self._writer.close()
@@ -243,13 +236,12 @@ class BackupFile:
 
 
 def complete(temporary: Path, final: Path) -> None:
-    """Give a file that is complete its name."""
+    """Bring a file that is complete to the disk, and give it its name."""
+    from antiphon.storage.directory import sync_directory, sync_file
+
+    sync_file(temporary)
     temporary.replace(final)
-    place = os.open(final.parent, os.O_RDONLY)
-    try:
-        os.fsync(place)
-    finally:
-        os.close(place)
+    sync_directory(final.parent)
 
 
 def write_error(path: Path, error: OSError) -> PeerError:

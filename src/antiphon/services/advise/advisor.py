@@ -31,7 +31,7 @@ from antiphon.services.advise.search import MOST_BEFORE, Fact, PairFindings, Pai
 from antiphon.services.advise.values import calls_of
 from antiphon.services.advise.world import FABRICS, Schedule, World
 from antiphon.services.description import ServiceDescription
-from antiphon.services.marks import ORDER_CHOICES
+from antiphon.services.marks import ORDER_CHOICES, check_order
 
 Verdict = Literal["fine", "too weak", "stronger than needed"]
 Step = Callable[[str], None]
@@ -109,8 +109,7 @@ class Advisor:
         for name, order in self.options.orders.items():
             if name not in names:
                 raise UsageError(f"{self.description.name} has no operation {name!r}; it has {', '.join(names)}")
-            if order not in ORDER_CHOICES:
-                raise UsageError(f"an operation has an order of {', '.join(ORDER_CHOICES)}, not {order!r}")
+            check_order(order)
         if not 0 <= self.options.seed <= LARGEST_SEED or self.options.examples < 1 or self.options.schedules < 0:
             raise UsageError("a seed is 0 or more, and there is at least one example")
         self.bench = Bench(self.description)
@@ -155,10 +154,10 @@ class Advisor:
 
     def _repeats(self) -> list[Problem]:
         search = RepeatSearch(self.bench, Bench(self.description))
-        for calls in self.scales[:1]:
-            before = st.lists(st.one_of(list(calls.values())), max_size=MOST_BEFORE).map(tuple)
-            for each in calls.values():
-                search.try_calls(st.tuples(before, each), max(20, self.options.examples // 2), self.options.seed)
+        calls = self.scales[0]
+        before = st.lists(st.one_of(list(calls.values())), max_size=MOST_BEFORE).map(tuple)
+        for each in calls.values():
+            search.try_calls(st.tuples(before, each), max(20, self.options.examples // 2), self.options.seed)
         return [
             Problem(
                 operations=[mistake.operation],

@@ -46,8 +46,6 @@ TOGETHER: Final[Finding] = "together"
 AFTER: Final[Finding] = "after"
 """The second call is sensible after the first one only: it must not come before it."""
 
-FINDINGS: Final = (ALONE, CONCURRENT, SENSIBLY, APART, APART_SENSIBLY, TOGETHER, AFTER)
-
 NO_KEY: Final = (b"",)
 """What calls without keys are about."""
 
@@ -62,10 +60,6 @@ class BenchStore(MemoryStore):
             "advise runs on stores in memory, and an operation uses store.connection; it can only advise "
             "services that use get, set, delete and items"
         )
-
-    def copy(self) -> BenchStore:
-        """A snapshot, which later commits do not change."""
-        return BenchStore(self.scan(b""), self.position())
 
 
 @dataclass(frozen=True)
@@ -104,12 +98,11 @@ class State:
 
 
 class Bench:
-    """Applies calls of a service to states, as replicas do, and counts them."""
+    """Applies calls of a service to states, as replicas do."""
 
     def __init__(self, description: ServiceDescription) -> None:
         self.description: Final = description
         self._service: Final[Service] = description.service()
-        self.applied: int = 0
 
     def empty(self) -> State:
         """The state of a new service."""
@@ -118,7 +111,6 @@ class Bench:
 
     def after(self, state: State, call: BoundCall) -> State:
         """The state after a call; the one before stays as it is."""
-        self.applied += 1
         backend = state.store.copy()
         store = ServiceStore(backend)
         result = apply(self._service, store, call)

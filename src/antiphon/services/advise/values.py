@@ -169,7 +169,7 @@ class Values:
         return st.one_of([self.of(one) for one in kind.types])
 
     def sequences(self, kind: Any) -> SearchStrategy[Any]:
-        """Short lists; those of keys have no key twice."""
+        """Short lists, and sets and tuples of one type of items."""
         least = kind.min_length or 0
         most = kind.max_length if kind.max_length is not None else least + MOST_ITEMS
         items = st.lists(self.of(kind.item_type), min_size=least, max_size=most)

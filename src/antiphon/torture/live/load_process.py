@@ -6,12 +6,15 @@ import asyncio
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from antiphon.kernel.errors import PeerError
 from antiphon.torture.live.load import LoadWork
+
+END_SECONDS: Final = 5.0
+"""How long a process may take to end."""
 
 
 async def start_process(module: str, work: msgspec.Struct) -> Process:
@@ -22,6 +25,18 @@ async def start_process(module: str, work: msgspec.Struct) -> Process:
     assert process.stdin is not None, "it was made with a pipe"
     process.stdin.write(msgspec.json.encode(work) + b"\n")
     return process
+
+
+async def end_process(process: Process, patience_seconds: float) -> None:
+    """End a process by closing its input; it is killed if it goes on for longer."""
+    assert process.stdin is not None, "it was made with a pipe"
+    process.stdin.close()
+    try:
+        async with asyncio.timeout(patience_seconds):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
 
 
 class LoadProcess:
@@ -74,12 +89,5 @@ class LoadProcess:
 
     async def end(self) -> None:
         """End the process by closing its input."""
-        assert self._process.stdin is not None, "it was made with a pipe"
-        self._process.stdin.close()
-        try:
-            async with asyncio.timeout(5.0):
-                await self._process.wait()
-        except TimeoutError:
-            self._process.kill()
-            await self._process.wait()
+        await end_process(self._process, END_SECONDS)
         await self._reading

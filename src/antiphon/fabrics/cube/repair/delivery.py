@@ -280,7 +280,9 @@ class RepairedDelivery(CubeDelivery):
 
 
 def lock_unannounced(topic: CubeTopic, publication: Publication) -> None:
-    """Lock a total publication whose lock has not come, so that later publications of other nodes wait for it."""
-    order = total(topic)
-    if isinstance(publication, Placed) and not order.knows_lock(publication.source, publication.sequence):
-        order.lock(publication.source, publication.sequence, keys_of(publication), publication.place)
+    """Lock a total publication whose lock has not come, so that later publications of other nodes wait for it.
+
+    It carries the place that counts: a lock that is here may be from an earlier grant.
+    """
+    if isinstance(publication, Placed):
+        total(topic).lock(publication.source, publication.sequence, keys_of(publication), publication.place)

@@ -25,7 +25,7 @@ from antiphon.node.local_cluster import HOST, Member, Plan, ProcessCluster, any_
 from antiphon.torture.live.consumers.judge import CONSUMER_CHECKS, ConsumerJudge, HistoryAtEnd
 from antiphon.torture.live.consumers.programs import KEYS, RECONNECT_SECONDS, TOPIC, ProgramWork
 from antiphon.torture.live.consumers.records import ACKED, ACKING, ASKED, GOT, RECEIPT, REFUSED, WorkRecords, records_in
-from antiphon.torture.live.load_process import start_process
+from antiphon.torture.live.load_process import end_process, start_process
 
 MODES: Final = {"audit": "any", "billing": "any", "ledger": "key", "answers": "causal"}
 REPLICAS: Final = 3
@@ -122,8 +122,8 @@ class ConsumerCampaign:
                 await self._begin(client)
                 while time.monotonic() - begun < self._plan.seconds and not figures.stuck:
                     await self._cycle(client)
-                for number in list(self._programs):
-                    await self._end_program(number)
+                for process in self._programs.values():
+                    await end_process(process, LEAVE_SECONDS)
                 if not figures.stuck:
                     history = await self._drained(client)
                     self._judge(history)
@@ -170,17 +170,6 @@ class ConsumerCampaign:
             process.kill()
         await process.wait()
         await self._start_program(number)
-
-    async def _end_program(self, number: int) -> None:
-        process = self._programs.pop(number)
-        assert process.stdin is not None, "it was made with a pipe"
-        process.stdin.close()
-        try:
-            async with asyncio.timeout(LEAVE_SECONDS):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
 
     # Cycles.
 

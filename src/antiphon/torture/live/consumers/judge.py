@@ -30,7 +30,6 @@ class HistoryAtEnd:
     def __init__(self, generation: int, names: Mapping[int, str]) -> None:
         self.generation = generation
         self.names = names
-        self.positions = {name: position for position, name in names.items()}
         # By position: the message before it of the same author.
         self.before: dict[int, int] = {}
         last: dict[str, int] = {}

@@ -8,10 +8,11 @@ crashes for good, pauses and partitions.
 from __future__ import annotations
 
 from itertools import count
+from typing import Any
 
 from antiphon.kernel.message import CAUSAL, ORDER_NAMES
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.scenario.scenario import LimitsTable, Scenario, TopicsTable
+from antiphon.simulator.scenario.scenario import LimitsTable, NetworkTable, Scenario, TopicsTable
 from antiphon.torture.schedules.cube import draw_crashes, draw_options, draw_partitions, draw_stall
 from antiphon.torture.schedules.operations import (
     CRASH,
@@ -76,42 +77,41 @@ def draw_spaces(nodes: int, random: RandomStream) -> TopicsTable:
     return TopicsTable(count=topics, members=members, spaces=spaces, acknowledge=pick(random, (0, 1, 100, 300, 3000)))
 
 
-def draw_faultless(seed: int, random: RandomStream) -> Scenario:
-    """A network that loses nothing and is bad in every other way."""
-    nodes = int(random.between(2, 9))
-    scenario = Scenario(
+def draw_with_spaces(
+    seed: int, random: RandomStream, protocol: str, nodes: int, options: dict[str, Any], network: NetworkTable
+) -> Scenario:
+    """A scenario with drawn spaces in which nothing happens yet."""
+    return Scenario(
         name=f"spaces torture {seed}",
         seed=seed,
-        protocol="vcube-ps",
+        protocol=protocol,
         order=ORDER_NAMES[CAUSAL],
         nodes=nodes,
-        protocol_options={
-            "window": pick(random, (1, 2, 3, 64)),
-            "bundle": pick(random, (1, 3, 64)),
-            "directory": random.below(3) == 0,
-            "aggregate": random.below(3) == 0,
-        },
-        network=draw_network(random),
+        protocol_options=options,
+        network=network,
         topics=draw_spaces(nodes, random),
         limits=LimitsTable(events=EVENT_LIMIT),
     )
+
+
+def draw_faultless(seed: int, random: RandomStream) -> Scenario:
+    """A network that loses nothing and is bad in every other way."""
+    nodes = int(random.between(2, 9))
+    options = {
+        "window": pick(random, (1, 2, 3, 64)),
+        "bundle": pick(random, (1, 3, 64)),
+        "directory": random.below(3) == 0,
+        "aggregate": random.below(3) == 0,
+    }
+    scenario = draw_with_spaces(seed, random, "vcube-ps", nodes, options, draw_network(random))
     return with_operations(scenario, SpaceScript(scenario, random).draw())
 
 
 def draw_faulty(seed: int, random: RandomStream) -> Scenario:
     """Connections that break; nodes crash for good, pause, or are cut off for a while. Nobody comes or goes then."""
     nodes = int(random.between(2, 8))
-    scenario = Scenario(
-        name=f"spaces torture {seed}",
-        seed=seed,
-        protocol="vcube-ps-lasting",
-        order=ORDER_NAMES[CAUSAL],
-        nodes=nodes,
-        protocol_options=draw_options(random),
-        network=draw_connections(random),
-        topics=draw_spaces(nodes, random),
-        limits=LimitsTable(events=EVENT_LIMIT),
-    )
+    options, network = draw_options(random), draw_connections(random)
+    scenario = draw_with_spaces(seed, random, "vcube-ps-lasting", nodes, options, network)
     operations = SpaceScript(scenario, random).draw()
     end = max((operation.at for operation in operations), default=0) + 1
     faults: list[Operation] = []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from antiphon import PeerError, QuotaError, UsageError, testing
+from antiphon import Client, PeerError, QuotaError, UsageError, testing
 from antiphon.node.acl import new_token, read_rights, token_hash
 from antiphon.node.quotas import CLIENTS_SHOWN, Account, Ledger, Quotas, Rate
 from antiphon.node.status import metrics_text
@@ -93,6 +93,31 @@ def test_topics_are_counted_also_over_connections_that_have_ended(tmp_path: Path
         await bank.publish("c", b"not a tenant's business")
 
     with_quotas(tmp_path, scenario, "topics = 2")
+
+
+async def publish_on(client: Client, topics: int) -> None:
+    for number in range(topics):
+        await client.publish(f"shop.{number}", b"junk")
+
+
+def test_an_identity_that_begins_topics_without_end_leaves_some_for_others(tmp_path: Path) -> None:
+    """No quota is set. Connecting again gains nothing, and topics that are known can be used by everybody."""
+
+    async def scenario(cluster: testing.Cluster) -> None:
+        bank = await cluster.connect(token=BANK)
+        await bank.publish("bank", b"one")
+        for _ in range(3):
+            shop = await cluster.connect(token=SHOP)
+            with pytest.raises(QuotaError, match=r"the rest is for others \(quota topics\)"):
+                await publish_on(shop, 64)
+            await shop.publish("bank", b"known")
+            await shop.close()
+        for number in range(3):
+            await bank.publish(f"bank.{number}", b"new")
+        with pytest.raises(QuotaError, match="the rest is for others"):
+            await bank.publish("bank.4", b"more than its share of the rest")
+
+    with_quotas(tmp_path, scenario, maximum_topics=64)
 
 
 def test_policies_that_an_operator_does_not_allow_are_refused(tmp_path: Path) -> None:

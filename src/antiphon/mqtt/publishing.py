@@ -87,6 +87,8 @@ class MqttPublisher:
         why_not = why_no_topic(live.settings, live.topics, topic, used, "publish on so many topics")
         if why_not:
             raise QuotaError(why_not)
+        if topic not in live.topics:
+            session.account.begin_topic(len(live.topics), live.settings.maximum_topics)
 
 
 def why_refused(error: BaseException) -> Reason:

@@ -43,6 +43,10 @@ CLIENTS_SHOWN: Final = 100
 KEPT_QUOTAS: Final = ("consumers", "histories", "history_bytes")
 """Quotas of what the cluster keeps: it also counts what was made before this node was started."""
 
+TOPICS_RESERVED: Final = 8
+"""One part in so many of ``maximum_topics`` is for identities that have begun no more than their share of this part. So
+one that begins new topics without end leaves some for the others."""
+
 BURST_SECONDS: Final = 1.0
 """An identity that was quiet may use the rate of so many seconds at once."""
 
@@ -140,12 +144,22 @@ class Rate:
         self._at = now
 
 
+class Owners:
+    """How many identities of a node have something."""
+
+    def __init__(self) -> None:
+        self.of_topics = 0
+
+
 class Account:
     """The use that one identity makes of a node. It also meters what waits in the identity's subscriptions."""
 
-    def __init__(self, name: str, quotas: Quotas, clock: Callable[[], float]) -> None:
+    def __init__(self, name: str, quotas: Quotas, clock: Callable[[], float], owners: Owners | None = None) -> None:
         self._name = name
         self._clock = clock
+        self._owners = Owners() if owners is None else owners
+        # How many topics it was the first to use here.
+        self.begun_topics = 0
         self.connections = 0
         self.subscriptions = 0
         self.topics: set[str] = set()
@@ -198,6 +212,21 @@ class Account:
         if self.quotas.topics is not None and topic not in self.topics:
             self._check("topics", len(self.topics), self.quotas.topics, "use topics that you have used before")
             self.topics.add(topic)
+
+    def begin_topic(self, known: int, maximum: int) -> None:
+        """A topic that this node, which knows so many, does not know yet."""
+        if not self._name:
+            # Without rights nobody knows which clients belong together.
+            return
+        reserved = maximum // TOPICS_RESERVED
+        if known >= maximum - reserved and self.begun_topics * max(1, self._owners.of_topics) >= reserved:
+            self.hits["topics"] += 1
+            raise QuotaError(
+                f"this node has {known} topics, nearly all that it may (maximum_topics), and {self._who} has begun "
+                f"{self.begun_topics} of them: the rest is for others (quota topics); use topics that are known"
+            )
+        self._owners.of_topics += self.begun_topics == 0
+        self.begun_topics += 1
 
     def use_series(self, topic: str, lane: int, remembered: int) -> None:
         """A lane of a writer that the node does not know yet, beside so many that it remembers for the identity."""
@@ -304,12 +333,13 @@ class Ledger:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._accounts: dict[str, Account] = {}
+        self._owners = Owners()
 
     def account(self, name: str, quotas: Quotas) -> Account:
         """The account of an identity."""
         found = self._accounts.get(name)
         if found is None:
-            found = self._accounts[name] = Account(name, quotas, self._clock)
+            found = self._accounts[name] = Account(name, quotas, self._clock, self._owners)
         elif found.quotas != quotas:
             found.renew(quotas)
         return found

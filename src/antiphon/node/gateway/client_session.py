@@ -16,7 +16,7 @@ from antiphon.api.columns import NO_AUTHOR, Author, Columns
 from antiphon.api.lifecycle import Lifecycle
 from antiphon.api.outbox import Outbox
 from antiphon.api.subscription import Start
-from antiphon.api.topic_names import checked_name, checked_pattern
+from antiphon.api.topic_names import checked_name, checked_pattern, is_pattern
 from antiphon.api.topic_state import LiveTopic
 from antiphon.kernel.errors import AntiphonError, DeniedError, PeerError, ProtocolError, UsageError
 from antiphon.membership.messages import Control
@@ -282,11 +282,15 @@ class ClientSession:
 
     # Rights.
 
-    def _check_topics(self, name: str, used: int, what: str) -> None:
-        """Refuse more topics than a client or all of them may use."""
-        why_not = why_no_topic(self._services.limits, self._services.topics, name, used, what)
+    def _use_topic(self, name: str, used: int, what: str) -> None:
+        """Refuse more topics than a client, its identity or all of them may use."""
+        limits, topics = self._services.limits, self._services.topics
+        self._account.use_topic(name)
+        why_not = why_no_topic(limits, topics, name, used, what)
         if why_not:
             raise PeerError(why_not)
+        if name not in topics and not is_pattern(name):
+            self._account.begin_topic(len(topics), limits.maximum_topics)
 
     def _check_subscribing(self, pattern: str) -> None:
         if not self.holder.rights.may_subscribe(checked_pattern(pattern)):
@@ -326,8 +330,7 @@ class ClientSession:
         if not self.holder.rights.may_publish(checked_name(topic)):
             raise DeniedError(f"client {self.holder.name!r} may not publish on {topic!r}; have it added to its rights")
         if topic not in self._published:
-            self._account.use_topic(topic)
-            self._check_topics(topic, len(self._published), "publish on so many topics")
+            self._use_topic(topic, len(self._published), "publish on so many topics")
             self._published.add(topic)
         self._may_publish.add(topic)
 
@@ -429,7 +432,7 @@ class ClientSession:
             self._check_subscribing(message.pattern)
             if message.number in self._subscriptions:
                 raise UsageError(f"there is a subscription with the number {message.number} already; choose another")
-            self._check_topics(message.pattern, len(self._subscriptions), "have so many subscriptions")
+            self._use_topic(message.pattern, len(self._subscriptions), "have so many subscriptions")
             if message.is_time and isinstance(start, int):
                 start = datetime_of(start)
             resumption: Resumption[Batch] | None = None
@@ -438,7 +441,6 @@ class ClientSession:
                 resume = message.resume
                 resumption = Resumption(self.client, resume.since_us, resume.seen, resume.past)
                 self._limits.check_kept(resumption.size_bytes)
-            self._account.use_topic(message.pattern)
             self._account.subscribe(message.policy)
             try:
                 subscription = self._services.subscriptions.add(

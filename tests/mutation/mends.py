@@ -26,7 +26,7 @@ PATIENCE_SECONDS = 300
 
 @dataclass(frozen=True)
 class Mend:
-    """One mend: ``old`` is what holds the attack, ``new`` the same without it, and ``breaks`` says what happens then."""
+    """One mend: ``old`` is what holds an attack, ``new`` the same without it; ``breaks`` says what happens then."""
 
     row: str
     mend: str

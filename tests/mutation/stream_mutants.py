@@ -21,6 +21,7 @@ STREAMS = (
         "leading",
         "        number = sorted(held, reverse=True)[replicas.majority - 1]\n",
         "        number = max(held)\n",
+        "streams/leaders",
     ),
     stream(
         "what a message follows does not matter",
@@ -74,6 +75,7 @@ STREAMS = (
         "leading",
         "        number = sorted(held, reverse=True)[replicas.majority - 1]\n",
         "        number = sorted(held, reverse=True)[-1]\n",
+        "streams/leaders",
     ),
     stream(
         "a publication that is settled gets another place",

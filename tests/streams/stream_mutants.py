@@ -11,13 +11,13 @@ from antiphon.streams import (
     consumers,
     fetching,
     handing,
-    leading,
     numbering,
     readiness,
     replica_log,
     retention,
 )
 from antiphon.streams.entries import IndexEntry
+from antiphon.streams.leaders import leading
 from tests.streams.stream_world import SimulatedReplica
 
 Plant = Callable[[pytest.MonkeyPatch], None]

@@ -19,7 +19,7 @@ from antiphon.streams.coordinator import Coordinator
 from antiphon.streams.entries import COMMAND, DATA, MEMBERS, OPENING, IndexEntry, ReplicaSet
 from antiphon.streams.host import NOBODY, SavedReplica
 from antiphon.streams.links import MessageLinks
-from antiphon.streams.messages import NamedContent, NumberedEntry, StreamMessage
+from antiphon.streams.messages import NamedContent, NumberedEntry, PublicationLinks, StreamMessage
 from antiphon.streams.reassignment import Reassignment
 from antiphon.streams.replica import Replica
 from antiphon.streams.retention import Bounds, KeptRange, LastValue, Retention, newest_of
@@ -232,6 +232,14 @@ class SimulatedReplica:
         return [
             (*name, bytes(self.disk.contents[name])) for name in map(tuple, publications) if name in self.disk.contents
         ]
+
+    def links_of(self, publications: Sequence[Name]) -> list[PublicationLinks]:
+        """Each publication has one number, and names all that it follows."""
+        found: list[PublicationLinks] = []
+        for name in publications:
+            _, follows = self.world.publications[name]
+            found.append((name[1], name[1], [number for pair in sorted(follows) for number in pair]))
+        return found
 
     def settled(self, number: int, entry: IndexEntry) -> None:
         if entry.kind in (DATA, COMMAND):

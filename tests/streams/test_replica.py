@@ -132,3 +132,49 @@ def test_a_leader_that_was_away_asks_the_nodes_that_are_to_keep_the_stream_befor
     world.clock.run_until(5_000_000)
     assert set(world.judge.positions) == {(1, 1), (1, 2)}
     assert not world.judge.violations
+
+
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_leaders_that_came_back_wait_for_the_replica_that_alone_has_a_message(is_alone: bool) -> None:
+    """Two of three are away when the first message is published, and return while the third one is away.
+
+    They are delivered the second one, which follows it. Without others, ``is_alone``, they go on after a while.
+    """
+    world = StreamWorld(1, 3, ReplicaSet((0, 1, 2)), Bounds())
+    world.clock.run_until(1_000_000)
+    world.crash(1)
+    world.crash(2)
+    world.publish(0)
+    world.clock.run_until(1_200_000)
+    world.crash(0)
+    for node in (1, 2):
+        world.start(node)
+        back = world.life(node)
+        assert back is not None
+        # What was published while a broker was away counts as past when it returns.
+        back.delivered.add((0, 1))
+    world.publish(1)
+    world.clock.run_until(5_000_000)
+    assert not world.judge.positions
+    if is_alone:
+        world.clock.run_until(13_000_000)
+        assert set(world.judge.positions) == {(1, 1)}
+        return
+    world.start(0)
+    world.clock.run_until(8_000_000)
+    assert set(world.judge.positions) == {(0, 1), (1, 1)}
+    assert not world.judge.violations
+
+
+def test_a_leader_that_was_there_waits_for_nobody_that_is_away() -> None:
+    """One of three replicas is away; another one returns, and leads when the third one ends."""
+    world = StreamWorld(1, 3, ReplicaSet((0, 1, 2)), Bounds())
+    world.clock.run_until(1_000_000)
+    world.crash(2)
+    world.clock.run_until(1_500_000)
+    world.start(2)
+    world.clock.run_until(4_000_000)
+    world.crash(0)
+    world.publish(1)
+    world.clock.run_until(6_000_000)
+    assert set(world.judge.positions) == {(1, 1)}

@@ -11,7 +11,7 @@ import pytest
 import antiphon
 from antiphon import ClosedError, PeerError
 from antiphon.streams.entries import DATA, IndexEntry
-from antiphon.streams.leading import PAYLOAD_BYTES, fitting
+from antiphon.streams.leaders.leading import PAYLOAD_BYTES, fitting
 from antiphon.streams.retention import LastValue, LastValues, newest_of
 from tests.node.support import running, take_values, until
 from tests.streams.test_live_streams import FABRICS, begun, cluster, leader_of, streams_of

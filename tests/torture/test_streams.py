@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from antiphon.audit.clients import LOST
 from antiphon.audit.streams import AGAIN, KEYS, POSITIONS, RECEIPT, StreamsJudge
 from antiphon.simulator.clients.world import ClientStep
 from antiphon.simulator.cluster.clock import VirtualClock
@@ -34,12 +33,13 @@ def test_a_campaign_finds_nothing_and_counts_what_happened() -> None:
     assert {"positions", "receipt", "again", "key order", "lost"} <= set(found["violations"])
 
 
-@pytest.mark.parametrize("seed", [91, 97, 3120577000000568])
+@pytest.mark.parametrize("seed", [91, 97, 3120577000000568, 698757445005736])
 def test_schedules_that_failed_once(seed: int) -> None:
     """The mistakes of these seeds.
 
     91: a message went back to a member that did nothing. 97: a program that left while it attached stayed a member.
     568: the only replica came back without a message, and placed what follows it before another node could name it.
+    698757445005736: the leader believed a node that had become a replica just now to have been there all the time.
     """
     outcome = run_stream_schedule(draw_stream_schedule(seed))
     assert not outcome.violations, outcome.about
@@ -47,13 +47,16 @@ def test_schedules_that_failed_once(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [3120577000000677, 3120577000000845])
 def test_the_only_disk_with_a_message_is_lost(seed: int) -> None:
-    """Both other replicas are away. If the node keeps its disk, the history has all messages in the end."""
+    """Both other replicas are away. If the node keeps its disk, the history has all messages in the end.
+
+    In the second schedule they return before it, and are delivered what follows its message.
+    """
     drawn = draw_stream_schedule(seed)
     outcome = run_stream_schedule(drawn)
     assert not outcome.violations, outcome.about
     kept = [msgspec.structs.replace(step, kind="crash") if step.kind == "wipe" else step for step in drawn.steps]
     outcome = run_stream_schedule(msgspec.structs.replace(drawn, steps=kept))
-    assert LOST not in outcome.violations, outcome.about
+    assert not outcome.violations, outcome.about
 
 
 def test_a_schedule_is_repeatable() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from antiphon.streams.entries import IndexEntry, ReplicaSet
-from antiphon.streams.messages import NamedContent, NumberedEntry, StreamMessage
+from antiphon.streams.messages import NamedContent, NumberedEntry, PublicationLinks, StreamMessage
 
 NOBODY: Final = -1
 
@@ -80,6 +80,9 @@ class ReplicaHost(Protocol):
 
     def read_contents(self, publications: Sequence[tuple[int, int]]) -> list[tuple[int, int, bytes]]:
         """The messages of publications, of those that this node has."""
+
+    def links_of(self, publications: Sequence[tuple[int, int]]) -> list[PublicationLinks]:
+        """What publications of this node say that they follow."""
 
     def write_content(self, source: int, sequence: int, content: bytes) -> None:
         """Write the messages of a publication that another replica has sent."""

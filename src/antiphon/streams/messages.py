@@ -47,6 +47,8 @@ class AppendRequest(StreamMessage, frozen=True, array_like=True, tag=2):
     previous_term: Count
     entries: list[IndexEntry]
     settled: Count
+    knows_past: bool = False
+    """Whether the leader has given places to everything that a replica may have missed while it was away."""
 
 
 class AppendResponse(StreamMessage, frozen=True, array_like=True, tag=3):
@@ -104,12 +106,21 @@ class BackfillResponse(StreamMessage, frozen=True, array_like=True, tag=9):
     contents: list[NamedContent]
 
 
+PublicationLinks = tuple[int, int, list[int]]
+"""The author's numbers of the first and last message of a publication; and those of other authors that it follows, as
+pairs of an author and a number up to which it follows them."""
+
+
 class UnplacedReport(StreamMessage, frozen=True, array_like=True, tag=10):
     """A replica tells its leader which publications were delivered to it and have no settled place, in the
     order of their delivery: each with its source, its number, its messages and its bytes.
     """
 
     publications: Annotated[list[tuple[Count, Count, Count, Count]], msgspec.Meta(max_length=65_536)]
+    knows_past: bool = False
+    """Whether everything that these follow is among them or has a place: the replica was not away when it came."""
+    links: list[PublicationLinks] = []
+    """What the publications say themselves, in the same order, if the replica may have missed what they follow."""
 
 
 ReplicaMessage = (

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from antiphon.streams.entries import ReplicaSet
-from antiphon.streams.leading import Leading
+from antiphon.streams.leaders.leading import Leading
 from antiphon.streams.replica import Replica
 
 LOOK_US: Final = 200_000

@@ -19,11 +19,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from antiphon.streams.election import Election
 from antiphon.streams.entries import COMMAND, MEMBERS, OPENING, ReplicaSet, encode_set
 from antiphon.streams.fetching import Backfilling, Fetching, Overlooked
 from antiphon.streams.host import NOBODY, ReplicaHost, SavedReplica
-from antiphon.streams.leading import Gathering, Leading, report_to
+from antiphon.streams.leaders.election import Election
+from antiphon.streams.leaders.gathering import Gathering, report_to
+from antiphon.streams.leaders.leading import Leading
 from antiphon.streams.messages import (
     AppendRequest,
     AppendResponse,
@@ -39,6 +40,9 @@ from antiphon.streams.messages import (
     VoteResponse,
 )
 from antiphon.streams.replica_log import ReplicaLog
+
+SETTLING_US: Final = 1_000_000
+"""For how long a replica that came back follows a leader until it has what it missed."""
 
 
 class Replica:
@@ -57,6 +61,11 @@ class Replica:
         self._backfilling = Backfilling(stream, me, self.log)
         self._overlooked = Overlooked(stream, self.log, lambda: self.leader)
         self._gathering: Gathering | None = None
+        # Whether everything that may be followed by what the fabric delivers here was delivered here, or has a place.
+        # What a replica missed while it was away counts as past, and the fabric does not bring it. A founder that
+        # begins has missed nothing, as there was no history before.
+        self._knows_past = saved.term == 0 and me in founders.voters
+        self._is_settling = False
         self._reported: tuple[int, ...] | None = None
         self._handlers: dict[type, Callable[[int, Any], None]] = {
             VoteRequest: self._on_vote_request,
@@ -171,9 +180,25 @@ class Replica:
         self.leader = self.me
         self.leading = Leading(self.stream, self.me, self.log, self._resign)
         self.leading.append(OPENING)
-        self._gathering = Gathering(self.log, self.me, self.leading.place)
+        self._gathering = Gathering(self.log, self.me, self._knows_past, self.leading.place, self._gathered)
         self._fetching.advance()
         self.host.leads(self.log.term)
+
+    def _gathered(self) -> None:
+        self._knows_past = True
+        if self.leading is not None:
+            self.leading.knows_past = True
+
+    def _settle_in(self) -> None:
+        """The leader gives places to what this replica missed: this one knows the past when it has their entries."""
+        self._is_settling = True
+        term = self.log.term
+
+        def settled() -> None:
+            self._is_settling = False
+            self._knows_past |= self.log.term == term and self.has_live_leader()
+
+        self.host.after(SETTLING_US, settled)
 
     def follow(self, leader: int) -> None:
         """This replica follows another one, or nobody."""
@@ -187,7 +212,7 @@ class Replica:
             self.log.matched = self.log.settled
             self._reported = None
             self.host.followed(leader)
-            report_to(leader, self.stream, self.log)
+            report_to(leader, self.stream, self.log, self._knows_past)
 
     def _resign(self) -> None:
         for each in self.log.replicas.all:
@@ -230,6 +255,8 @@ class Replica:
             log.append(entry)
         log.matched = max(log.matched, previous + len(entries))
         log.settle_to(min(message.settled, log.matched))
+        if message.knows_past and not self._knows_past and not self._is_settling:
+            self._settle_in()
         if not entries:
             # The leader wants to know how far this replica is.
             self._reported = None

@@ -147,7 +147,10 @@ class Settled(Known):
 
 @mypyc_attr(acyclic=True)
 class Skip(Known):
-    """The sender cannot send what is in its ``base``, and the receiver is to go on without."""
+    """The sender cannot send what is in its ``base``, and the receiver is to go on without.
+
+    Or the base is empty, and the ``locks`` are those for which the message before had no room.
+    """
 
 
 @mypyc_attr(acyclic=True)

@@ -20,27 +20,13 @@ from mypy_extensions import i64, mypyc_attr
 from antiphon.fabrics.tree.durable_state import DurableState
 from antiphon.fabrics.tree.log_recovery import recall
 from antiphon.fabrics.tree.messages import Carry, Item, JoinRequest, JoinResponse, Known, Leave, Settled, Skip
+from antiphon.fabrics.tree.pieces import LOCK_BYTES_AT_MOST, beginning_of, bytes_of, lock_pieces
 from antiphon.fabrics.tree.stability import ItemRetention
 from antiphon.fabrics.tree.topic import JOINING, OPEN, SHUT, TreeTopic, lacks
 from antiphon.fabrics.tree.topic_table import TreeTopicTable
 from antiphon.fabrics.tree.view import TreeView
 from antiphon.kernel.message import SOURCE_MASK, Keyed
 from antiphon.kernel.process import NO_NODE, Environment
-
-HISTORY_AT_MOST: Final = 16
-HISTORY_BYTES_AT_MOST: Final = 1 << 20
-"""How many items an answer to a newcomer brings, and how large they may be together. The others follow one by one: a
-frame has a limit, and what is kept for a broker that is absent has none that is as low."""
-
-
-def beginning_of(items: list[Item]) -> list[Item]:
-    """The first of some items, as far as one message has room for them."""
-    room = HISTORY_BYTES_AT_MOST
-    for count, item in enumerate(items[:HISTORY_AT_MOST]):
-        room -= len(item.publication.payload)
-        if room < 0:
-            return items[:count]
-    return items[:HISTORY_AT_MOST]
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -91,6 +77,8 @@ class Streams:
         self._waiting: dict[i64, dict[i64, JoinRequest]] = {}
         # The topics of which the parent has not said yet what it has got.
         self._joining: set[i64] = set()
+        # Those of which the question to the parent had no room for the locks: they follow its answer.
+        self._untold: set[i64] = set()
 
     # Items.
 
@@ -177,8 +165,10 @@ class Streams:
         topic.promised.clear()
         if topic.children:
             base, completed, locks = topic.known()
+            first, *others = lock_pieces(locks)
             for child in topic.children:
-                self._environment.send(child, Settled(topic.name, None, base, completed, locks))
+                self._tell_locks(child, topic, others)
+                self._environment.send(child, Settled(topic.name, None, base, completed, first))
         for child, join in self._waiting.pop(topic.name, {}).items():
             if child in self._view.children:
                 self.handle_join(child, join)
@@ -187,9 +177,13 @@ class Streams:
     def joins(self) -> list[JoinRequest]:
         """The topics that a new parent must be asked to carry: what is carried here, and what was asked for."""
         wanted: list[JoinRequest] = []
+        # One message carries them all.
+        room: i64 = LOCK_BYTES_AT_MOST
         for topic in self._topics.by_number.values():
             if topic.is_carried:
-                wanted.append(self._join(topic))
+                join = self._join(topic, room)
+                room -= bytes_of(join.locks)
+                wanted.append(join)
             elif self._is_asked_for(topic):
                 topic.up = JOINING
                 wanted.append(JoinRequest(topic.name, None, {}, {}, []))
@@ -202,10 +196,13 @@ class Streams:
         """Whether the parent has not answered yet about all topics that it was asked to carry."""
         return len(self._joining) > 0
 
-    def _join(self, topic: TreeTopic) -> JoinRequest:
+    def _join(self, topic: TreeTopic, room: i64 = LOCK_BYTES_AT_MOST) -> JoinRequest:
         topic.up = JOINING
         self._joining.add(topic.name)
         base, completed, locks = topic.known()
+        if bytes_of(locks) > room:
+            self._untold.add(topic.name)
+            locks = []
         return JoinRequest(topic.name, dict(topic.frontier), base, completed, locks)
 
     def on_join_request(self, sender: i64, join: JoinRequest) -> None:
@@ -239,12 +236,15 @@ class Streams:
             topic.promised[int(child)] = join.frontier
         base, completed, locks = topic.known()
         history = beginning_of(topic.items) if join.frontier is None else []
+        first, *others = lock_pieces(locks)
+        is_settled = topic.is_settled and len(others) == 0
         self._environment.send(
             child,
-            JoinResponse(
-                topic.name, dict(topic.frontier), base, completed, locks, history, topic.is_settled, topic.is_apart
-            ),
+            JoinResponse(topic.name, dict(topic.frontier), base, completed, first, history, is_settled, topic.is_apart),
         )
+        self._tell_locks(child, topic, others)
+        if topic.is_settled and not is_settled:
+            self._environment.send(child, Settled(topic.name, None, base, completed, []))
         for item in topic.items[len(history) :] if join.frontier is None else topic.missing_at(join.frontier):
             self._environment.send(child, item)
         if not was_carried and self._view.parent != NO_NODE:
@@ -265,9 +265,11 @@ class Streams:
             if not topic.is_settled:
                 topic.promised[int(sender)] = frontier
             self._skip_to(topic, joined, sender)
+            if topic.name in self._untold:
+                self._tell_locks(sender, topic, lock_pieces(topic.known()[2]))
             if lacks(frontier, topic.base):
                 recall(self._environment, topic, frontier)
-                self._environment.send(sender, self._skip(topic))
+                self._tell_skip(sender, topic)
             for item in joined.history:
                 self.on_item(sender, item)
             for item in topic.missing_at(frontier):
@@ -278,6 +280,7 @@ class Streams:
             topic.remember(joined.history)
             topic.promised[int(sender)] = frontier
         self._joining.discard(topic.name)
+        self._untold.discard(topic.name)
         if joined.is_settled and not topic.is_settled:
             self._settle(topic)
         self._events.links_changed(topic)
@@ -289,14 +292,21 @@ class Streams:
         if sender != self._view.parent:
             return
         topic = self._topics.of(settled.topic)
-        if topic.up == OPEN:
-            self._skip_to(topic, settled, sender)
-            if topic.is_carried and not topic.is_settled:
-                self._settle(topic)
+        if topic.up != OPEN:
+            return
+        self._skip_to(topic, settled, sender)
+        if topic.is_settled:
+            return
+        was_carried = topic.is_carried
+        self._settle(topic)
+        if topic.is_carried and not was_carried:
+            self._events.links_changed(topic)
 
-    def _skip(self, topic: TreeTopic) -> Skip:
+    def _tell_skip(self, neighbour: i64, topic: TreeTopic) -> None:
         base, completed, locks = topic.known()
-        return Skip(topic.name, None, base, completed, locks)
+        first, *others = lock_pieces(locks)
+        self._environment.send(neighbour, Skip(topic.name, None, base, completed, first))
+        self._tell_locks(neighbour, topic, others)
 
     def _skip_to(self, topic: TreeTopic, known: Known, sender: i64) -> None:
         """Go on without items that another broker will not send, and report those that a subscriber here misses."""
@@ -312,18 +322,42 @@ class Streams:
             self._settle(topic)
         if is_news:
             # Those behind this broker will not get it either.
-            skip = self._skip(topic)
             if topic.up == OPEN and self._view.parent != sender:
-                self._environment.send(self._view.parent, skip)
+                self._tell_skip(self._view.parent, topic)
             for child in topic.children:
                 if child != sender:
-                    self._environment.send(child, skip)
+                    self._tell_skip(child, topic)
 
     def on_skip(self, sender: i64, skip: Skip) -> None:
         """A neighbour cannot send some of a topic."""
         topic = self._topics.get(skip.topic)
-        if topic is not None and topic.is_carried and (sender == self._view.parent or sender in topic.children):
+        if topic is None or not (sender == self._view.parent or sender in topic.children):
+            return
+        if not skip.base:
+            self._add_locks(topic, skip, sender)
+        elif topic.is_carried:
             self._skip_to(topic, skip, sender)
+
+    def _add_locks(self, topic: TreeTopic, more: Skip, sender: i64) -> None:
+        """Locks come for which another message had no room."""
+        if not topic.is_carried:
+            if topic.up == OPEN:
+                topic.skip_to(more)
+            return
+        known = len(topic.locks)
+        self._skip_to(topic, more, sender)
+        if len(topic.locks) > known:
+            # Those behind this broker may not know them either.
+            if topic.up == OPEN and self._view.parent != sender:
+                self._environment.send(self._view.parent, more)
+            for child in topic.children:
+                if child != sender:
+                    self._environment.send(child, more)
+
+    def _tell_locks(self, neighbour: i64, topic: TreeTopic, pieces: list[list[Item]]) -> None:
+        """Tell a neighbour of locks for which the message that speaks of the others has no room."""
+        for piece in pieces:
+            self._environment.send(neighbour, Skip(topic.name, None, {}, {}, piece))
 
     def on_carry(self, sender: i64, carry: Carry) -> None:
         """The parent wants a topic to be carried here, for the sake of total publications."""

@@ -8,6 +8,7 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.tree.durable_state import DurableState
 from antiphon.fabrics.tree.messages import Item, JoinResponse, Leave, Skip
+from antiphon.fabrics.tree.pieces import lock_pieces
 from antiphon.fabrics.tree.topic import TreeTopic
 from antiphon.fabrics.tree.view import TreeView
 from antiphon.kernel.message import ProtocolMessage
@@ -81,5 +82,6 @@ class TreeTopicTable:
 def image_of(topic: TreeTopic) -> list[ProtocolMessage]:
     """The record of a topic for a later incarnation: all but its items, and these."""
     base, completed, locks = topic.known()
-    known = JoinResponse(topic.name, base, base, completed, locks, [], False, topic.is_apart)
-    return [known, *topic.items]
+    first, *others = lock_pieces(locks)
+    known = JoinResponse(topic.name, base, base, completed, first, [], False, topic.is_apart)
+    return [known, *(Skip(topic.name, None, {}, {}, piece) for piece in others), *topic.items]

@@ -13,7 +13,7 @@ from antiphon.streams.directory import DIRECTORY, StreamDirectory
 from antiphon.streams.entries import DATA, MEMBERS, OPENING, IndexEntry, ReplicaSet
 from antiphon.streams.host import NOBODY
 from antiphon.streams.links import MessageLinks
-from antiphon.streams.messages import NamedContent, NumberedEntry, StreamMessage
+from antiphon.streams.messages import NamedContent, NumberedEntry, PublicationLinks, StreamMessage
 from antiphon.streams.reassignment import Reassignment
 from antiphon.streams.replica import Replica
 from antiphon.streams.requests import StreamInfo
@@ -273,6 +273,24 @@ class LiveReplica:
         return [
             (source, sequence, msgspec.msgpack.encode(each)) for source, sequence, each in found if each is not None
         ]
+
+    def links_of(self, publications: Sequence[Name]) -> list[PublicationLinks]:
+        found: list[PublicationLinks] = []
+        for name in publications:
+            content = self._store.content(self.stream, *name)
+            if content is None:
+                found.append((0, 0, []))
+                continue
+            batch = self._host.batch(self.topic, content)
+            first, count = self._host.first_number(batch), int(batch.count)
+            pairs = [
+                number
+                for place in range(count)
+                for pair in self._host.links_of(batch, place).follows
+                for number in pair
+            ]
+            found.append((first, first + count - 1, pairs))
+        return found
 
     def write_content(self, source: int, sequence: int, content: bytes) -> None:
         self._write_content((source, sequence), msgspec.msgpack.decode(content, type=StreamContent), -1)

@@ -264,8 +264,8 @@ class CubeAntiEntropy(MembershipListener):
             elif topic.state == MEMBER and len(theirs.beyond(mine)) > 0:
                 self._compare(topic, sender, REQUEST)
             return
-        if self._options.total:
-            self._delivery.hear_of_absence(topic, message)
+        if self._options.total and self._delivery.hear_of_absence(topic, message):
+            self._ask_again(topic, sender)
         if has_given_all:
             self._take_back(topic, sender, message.sequence)
         missing = len(theirs.beyond(mine)) > 0
@@ -288,7 +288,8 @@ class CubeAntiEntropy(MembershipListener):
             unsettled = self._unsettled.of(topic)
             # An answer to an earlier question was given before the publications of this one existed. Nodes of earlier
             # versions do not number their answers.
-            if unsettled is not None and message.question in (0, unsettled.question):
+            is_to_this = unsettled is not None and message.question in (0, unsettled.question)
+            if is_to_this and not self._delivery.is_unfound(topic, message):
                 self._settle_answer(topic, sender)
         elif message.asks == REQUEST_TO_ALL:
             # Who has not got all asks again, and the answer comes behind the rest.
@@ -368,10 +369,7 @@ class CubeAntiEntropy(MembershipListener):
             self._unsettled.disturb(topic)
         if message.is_last:
             return
-        unsettled = self._unsettled.of(topic)
-        if unsettled is not None and unsettled.unanswered is not None and unsettled.unanswered.waits_for(sender):
-            self._compare(topic, sender, REQUEST_TO_ALL, unsettled.question)
-        elif is_new:
+        if not self._ask_again(topic, sender) and is_new:
             # If nothing was new another node gives the same, and is quicker.
             self._compare(topic, sender, REQUEST)
 
@@ -401,6 +399,14 @@ class CubeAntiEntropy(MembershipListener):
         # Else some take longer for their answer than a round, and the others have spoken. Nobody is asked twice: over a
         # connection the answer comes or the peer is lost, and a network that is slow would get slower with each round.
         self._give_up_missing(topic)
+
+    def _ask_again(self, topic: CubeTopic, peer: i64) -> bool:
+        """Ask a peer whose answer to all has not come, or was not its last word; whether there is such an answer."""
+        unsettled = self._unsettled.of(topic)
+        if unsettled is None or unsettled.unanswered is None or not unsettled.unanswered.waits_for(peer):
+            return False
+        self._compare(topic, peer, REQUEST_TO_ALL, unsettled.question)
+        return True
 
     def _settle_answer(self, topic: CubeTopic, peer: i64) -> None:
         """A peer has answered the question to all, or will not."""

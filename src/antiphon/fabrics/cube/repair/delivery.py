@@ -5,9 +5,9 @@
   partition, is reported as lost. So two nodes that deliver the same two total publications deliver them in the same
   order, whatever has failed.
 * **Returns.** A member that comes back from its log holds back weaker publications until all nodes within reach have
-  said what they have: such a publication may belong behind a total one of which this node has not heard. So does a
-  member that others find later than it finds them. Before it is a member again, a node gives others what its log
-  holds: a total publication that its earlier life has begun, above all.
+  found it and said what they have: such a publication may belong behind a total one of which this node has not heard.
+  So does a member that others find later than it finds them. Before it is a member again, a node gives others what
+  its log holds: a total publication that its earlier life has begun, above all.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mypy_extensions import i64
 from antiphon.fabrics.cube.agenda import Agenda
 from antiphon.fabrics.cube.delivery import CubeDelivery
 from antiphon.fabrics.cube.messages import member_entries
-from antiphon.fabrics.cube.repair.messages import REQUEST, Digest
+from antiphon.fabrics.cube.repair.messages import REQUEST, RESPONSE, Digest
 from antiphon.fabrics.cube.repair.presence import Presence
 from antiphon.fabrics.cube.repair.retransmission import CubeRetransmission
 from antiphon.fabrics.cube.repair.retransmit_buffer import with_held
@@ -226,20 +226,34 @@ class RepairedDelivery(CubeDelivery):
         self._returned_alone.discard(topic.name)
         self._places[topic.name] = Places(self._environment.log_reader(topic.name))
 
-    def hear_of_absence(self, topic: CubeTopic, message: Digest) -> None:
+    def hear_of_absence(self, topic: CubeTopic, message: Digest) -> bool:
         """A member that finds this node later than this node found it has not sent to it for a while.
 
         It may have begun total publications meanwhile, which lock nothing here. A newcomer gives what was published
         behind these, and cannot give them. So weaker publications wait until all within reach have said what they have.
 
-        If this node did not take the other one for a member, it has either lost it too, or the other one has returned.
-        Then the two compare before they send to each other, and nobody waits.
+        If one asks that this node did not take for a member, this node has lost it too, or it has returned. Then the
+        two compare before they send to each other, and nobody waits. If it answers, it has not found this node yet.
+
+        The result is whether the other one has found this node just now: what it had answered before was not all.
         """
-        if message.asks != REQUEST or topic.view.counter_of(message.source) != message.sequence:
-            return
-        if not member_entries(message.members).get(self._me, False):
+        is_found = member_entries(message.members).get(self._me, False)
+        if is_found or message.asks not in (REQUEST, RESPONSE):
+            return False
+        if message.asks == RESPONSE or topic.view.counter_of(message.source) == message.sequence:
             self._returning.setdefault(topic.name, {})
             self._unsettled.disturb(topic)
+        return message.asks == REQUEST and self.is_returning(topic)
+
+    def is_unfound(self, topic: CubeTopic, message: Digest) -> bool:
+        """Whether an answer does not end the return of this node: the member that answers has not found it yet.
+
+        Until it does, it may begin total publications without this node. It asks when it has found this node, and is
+        asked once more then.
+        """
+        if not self.is_returning(topic) or not message.is_member:
+            return False
+        return not member_entries(message.members).get(self._me, False)
 
     def stop_returning(self, topic: CubeTopic) -> None:
         """This node is about to be no member: what is held back is not for it."""

@@ -1,19 +1,12 @@
-"""The part of a replica that leads: how far each other replica has come, and which entries are settled.
-
-A node that was away when something was published may lead afterwards, and the fabric need not deliver to it what the
-others have. So a new leader gives no places before the others have told what they have, or for :data:`GATHER_US`.
-"""
+"""The part of a replica that leads: how far each other replica has come, and which entries are settled."""
 
 from __future__ import annotations
 
-from collections import Counter, deque
 from collections.abc import Callable
-from itertools import islice
 from typing import Final
 
 from antiphon.streams.entries import DATA, IndexEntry
-from antiphon.streams.host import NOBODY
-from antiphon.streams.messages import AppendRequest, AppendResponse, SnapshotRequest, UnplacedReport
+from antiphon.streams.messages import AppendRequest, AppendResponse, SnapshotRequest
 from antiphon.streams.numbering import Extent, Name
 from antiphon.streams.replica_log import ReplicaLog
 
@@ -28,12 +21,6 @@ PAYLOAD_BYTES: Final = 4 << 20
 
 QUORUM_US: Final = 500_000
 """After how long without a majority a leader steps down, so that nobody takes its silence for progress."""
-
-GATHER_US: Final = 300_000
-"""How long a new leader waits for the others."""
-
-REPORTED_AT_MOST: Final = 16_384
-"""So many publications one report names; a majority was away for long where there are more."""
 
 
 class ReplicaProgress:
@@ -62,6 +49,8 @@ class Leading:
         self._progress: dict[int, ReplicaProgress] = {}
         self._is_doubting = False
         self.is_over = False
+        # Whether everything that replicas missed while they were away has its place.
+        self.knows_past = False
         self.replicas_changed()
 
     def append(self, kind: int, payload: bytes = b"") -> int:
@@ -149,7 +138,8 @@ class Leading:
             entries = [] if progress.is_probing or room <= 0 else fitting(log.index.slice(previous + 1, room))
             if not entries and not progress.is_probing and progress.settled_told >= settled:
                 return
-            self._host.send(to, AppendRequest(self._stream, log.term, previous, previous_term, entries, settled))
+            place = previous, previous_term
+            self._host.send(to, AppendRequest(self._stream, log.term, *place, entries, settled, self.knows_past))
             progress.sent += len(entries)
             progress.settled_told = settled
             if progress.is_probing:
@@ -204,95 +194,3 @@ def fitting(entries: list[IndexEntry]) -> list[IndexEntry]:
         if size > PAYLOAD_BYTES and place:
             return entries[:place]
     return entries
-
-
-Place = Callable[[Name, Extent], None]
-
-
-class Gathering:
-    """The beginning of one leader: what was delivered to any of the replicas gets its place.
-
-    Every list is in an order in which the fabric may deliver. A replica that came back may lack what the first
-    publications of its list follow, so the lists are merged: a publication waits for all that are before it in any
-    list.
-    """
-
-    def __init__(self, log: ReplicaLog, me: int, place: Place) -> None:
-        self._log = log
-        self._place = place
-        self._reports: list[UnplacedReport] = []
-        # Nodes that are to keep the stream from now on may have what was published while this replica was away. They
-        # report when an entry of this leader has made them learners.
-        others = {*log.replicas.all, *log.host.keepers()} - {me}
-        self._awaited = {each for each in others if log.host.is_connected(each)}
-        self.is_over = False
-        if self._awaited:
-            log.host.after(GATHER_US, self.finish)
-        else:
-            self.finish()
-
-    def on_report(self, sender: int, message: UnplacedReport) -> None:
-        """A replica says what it has; later, what has waited for long and is at other replicas alone, it seems."""
-        if self.is_over:
-            for source, sequence, count, size in message.publications:
-                if self._log.numbering.has_no_place((source, sequence)):
-                    self._place((source, sequence), (count, size))
-            return
-        self._reports.append(message)
-        self._awaited.discard(sender)
-        if not self._awaited:
-            self.finish()
-
-    def finish(self) -> None:
-        """Give places to everything."""
-        if self.is_over:
-            return
-        self.is_over = True
-        numbering = self._log.numbering
-        extents = dict(numbering.waiting())
-        lists = [list(extents)]
-        for report in self._reports:
-            known = {(source, sequence): (count, size) for source, sequence, count, size in report.publications}
-            lists.append([name for name in known if numbering.has_no_place(name)])
-            extents.update(known)
-        for name in merged(lists):
-            self._place(name, extents[name])
-
-
-def merged(lists: list[list[Name]]) -> list[Name]:
-    """Everything in some lists, each after all that are before it in any of them.
-
-    Publications that do not follow each other may be in another order in each list. Where all wait for each other
-    because of that, the longest list decides: what it begins with follows nothing that it lacks, if it lacks nothing.
-    """
-    left = [deque(each) for each in sorted(lists, key=len, reverse=True)]
-    # In how many lists a name is, and in how many of them it is the first one that is left.
-    counts = Counter(name for each in lists for name in each)
-    heads = Counter(each[0] for each in left if each)
-    free = deque(dict.fromkeys(name for name in heads if heads[name] == counts[name]))
-    found: list[Name] = []
-    while len(found) < len(counts):
-        name = free.popleft() if free else next(each[0] for each in left if each)
-        found.append(name)
-        for each in left:
-            if each and each[0] == name:
-                each.popleft()
-            elif counts[name] > heads[name] and name in each:
-                each.remove(name)
-                continue
-            else:
-                continue
-            if each:
-                heads[each[0]] += 1
-                if heads[each[0]] == counts[each[0]]:
-                    free.append(each[0])
-    return found
-
-
-def report_to(leader: int, stream: int, log: ReplicaLog) -> None:
-    """Tell a new leader which publications have no settled place."""
-    if leader != NOBODY:
-        # Also those with a place that is not settled: the leader may not have their entries.
-        unsettled = islice(log.numbering.unsettled(), REPORTED_AT_MOST)
-        publications = [(*name, *extent) for name, extent in unsettled]
-        log.host.send(leader, UnplacedReport(stream, log.term, publications))

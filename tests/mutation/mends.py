@@ -135,7 +135,7 @@ MENDS = (
     Mend(
         "junk series",
         "quota `series`",
-        "node/quotas.py",
+        "node/accounts.py",
         "        if self.quotas.series is not None and (topic, lane) not in self._series:\n",
         "        if False:\n",
         "node/test_tenants.py::test_series_of_writers_have_a_quota_and_others_write_on",
@@ -144,7 +144,7 @@ MENDS = (
     Mend(
         "new topics",
         "quota `topics`, over all connections",
-        "node/quotas.py",
+        "node/accounts.py",
         "        if self.quotas.topics is not None and topic not in self.topics:\n",
         "        if False:\n",
         "node/test_quotas.py::test_topics_are_counted_also_over_connections_that_have_ended",
@@ -153,7 +153,7 @@ MENDS = (
     Mend(
         "new topics",
         "the last topics are for identities that have begun few",
-        "node/quotas.py",
+        "node/accounts.py",
         "        if known >= maximum - reserved and self.begun_topics * max(1, self._owners.of_topics) >= reserved:\n",
         "        if False:\n",
         "node/test_quotas.py::test_an_identity_that_begins_topics_without_end_leaves_some_for_others",
@@ -171,7 +171,7 @@ MENDS = (
     Mend(
         "policy block",
         "quota `policies`",
-        "node/quotas.py",
+        "node/accounts.py",
         "        if quotas.policies is not None and policy not in quotas.policies:\n",
         "        if False:\n",
         "node/test_quotas.py::test_policies_that_an_operator_does_not_allow_are_refused",
@@ -216,7 +216,7 @@ MENDS = (
     Mend(
         "client places",
         "quota `connections`",
-        "node/quotas.py",
+        "node/accounts.py",
         '"connections", self.connections, self.quotas.connections, ',
         '"connections", self.connections, None, ',
         "node/test_quotas.py::test_connections_of_one_identity_are_counted_and_those_of_others_are_not",

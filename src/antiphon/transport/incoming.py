@@ -309,9 +309,9 @@ class IncomingConnection(FrameReader):
         share, writer = self.share, self._writer
         if share is None or writer is None:
             return
-        if self._held or writer.queued_bytes > UNWRITTEN_BYTES_AT_MOST:
-            self.is_stopped = True
-        elif (is_long or self.frames_received % FRAMES_PER_LOOK == 0) and time.perf_counter() >= share.ends:
+        looks = is_long or self.frames_received % FRAMES_PER_LOOK == 0
+        is_late = looks and time.perf_counter() >= share.ends
+        if is_late or self._held or writer.queued_bytes > UNWRITTEN_BYTES_AT_MOST:
             self.is_stopped = True
 
     def _give_sign(self) -> None:

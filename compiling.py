@@ -75,7 +75,7 @@ PRODUCT = (
     "client/client_subscriptions.py",
     "node/gateway/client_relay.py",
     "node/gateway/client_session.py",
-    "node/accounts.py",
+    "node/gateway/accounts.py",
     "node/environment.py",
     "node/loop.py",
     "node/topic_registry.py",

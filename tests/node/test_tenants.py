@@ -214,8 +214,8 @@ def test_a_quota_of_memory_ends_subscriptions_that_are_never_read_and_counts_the
             attacker.send(frames(*wanted))
             await until(lambda: len(node._live.subscriptions._ready) == 20)
             account = node._live.ledger.account("shop", node._live.rights._clients["shop"].quotas)
-            # It takes nothing, so 16,384 are ahead of it, and 1,000 wait: half of the quota if objects cost nothing.
-            for _ in range(17_400):
+            # It takes nothing, so 16,384 are ahead of it, and 300 wait: a part of the quota if objects cost nothing.
+            for _ in range(16_700):
                 node.publish("shop.room", b"", order="none")
                 await node.flush()
                 if account.hits["memory"]:

@@ -29,9 +29,9 @@ from antiphon.kernel.errors import NoMajorityError, ProtocolError
 from antiphon.kernel.message import TOTAL
 from antiphon.kernel.process import Process
 from antiphon.membership.messages import Hello
-from antiphon.node.accounts import Ledger
 from antiphon.node.acl import Rights
 from antiphon.node.audit_log import AuditLog
+from antiphon.node.gateway.accounts import Ledger
 from antiphon.node.gateway.client_requests import RequestServices
 from antiphon.node.gateway.client_session import ClientServices
 from antiphon.node.gateway.gateway import Gateway

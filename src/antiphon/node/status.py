@@ -26,10 +26,10 @@ from antiphon.api.topic_state import LiveTopic
 from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import AntiphonError, UsageError
 from antiphon.membership.messages import PROTOCOL_VERSION
-from antiphon.node.accounts import Ledger
 from antiphon.node.acl import Rights
 from antiphon.node.audit_log import AuditLog
 from antiphon.node.consumer_metrics import consumer_figures, consumer_metrics
+from antiphon.node.gateway.accounts import Ledger
 from antiphon.node.loop import NodeLoop
 from antiphon.node.members import Members
 from antiphon.node.settings import Settings

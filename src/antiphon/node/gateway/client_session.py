@@ -20,9 +20,9 @@ from antiphon.api.topic_names import checked_name, checked_pattern, is_pattern
 from antiphon.api.topic_state import LiveTopic
 from antiphon.kernel.errors import AntiphonError, DeniedError, PeerError, ProtocolError, UsageError
 from antiphon.membership.messages import Control
-from antiphon.node.accounts import Account, Ledger
 from antiphon.node.acl import Holder, Rights
 from antiphon.node.audit_log import AuditLog
+from antiphon.node.gateway.accounts import Account, Ledger
 from antiphon.node.gateway.client_relay import RemoteSubscription
 from antiphon.node.gateway.client_requests import ClientRequests, RequestServices
 from antiphon.node.gateway.request_limits import COUNTED_BYTES, RequestLimits
@@ -55,11 +55,11 @@ from antiphon.sessions.client_messages import (
     SubscriptionEnded,
     UnsubscribeRequest,
 )
-from antiphon.sessions.followed_lists import SeenElsewhere
 from antiphon.sessions.node_end import NodeEnd
 from antiphon.sessions.producer_state import ProducerStates
 from antiphon.sessions.replay_buffer import Resumption
 from antiphon.sessions.resume import ClientPublishing
+from antiphon.sessions.seen_lists import SeenElsewhere
 from antiphon.sessions.steps import Promise, Scope, Steps, start
 from antiphon.sessions.writers import Writers
 from antiphon.storage.disk import Disk

@@ -145,12 +145,12 @@ def test_a_message_that_fails_where_it_is_handled_costs_its_sender_the_connectio
 
             class Failing(Process):
                 def receive(self, sender: int, message: ProtocolMessage) -> None:
+                    loop.process = process
                     raise KeyError("what no correct peer says")
 
             loop.process = Failing(process.environment)
             lie(liar, Unavailable(liar.identifier, topic, keys()))
             await until(lambda: honest._live.refused_connections > 0)
-            loop.process = process
             assert loop.unhandled_errors > 0 and honest._live.failure is None
             await still_works(honest)
 

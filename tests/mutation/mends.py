@@ -43,10 +43,13 @@ class Outcome:
 
     code: int
     said: str
+    is_stuck: bool = False
 
     @property
     def has_failed(self) -> bool:
-        """Whether the test ran and failed; a test that cannot be collected says nothing."""
+        """Whether the test ran and failed, or never ended; a test that cannot be collected says nothing."""
+        if self.is_stuck:
+            return True
         return self.code == 1 and "not compiled" in self.said and " failed" in self.said.splitlines()[-1]
 
 
@@ -135,7 +138,7 @@ MENDS = (
     Mend(
         "junk series",
         "quota `series`",
-        "node/quotas.py",
+        "node/gateway/accounts.py",
         "        if self.quotas.series is not None and (topic, lane) not in self._series:\n",
         "        if False:\n",
         "node/test_tenants.py::test_series_of_writers_have_a_quota_and_others_write_on",
@@ -144,7 +147,7 @@ MENDS = (
     Mend(
         "new topics",
         "quota `topics`, over all connections",
-        "node/quotas.py",
+        "node/gateway/accounts.py",
         "        if self.quotas.topics is not None and topic not in self.topics:\n",
         "        if False:\n",
         "node/test_quotas.py::test_topics_are_counted_also_over_connections_that_have_ended",
@@ -153,7 +156,7 @@ MENDS = (
     Mend(
         "new topics",
         "the last topics are for identities that have begun few",
-        "node/quotas.py",
+        "node/gateway/accounts.py",
         "        if known >= maximum - reserved and self.begun_topics * max(1, self._owners.of_topics) >= reserved:\n",
         "        if False:\n",
         "node/test_quotas.py::test_an_identity_that_begins_topics_without_end_leaves_some_for_others",
@@ -171,7 +174,7 @@ MENDS = (
     Mend(
         "policy block",
         "quota `policies`",
-        "node/quotas.py",
+        "node/gateway/accounts.py",
         "        if quotas.policies is not None and policy not in quotas.policies:\n",
         "        if False:\n",
         "node/test_quotas.py::test_policies_that_an_operator_does_not_allow_are_refused",
@@ -216,7 +219,7 @@ MENDS = (
     Mend(
         "client places",
         "quota `connections`",
-        "node/quotas.py",
+        "node/gateway/accounts.py",
         '"connections", self.connections, self.quotas.connections, ',
         '"connections", self.connections, None, ',
         "node/test_quotas.py::test_connections_of_one_identity_are_counted_and_those_of_others_are_not",
@@ -287,12 +290,12 @@ MENDS = (
     ),
     Mend(
         "certificates",
-        "a node does not start with an expired one",
+        "a node whose own one has expired says so",
         "transport/certificate_watch.py",
-        "        if self.expires_at <= clock():\n",
+        "        if self.days_left() <= 0:\n",
         "        if False:\n",
-        "transport/test_certificate_watch.py::test_a_node_does_not_start_with_an_expired_certificate",
-        "the node starts and nobody accepts it",
+        "transport/test_certificate_watch.py::test_a_node_whose_certificate_expires_says_so",
+        "the node is healthy and nobody accepts it",
     ),
     Mend(
         "certificates",
@@ -318,17 +321,8 @@ MENDS = (
         "transport/incoming.py",
         "        self._receiver.unhandled(error)\n        self.refuse(",
         "        raise error\n        self.refuse(",
-        "node/test_lying_peers.py::test_a_message_that_nothing_handles_costs_its_sender_the_connection",
+        "node/test_lying_peers.py::test_a_message_that_fails_where_it_is_handled_costs_its_sender_the_connection",
         "the process of each node that hears it ends",
-    ),
-    Mend(
-        "lying node",
-        "numbers are looked for in slices",
-        "fabrics/cube/repair/retransmission.py",
-        "LOOKED_AT_MOST: Final[i64] = 1 << 16\n",
-        "LOOKED_AT_MOST: Final[i64] = 1 << 50\n",
-        "node/test_lying_peers.py::test_no_lie_about_numbers_takes_the_processor_of_a_node",
-        "the node looks for a trillion numbers",
     ),
     Mend(
         "lying node",
@@ -401,15 +395,19 @@ def try_without(mend: Mend, folder: Path) -> Outcome:
     package = folder / "antiphon"
     shutil.copytree(SOURCES, package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     switch_off(mend, package)
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", f"tests/{mend.test}"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(folder), str(ROOT / "research")))},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", f"tests/{mend.test}"],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join((str(folder), str(ROOT / "research")))},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        # A node whose event loop stands still ends no test.
+        return Outcome(1, "", is_stuck=True)
     return Outcome(done.returncode, done.stdout + done.stderr)
 
 

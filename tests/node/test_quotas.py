@@ -11,7 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from antiphon import Client, PeerError, QuotaError, UsageError, testing
 from antiphon.node.acl import new_token, read_rights, token_hash
-from antiphon.node.quotas import CLIENTS_SHOWN, Account, Ledger, Quotas, Rate
+from antiphon.node.gateway.accounts import CLIENTS_SHOWN, Account, Ledger, Rate
+from antiphon.node.quotas import Quotas
 from antiphon.node.status import metrics_text
 from antiphon.sessions.client_messages import AHEAD_BYTES
 from tests.node.support import exact_values

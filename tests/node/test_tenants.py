@@ -74,7 +74,8 @@ def bank(node: Node) -> Any:
 
 
 def test_stalled_frames_of_a_tenant_harm_nobody_and_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frame_budget, "LONG_FRAME_BYTES_AT_MOST", 8 << 20)
+    # Four of the attackers use all of it up.
+    monkeypatch.setattr(frame_budget, "LONG_FRAME_BYTES_AT_MOST", 4 * ((2 << 20) + 4))
 
     async def test() -> None:
         async with with_tenants(tmp_path, 2, frame_seconds=2.0) as (node, other), attackers(node, 11) as stalled:
@@ -213,8 +214,8 @@ def test_a_quota_of_memory_ends_subscriptions_that_are_never_read_and_counts_the
             attacker.send(frames(*wanted))
             await until(lambda: len(node._live.subscriptions._ready) == 20)
             account = node._live.ledger.account("shop", node._live.rights._clients["shop"].quotas)
-            # It takes nothing, so 16,384 are ahead of it, and 2,000 wait: 40 kB in each subscription without objects.
-            for _ in range(18_400):
+            # It takes nothing, so 16,384 are ahead of it, and 300 wait: a part of the quota if objects cost nothing.
+            for _ in range(16_700):
                 node.publish("shop.room", b"", order="none")
                 await node.flush()
                 if account.hits["memory"]:

@@ -37,7 +37,7 @@ class MqttPublisher:
     def until_room(self, session: MqttSession, mqtt_name: str) -> Awaitable[Any] | None:
         """The awaitable for which a client waits before it may publish; None if it need not wait."""
         account = session.account
-        if account.has_rates and (seconds := account.wait_seconds()) > 0:
+        if account.owes and (seconds := account.wait_seconds()) > 0:
             return asyncio.sleep(seconds)
         outbox = self._live.outboxes.get(self._names.get(mqtt_name, ""))
         if outbox is None or not outbox.is_full:

@@ -30,7 +30,6 @@ from antiphon.kernel.message import SOURCE_MASK
 from antiphon.membership.messages import Control
 from antiphon.sessions.client_messages import NodeAddresses
 from antiphon.sessions.dedup import DedupTable, numbers_from, publications_in
-from antiphon.sessions.followed_lists import SeenElsewhere
 from antiphon.sessions.host import ConnectedClient, FabricTraits, NodeHost, SessionTopic
 from antiphon.sessions.missed_batches import PAST_US, MissedBatches
 from antiphon.sessions.peer_messages import (
@@ -45,6 +44,7 @@ from antiphon.sessions.replay_buffer import Resumption, ShownBatch
 from antiphon.sessions.resume import KNOWN_US, LOOK_US, CaughtUp, ResumedTopic
 from antiphon.sessions.safety import SafetyReports
 from antiphon.sessions.scatter_gather import ScatterGather
+from antiphon.sessions.seen_lists import SeenElsewhere
 from antiphon.sessions.steps import Promise, Steps, start, wait
 from antiphon.sessions.writers import PLACE_BITS
 

@@ -15,9 +15,9 @@ from antiphon.kernel.interval_set import IntervalSet
 from antiphon.sessions.backlog import Backlog
 from antiphon.sessions.client_messages import FollowRequest, PublishRequest
 from antiphon.sessions.dedup import DedupTable
-from antiphon.sessions.followed_lists import FollowedLists, SeenElsewhere, batches_of, publications_of
 from antiphon.sessions.host import FabricTraits, NodeHost, SessionTopic
 from antiphon.sessions.replay_buffer import ShownBatch
+from antiphon.sessions.seen_lists import FollowedLists, SeenElsewhere, batches_of, publications_of
 from antiphon.sessions.steps import Promise, Scope, Steps, Turns, start, wait
 from antiphon.sessions.writers import place_of
 

@@ -22,13 +22,14 @@ from antiphon.kernel.errors import AntiphonError, DeniedError, PeerError, Protoc
 from antiphon.membership.messages import Control
 from antiphon.node.acl import Holder, Rights
 from antiphon.node.audit_log import AuditLog
+from antiphon.node.gateway.accounts import Account, Ledger
 from antiphon.node.gateway.client_relay import RemoteSubscription
 from antiphon.node.gateway.client_requests import ClientRequests, RequestServices
 from antiphon.node.gateway.request_limits import COUNTED_BYTES, RequestLimits
 from antiphon.node.gateway.session_host import SessionHost
 from antiphon.node.gateway.writer_numbers import lane_number, writer_number
 from antiphon.node.loop import NodeLoop
-from antiphon.node.quotas import Account, Ledger, TopicLimits, why_no_topic
+from antiphon.node.quotas import TopicLimits, why_no_topic
 from antiphon.node.subscriptions import Subscriptions
 from antiphon.runtime.clocks import datetime_of
 from antiphon.runtime.errors import kind_of
@@ -54,11 +55,11 @@ from antiphon.sessions.client_messages import (
     SubscriptionEnded,
     UnsubscribeRequest,
 )
-from antiphon.sessions.followed_lists import SeenElsewhere
 from antiphon.sessions.node_end import NodeEnd
 from antiphon.sessions.producer_state import ProducerStates
 from antiphon.sessions.replay_buffer import Resumption
 from antiphon.sessions.resume import ClientPublishing
+from antiphon.sessions.seen_lists import SeenElsewhere
 from antiphon.sessions.steps import Promise, Scope, Steps, start
 from antiphon.sessions.writers import Writers
 from antiphon.storage.disk import Disk
@@ -318,7 +319,7 @@ class ClientSession:
 
     def is_open(self, topic: str) -> bool:
         """Whether a batch can be handed over at once."""
-        if topic not in self._may_publish or (self._account.has_rates and self._account.wait_seconds() > 0):
+        if topic not in self._may_publish or (self._account.owes and self._account.wait_seconds() > 0):
             return False
         outbox = self._services.publishing.outboxes.get(topic)
         return outbox is not None and not outbox.is_full
@@ -336,7 +337,7 @@ class ClientSession:
 
     def until_room(self, topic: str) -> Promise[None] | None:
         """Kept when a batch may be handed over on a topic; nothing if it may now."""
-        if self._account.has_rates and (seconds := self._account.wait_seconds()) > 0:
+        if self._account.owes and (seconds := self._account.wait_seconds()) > 0:
             fits: Promise[None] = Promise()
             self._record("limited", action="publish", topic=topic, reason=f"its rate is used up for {seconds:.3f} s")
             self._services.host.after(round(seconds * 1_000_000), lambda: fits.resolve(None))

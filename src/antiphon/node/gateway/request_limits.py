@@ -11,7 +11,7 @@ import asyncio
 from typing import Final
 
 from antiphon.kernel.errors import PeerError, ProtocolError
-from antiphon.node.quotas import Account
+from antiphon.node.gateway.accounts import Account
 from antiphon.sessions.client_messages import FIRST_CLIENT_CONTROL
 from antiphon.transport.incoming import IncomingConnection
 

@@ -24,11 +24,11 @@ from antiphon.sessions.client_messages import (
     SubscriptionReady,
     TopicStarted,
 )
-from antiphon.sessions.followed_lists import SeenElsewhere
 from antiphon.sessions.node_end import NodeEnd
 from antiphon.sessions.producer_state import ProducerStates
 from antiphon.sessions.replay_buffer import Resumption
 from antiphon.sessions.resume import ClientPublishing
+from antiphon.sessions.seen_lists import SeenElsewhere
 from antiphon.sessions.steps import Promise, Scope, Steps, start, wait
 from antiphon.simulator.clients.batches import SimulatedBatch
 from antiphon.simulator.clients.machine import ROOM, SimulatedTopic

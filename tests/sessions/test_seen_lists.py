@@ -5,7 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 from antiphon.sessions.client_messages import FollowRequest
-from antiphon.sessions.followed_lists import FollowedLists, batches_of, publications_of
+from antiphon.sessions.seen_lists import FollowedLists, batches_of, publications_of
 
 BIGGEST = (1 << 62) - 1
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tests.mutation.hunt import ROOT, SOURCES
 
-PATIENCE_SECONDS = 300
+PATIENCE_SECONDS = 180
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -92,7 +93,7 @@ def test_frames_that_wait_for_a_turn_are_all_handled_in_order(tmp_path: Path) ->
 @pytest.mark.parametrize("has_log", [False, True], ids=["without a log", "with a log"])
 def test_publishes_on_one_topic_are_answered_in_their_order(tmp_path: Path, has_log: bool) -> None:
     """Those on different topics may pass each other, and a refusal passes those that are not accepted yet."""
-    data = {"data": str(tmp_path / "log")} if has_log else {}
+    data: dict[str, Any] = {"data": str(tmp_path / "log")} if has_log else {}
 
     async def test() -> None:
         async with with_tenants(tmp_path, **data) as (node,), attackers(node, 1) as (attacker,):

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tests.mutation.hunt import ROOT, SOURCES
 
-PATIENCE_SECONDS = 300
+PATIENCE_SECONDS = 180
 
 
 @dataclass(frozen=True)
@@ -175,10 +175,19 @@ MENDS = (
         "policy block",
         "quota `policies`",
         "node/gateway/accounts.py",
-        "        if quotas.policies is not None and policy not in quotas.policies:\n",
+        "        if quotas.policy is None and quotas.policies is not None and policy not in quotas.policies:\n",
         "        if False:\n",
         "node/test_quotas.py::test_policies_that_an_operator_does_not_allow_are_refused",
         "a client may hold publishers up",
+    ),
+    Mend(
+        "policy block",
+        "quota `policy` wins over what a client asks for",
+        "node/gateway/accounts.py",
+        "        return policy if quotas.policy is None else quotas.policy\n",
+        "        return policy\n",
+        "node/test_quotas.py::test_the_policy_of_the_operator_wins_over_what_a_client_asks_for",
+        "a client that asks to block holds publishers up",
     ),
     Mend(
         "policy block",

@@ -131,6 +131,21 @@ def test_policies_that_an_operator_does_not_allow_are_refused(tmp_path: Path) ->
     with_quotas(tmp_path, scenario, 'policies = ["drop_oldest", "disconnect"]')
 
 
+def test_the_policy_of_the_operator_wins_over_what_a_client_asks_for(tmp_path: Path) -> None:
+    async def scenario(cluster: testing.Cluster) -> None:
+        shop, bank = await cluster.connect(token=SHOP), await cluster.connect(token=BANK)
+        lazy = await shop.subscribe("room", policy="block", limit=1).ready()
+        async with asyncio.timeout(20.0):
+            # With the policy that it asks for these would wait for it without end.
+            for _ in range(4 * AHEAD_BYTES // len(WORK)):
+                await bank.publish("room", WORK)
+        (subscription,) = cluster.nodes[0]._live.subscriptions._ready
+        assert (subscription.policy, subscription.owner) == ("drop_oldest", "client shop")
+        await lazy.close()
+
+    with_quotas(tmp_path, scenario, 'policy = "drop_oldest"', lost_seconds=60)
+
+
 @pytest.mark.parametrize("quota", ["messages_per_second = 100", "bytes_per_second = 3000"])
 def test_a_rate_slows_its_identity_loses_nothing_and_leaves_others_alone(tmp_path: Path, quota: str) -> None:
     async def scenario(cluster: testing.Cluster) -> None:
@@ -226,6 +241,7 @@ def test_an_identity_has_its_own_quotas_and_the_defaults_for_the_rest(tmp_path: 
         ("topics = 0", "more than 0"),
         ("bytes_per_second = -1.5", "more than 0"),
         ('policies = ["blok"]', "no policy 'blok'"),
+        ('policy = "blok"', "no policy 'blok'"),
         ("conections = 1", "conections"),
         ('topics = "many"', "topics"),
     ],

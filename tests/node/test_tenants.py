@@ -145,6 +145,7 @@ def test_requests_for_log_positions_wait_for_nobody_and_end_with_their_connectio
 
 
 SUBSCRIPTION_ENDED, PUBLISH_RESPONSE = 154, 151
+OBJECTS_OF_A_BATCH = 500
 FOLLOW_RESPONSE: Any = FollowResponse.__struct_config__.tag
 TOPIC_LIST = {author: [1 << 40] for author in range(1, 8001)}
 
@@ -214,13 +215,15 @@ def test_a_quota_of_memory_ends_subscriptions_that_are_never_read_and_counts_the
             attacker.send(frames(*wanted))
             await until(lambda: len(node._live.subscriptions._ready) == 20)
             account = node._live.ledger.account("shop", node._live.rights._clients["shop"].quotas)
-            # It takes nothing, so 16,384 are ahead of it, and 300 wait: a part of the quota if objects cost nothing.
-            for _ in range(16_700):
+            # It takes nothing: some thousand are ahead of it, and then they wait in all twenty subscriptions.
+            for _ in range(18_400):
                 node.publish("shop.room", b"", order="none")
                 await node.flush()
                 if account.hits["memory"]:
                     break
             assert account.hits["memory"] > 0
+            waiting: Any = node._live.subscriptions._ready
+            assert sum(len(each._waiting.entries) for each in waiting) * OBJECTS_OF_A_BATCH <= 2_000_000
             ended = await answer(attacker, SUBSCRIPTION_ENDED)
             assert "quota memory" in ended[2] and ended[5] == "QuotaError"
             assert account.memory_bytes <= 2_000_000

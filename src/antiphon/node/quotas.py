@@ -49,6 +49,8 @@ class Quotas(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """Bytes that these histories may keep together, by their ``retention_bytes``; none of them may be without it."""
     policies: list[str] | None = None
     """The policies that its subscriptions may ask for, of those in ``POLICIES``."""
+    policy: str | None = None
+    """The policy of all its subscriptions, whatever they ask for."""
     block_seconds: float | None = None
     """How long a subscription with policy ``block`` may wait for its client before it is ended."""
 
@@ -60,7 +62,8 @@ class Quotas(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
                 raise UsageError(
                     f"{where}: {name} is {value}; a quota is more than 0, and one that is left out is none"
                 )
-        unknown = [policy for policy in self.policies or () if policy not in POLICIES]
+        named = [*(self.policies or ()), *(() if self.policy is None else (self.policy,))]
+        unknown = [policy for policy in named if policy not in POLICIES]
         if unknown:
             raise UsageError(f"{where}: there is no policy {unknown[0]!r}; choose from {', '.join(POLICIES)}")
 

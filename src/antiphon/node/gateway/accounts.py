@@ -117,15 +117,16 @@ class Account:
         self._check("connections", self.connections, self.quotas.connections, "close one, or use one for all")
         self.connections += 1
 
-    def subscribe(self, policy: str) -> None:
-        """One more subscription."""
+    def subscribe(self, policy: str) -> str:
+        """One more subscription that asks for a policy; the policy that it gets."""
         quotas = self.quotas
-        if quotas.policies is not None and policy not in quotas.policies:
+        if quotas.policy is None and quotas.policies is not None and policy not in quotas.policies:
             self.hits["policies"] += 1
             allowed = " or ".join(map(repr, quotas.policies)) or "none"
             raise QuotaError(f"{self._who} may not ask for the policy {policy!r} (quota policies); choose {allowed}")
         self._check("subscriptions", self.subscriptions, quotas.subscriptions, "close one, or use a pattern")
         self.subscriptions += 1
+        return policy if quotas.policy is None else quotas.policy
 
     def use_topic(self, topic: str) -> None:
         """A topic, perhaps one more."""

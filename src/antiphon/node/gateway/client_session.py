@@ -287,8 +287,7 @@ class ClientSession:
         """Refuse more topics than a client, its identity or all of them may use."""
         limits, topics = self._services.limits, self._services.topics
         self._account.use_topic(name)
-        why_not = why_no_topic(limits, topics, name, used, what)
-        if why_not:
+        if why_not := why_no_topic(limits, topics, name, used, what):
             raise PeerError(why_not)
         if name not in topics and not is_pattern(name):
             self._account.begin_topic(len(topics), limits.maximum_topics)
@@ -419,7 +418,7 @@ class ClientSession:
         self.send(ProducerResponse(message.number, nodes))
 
     def _columns_of(self, message: PublishRequest) -> Columns:
-        # Whatever is wrong must end here: the node answers for what it publishes.
+        # Whatever is wrong must end here.
         if len(message.payload) > BATCH_BYTES_AT_MOST:
             raise UsageError(f"a batch of {len(message.payload)} bytes is too long; at most {BATCH_BYTES_AT_MOST} fit")
         columns = decode_columns(message.payload)
@@ -437,15 +436,14 @@ class ClientSession:
             if message.is_time and isinstance(start, int):
                 start = datetime_of(start)
             resumption: Resumption[Batch] | None = None
-            if message.resume is not None:
+            if (resume := message.resume) is not None:
                 self._comes_from_elsewhere()
-                resume = message.resume
                 resumption = Resumption(self.client, resume.since_us, resume.seen, resume.past)
                 self._limits.check_kept(resumption.size_bytes)
-            self._account.subscribe(message.policy)
+            policy = self._account.subscribe(message.policy)
             try:
                 subscription = self._services.subscriptions.add(
-                    message.pattern, start, policy=message.policy, limit=message.limit, resumption=resumption
+                    message.pattern, start, policy=policy, limit=message.limit, resumption=resumption
                 )
             except AntiphonError:
                 self._account.subscriptions -= 1
@@ -455,7 +453,7 @@ class ClientSession:
             self.send(SubscriptionEnded(message.number, str(error), 0, is_denied, kind_of(error)))
             self._record_refusal("subscribe", error, message.pattern)
             return
-        self._record("subscribed", topic=message.pattern, policy=message.policy)
+        self._record("subscribed", topic=message.pattern, policy=policy)
         subscription.owner = f"client {self.holder.name or self._connection.where_from}"
         subscription.reads_messages = False
         subscription.marks_beginnings = start == "latest"

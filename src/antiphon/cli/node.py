@@ -77,6 +77,9 @@ def node(
         list[str] | None,
         setting("NAME=TOPICS", "A space: shop=orders.>,payments.> has causal order across them; repeatable."),
     ] = None,
+    space_names: Annotated[
+        Number, setting("N", "The most others that a message of a space names before publishers wait; 16384.")
+    ] = None,
     window: Annotated[Number, setting("N", "Batches in transit per topic before publishers wait; 64.")] = None,
     window_bytes: Annotated[Number, setting("BYTES", "The same in bytes; 16 MiB.")] = None,
     pending_bytes: Annotated[

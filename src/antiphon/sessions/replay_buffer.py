@@ -180,6 +180,10 @@ class ReplayBuffer(Generic[B]):
         self._since_us = now_us
         self._lost_at_us = now_us
 
+    def has_lost_since(self, time_us: int) -> bool:
+        """Whether the node itself has missed something since then."""
+        return self._lost_at_us >= time_us
+
     def member_us(self, now_us: int) -> int:
         """For how long the node is a member, and has missed nothing; 0 if it is none."""
         return 0 if self._since_us == NO_MEMBER_US else max(0, now_us - self._since_us)
@@ -323,8 +327,8 @@ class Resumption(Generic[B]):
         self.since_us = since_us
         self._seen = PackedLists(seen)
         self._past = PackedLists(past or {})
-        # By topic, unseen batches of another node, where this one has not kept enough.
-        self.fetched: dict[str, list[B]] = {}
+        # By topic, unseen batches of another node, where this one has not kept enough, and when it was asked.
+        self._fetched: dict[str, tuple[int, list[B]]] = {}
 
     @property
     def size_bytes(self) -> int:
@@ -339,10 +343,17 @@ class Resumption(Generic[B]):
         """Whether all these publications were shown to it on a topic, or came before it."""
         return DedupTable(self._past.on(topic)).has_all(publications)
 
+    def fetch(self, topic: str, asked_at_us: int, batches: list[B]) -> None:
+        """Another node has answered for what had come here when it was asked."""
+        self._fetched[topic] = (asked_at_us, batches)
+
     def replay(self, topic: str, replay_buffer: ReplayBuffer[B]) -> tuple[bool, list[B]]:
         """Whether something may be missing, and the batches with which the subscription goes on here."""
         seen = self.seen_on(topic)
-        fetched = self.fetched.pop(topic, None)
-        is_gap = fetched is None and replay_buffer.may_lack(seen, self.since_us)
+        found = self._fetched.pop(topic, None)
+        if found is None:
+            is_gap = replay_buffer.may_lack(seen, self.since_us)
+        else:
+            is_gap = replay_buffer.has_lost_since(found[0])
         is_gap = is_gap or replay_buffer.has_passed(seen, self.since_us, DedupTable(self._past.on(topic)))
-        return is_gap, [*(fetched or ()), *replay_buffer.unseen(seen, self.since_us)]
+        return is_gap, [*(() if found is None else found[1]), *replay_buffer.unseen(seen, self.since_us)]

@@ -50,7 +50,8 @@ if TYPE_CHECKING:
     )
     from antiphon.runtime.tasks import run
     from antiphon.services.declaration import Service, invariant, operation, query
-    from antiphon.services.errors import ServiceError, UnknownOperationError
+    from antiphon.services.errors import ResultGoneError, ServiceError, UnknownOperationError
+    from antiphon.services.proxy import UnansweredError
     from antiphon.services.serving import serve
     from antiphon.services.store import ServiceStore
     from antiphon.streams.position import Position
@@ -76,12 +77,14 @@ __all__ = [
     "Receipt",
     "RemovedError",
     "RequestFailedError",
+    "ResultGoneError",
     "Service",
     "ServiceError",
     "ServiceStore",
     "SlowConsumerError",
     "Subscription",
     "Tls",
+    "UnansweredError",
     "UnknownOperationError",
     "UsageError",
     "connect",
@@ -122,8 +125,9 @@ HOMES = {
     "antiphon.api.pubsub": ("Subscription",),
     "antiphon.runtime.tasks": ("run",),
     "antiphon.services.declaration": ("Service", "invariant", "operation", "query"),
+    "antiphon.services.proxy": ("UnansweredError",),
     "antiphon.services.serving": ("serve",),
-    "antiphon.services.errors": ("ServiceError", "UnknownOperationError"),
+    "antiphon.services.errors": ("ResultGoneError", "ServiceError", "UnknownOperationError"),
     "antiphon.services.store": ("ServiceStore",),
     "antiphon.streams.position": ("Position",),
     "antiphon.transport.tls": ("Tls",),

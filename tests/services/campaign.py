@@ -35,6 +35,11 @@ CALLERS: Final = 4
 SETTLE_SECONDS: Final = 300.0
 """So long, in virtual time, replicas have to come to the same state when there are no faults any more."""
 
+PATIENCE_SECONDS: Final = 60.0
+"""No fault lasts so long."""
+
+HASTE_SECONDS: Final = 0.4
+
 SETTINGS: Final[dict[str, dict[str, Any]]] = {
     "cube": {"fabric": "cube"},
     "tree": {"fabric": "tree", "tree": {"quorum_delivery": [">"]}},
@@ -103,8 +108,10 @@ class Schedule:
             self.network,
             self.blackout,
             self.slow,
+            self.unheard,
         )
         self.is_over = False
+        self.repeated = 0
 
     async def run(self) -> list[str]:
         for place in range(REPLICAS):
@@ -201,6 +208,15 @@ class Schedule:
             await asyncio.sleep(self.random.uniform(0.0, 2.0))
             await self.repair(each)
 
+    async def unheard(self, _: int) -> None:
+        """Every replica dies between its next commit and the reply."""
+        for store in self.stores:
+            assert store is not None
+            store.dies = "after"
+        await asyncio.sleep(self.random.uniform(0.5, 4.0))
+        for each in self.random.sample(range(REPLICAS), REPLICAS):
+            await self.repair(each)
+
     async def slow(self, place: int) -> None:
         """A node returns without its disk while messages between the others take long."""
         place = max(place, 1)
@@ -224,7 +240,8 @@ class Schedule:
 
     async def call(self, caller: int, peer: Any) -> None:
         chance = random.Random(self.random.randrange(1 << 30))
-        ledger = Ledger.proxy(peer, timeout=60)
+        # A hasty caller makes a call again when it has no result, until it has one.
+        ledger = Ledger.proxy(peer, timeout=chance.choice((PATIENCE_SECONDS, HASTE_SECONDS)))
         seen: dict[str, set[str]] = {account: set() for account in ACCOUNTS}
         number = 0
         while not self.is_over:
@@ -247,11 +264,11 @@ class Schedule:
         self.auditor.begins(told)
         cents = () if told.kind == "fail" else (told.cents,)
         try:
-            result = await getattr(ledger, told.kind)(*told.accounts, told.name, *cents)
+            result = await self.insist(getattr(ledger, told.kind)(*told.accounts, told.name, *cents))
         except ValueError:
             return False
-        except antiphon.NoReplyError:
-            # No fault lasts so long, and two replicas have the result.
+        except (antiphon.UnansweredError, antiphon.ResultGoneError):
+            # No fault lasts so long, and the stores have the result.
             self.auditor.faults.append(f"unanswered: {told.name}, a {told.kind}")
             return False
         except PeerError:
@@ -262,6 +279,24 @@ class Schedule:
             return False
         self.auditor.answered(told.name, result)
         return True
+
+    async def insist(self, calling: Awaitable[Any]) -> Any:
+        """The result of a call, which is made again as long as a fault may last."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + PATIENCE_SECONDS
+        unanswered: antiphon.UnansweredError | None = None
+        while True:
+            try:
+                return await (calling if unanswered is None else unanswered.again())
+            except antiphon.UnansweredError as error:
+                unanswered = error
+            except PeerError:
+                if unanswered is None:
+                    raise
+                await asyncio.sleep(HASTE_SECONDS)
+            if loop.time() >= until:
+                raise unanswered
+            self.repeated += 1
 
     async def read(self, ledger: Any, chance: random.Random, account: str, must_have: set[str]) -> None:
         kind = chance.choice(("entries", "entries_mine", "entries_latest"))
@@ -329,19 +364,23 @@ def main() -> int:
     parser.add_argument("--fabric", choices=sorted(SETTINGS), default="tree")
     chosen = parser.parse_args()
     logging.getLogger("antiphon").setLevel(logging.CRITICAL)
-    failing, begun, calls, answered = [], time.monotonic(), 0, 0
+    failing, begun, calls, answered, repeated = [], time.monotonic(), 0, 0, 0
     faults: dict[str, int] = {}
     for seed in range(chosen.seed, chosen.seed + chosen.seeds):
         found, schedule = run_schedule(seed, chosen.fabric)
         calls += len(schedule.auditor.calls)
         answered += sum(each.is_answered for each in schedule.auditor.calls.values())
+        repeated += schedule.repeated
         for fault, count in schedule.faults.items():
             faults[fault] = faults.get(fault, 0) + count
         if found:
             failing.append(seed)
             print(f"seed {seed}: {len(found)} faults, for example {found[0]}", flush=True)
     seconds = time.monotonic() - begun
-    print(f"{chosen.seeds} schedules, {calls} calls, {answered} answered, faults {faults}, {seconds:.0f} s")
+    print(
+        f"{chosen.seeds} schedules, {calls} calls, {answered} answered, {repeated} made again, "
+        f"faults {faults}, {seconds:.0f} s"
+    )
     print(f"failing seeds: {failing}" if failing else "nothing found")
     return 1 if failing else 0
 

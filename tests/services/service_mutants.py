@@ -15,9 +15,8 @@ from contextlib import contextmanager
 from typing import Any, Final
 from unittest import mock
 
-from antiphon.services import joining, live_replica, proxy, recent, replica, replica_store
+from antiphon.services import joining, live_replica, proxy, recent, replica, replica_store, results
 from antiphon.services.applied import AppliedOperations, numbers_of
-from antiphon.services.frames import Answer
 from tests.services.campaign import run_schedule
 
 Planting = Callable[[], Any]
@@ -85,11 +84,50 @@ def asks_nobody(_: Any) -> Any:
     return ask_elsewhere
 
 
-def no_wanted(_: Any) -> Any:
-    def add(self: Any, answer: Answer) -> bool:
-        return False
+def without_results(_: Any) -> Any:
+    def add(self: Any, caller: int, number: int, payload: bytes) -> None:
+        return
 
     return add
+
+
+def unwritten_results(real: Any) -> Any:
+    def take_changes(self: Any) -> dict[int, bytes | None]:
+        real(self)
+        return {}
+
+    return take_changes
+
+
+def snapshot_without_results(real: Any) -> Any:
+    def whole(self: Any) -> Iterator[tuple[bytes, bytes]]:
+        return (row for row in real(self) if not row[0].startswith(replica_store.RESULTS))
+
+    return whole
+
+
+def applies_again(real: Any) -> Any:
+    def operate(self: Any, frame: Any, changes: Any) -> Any:
+        self.kept.calls = AppliedOperations()
+        return real(self, frame, changes)
+
+    return operate
+
+
+def told_before_the_commit(_: Any) -> Any:
+    def ask(self: Any, caller: int, number: int) -> Any:
+        return self.find(caller, number)
+
+    return ask
+
+
+def done_counts_as_applied(real: Any) -> Any:
+    def operate(self: Any, frame: Any, changes: Any) -> Any:
+        for number in range(1, frame.done + 1):
+            self.kept.calls.add(frame.caller, number)
+        return real(self, frame, changes)
+
+    return operate
 
 
 def keeps_what_failed(real: Any) -> Any:
@@ -141,7 +179,14 @@ MUTANTS: Final[dict[str, Planting]] = {
     "the first operation of a batch counts as applied": patched(
         live_replica.LiveServiceReplica, "apply", counts_as_applied
     ),
-    "results at other replicas are not kept": patched(recent.RecentResults, "add", no_wanted),
+    "results are not kept": patched(results.KeptResults, "add", without_results),
+    "results are not stored": patched(results.KeptResults, "take_changes", unwritten_results),
+    "a snapshot lacks the results": patched(replica_store.ReplicaStore, "whole", snapshot_without_results),
+    "a call that is made again takes place again": patched(replica.ServiceReplica, "_operate", applies_again),
+    "a result is told before it is committed": patched(results.KeptResults, "ask", told_before_the_commit),
+    "what a caller needs no more counts as applied": patched(
+        replica.ServiceReplica, "_operate", done_counts_as_applied
+    ),
     "an operation that raises keeps its effects": patched(replica, "apply", keeps_what_failed),
     "a replica begins without a state": patched(joining.ReplicaJoining, "run", begins_without_state),
     "a replica without others does not read the history": patched(

@@ -187,3 +187,13 @@ async def test_a_service_works_on_a_tree(cluster: Cluster, tmp_path: Path) -> No
     assert state(replicas[0]) == state(replicas[1]) == state(replicas[2])
     for served in replicas:
         await served.close()
+
+
+@antiphon.testing.with_cluster(nodes=9, fabric="tree", tree={"quorum_delivery": [">"]})
+async def test_nodes_without_data_directories_say_so_at_once(cluster: Cluster) -> None:
+    # Virtual seconds, which are the same on a busy machine: each question to the list of topics may take 15 of them.
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    async with antiphon.serve(Bank, await cluster.connect(4)):
+        assert await Bank.proxy(cluster.nodes[0]).deposit("anna", 1) == 1
+    assert loop.time() - begun < 15

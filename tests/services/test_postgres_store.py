@@ -25,6 +25,7 @@ from antiphon.services.replica_store import StateLostError
 from antiphon.testing import Cluster
 from tests.services.bank import Bank
 from tests.services.test_replica import BANK, balance, call
+from tests.services.test_results import check_results
 
 psycopg = pytest.importorskip("psycopg")
 
@@ -98,6 +99,13 @@ def server() -> Iterator[Server]:
     yield found
     found.kill()
     shutil.rmtree(directory)
+
+
+def test_results_are_in_the_database(server: Server) -> None:
+    from antiphon.services.backends.postgres_store import PostgresStore
+
+    address = server.create("results")
+    check_results(PostgresStore(address), lambda: PostgresStore(address))
 
 
 def test_a_replica_finds_out_what_the_database_has_after_a_failure(

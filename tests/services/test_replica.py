@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import subprocess
 import sys
@@ -24,13 +25,23 @@ from tests.services.bank import Bank
 
 BANK = describe(Bank)
 HOME = 7
+CALLER = 5
+
+NUMBERS = itertools.count(1_000_000)
 
 
 def call(
-    name: str, *arguments: Any, number: int = 1, home: int = HOME, version: int = 1, kind: int = OPERATION
+    name: str,
+    *arguments: Any,
+    number: int = 0,
+    home: int = HOME,
+    version: int = 1,
+    kind: int = OPERATION,
+    done: int = 0,
 ) -> bytes:
+    """A call with its caller's number for it, or with the next number."""
     body = encode_call(bind(BANK.calls[name], arguments, {}))
-    return encode(ServiceFrame(kind, 5, number, home, version, body))
+    return encode(ServiceFrame(kind, CALLER, number or next(NUMBERS), home, version, body, done))
 
 
 def replica(backend: StoreBackend | None = None) -> ServiceReplica:
@@ -47,7 +58,7 @@ def test_an_operation_that_comes_again_counts_once_also_after_a_restart() -> Non
     backend = MemoryStore()
     one = replica(backend)
     for _ in range(3):
-        one.take(1, 1, call("deposit", "anna", 100))
+        one.take(1, 1, call("deposit", "anna", 100, number=1))
     assert [(each.caller, each.number) for each in one.commit()] == [(5, 1)] and one.repeated == 2
     again = replica(backend)
     again.take(1, 1, call("deposit", "anna", 100))
@@ -63,7 +74,7 @@ def test_results_leave_after_the_commit_and_from_the_home_alone() -> None:
     assert sorted(answers) == [1, 3]
     assert decode_result(BANK.calls["balance"], answers[3]) == 200
     # The other result is there for callers whose home is gone, now or later.
-    assert [number for number, _ in one.results.ask(5, [2, 9])] == [2]
+    assert [number for number, _ in one.ask(CALLER, [2, 9])] == [2]
     one.take(1, 3, call("deposit", "ben", 1, number=9, home=8))
     assert [each.number for each in one.commit()] == [9]
 
@@ -241,7 +252,7 @@ one = ServiceReplica(BANK, SqliteStore(sys.argv[1]), 1)
 seconds = random.Random(int(sys.argv[2])).uniform(0.01, 0.06)
 threading.Timer(seconds, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
 for number in range(max(1, one.applied - 5), 1_000_000):
-    one.take(1, number, call("deposit", "anna", 1))
+    one.take(1, number, call("deposit", "anna", 1, number=number))
     if number % 3 == 0:
         one.commit()
 """

@@ -14,7 +14,7 @@ import msgspec
 
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.services.description import ServiceCall, ServiceDescription, type_name
-from antiphon.services.errors import ServiceError, UnknownOperationError
+from antiphon.services.errors import ResultGoneError, ServiceError, UnknownOperationError
 from antiphon.services.store import ServiceStore, decoder, encode
 
 MOST_ERROR_CHARACTERS: Final = 2_000
@@ -150,6 +150,8 @@ def decode_result(call: ServiceCall, payload: bytes) -> Any:
         for kind in call.mark.raises:
             if kind.__name__ == frame.error:
                 raise kind(*decoder(list[Any]).decode(frame.value))
+        if frame.error == ResultGoneError.__name__:
+            raise ResultGoneError(f"{call.full_name}: {frame.text}")
     except msgspec.MsgspecError as error:
         raise ServiceError(
             f"{call.full_name} returned something else than {type_name(call.result)}: {error}"

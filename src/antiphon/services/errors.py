@@ -14,3 +14,7 @@ class ServiceError(PeerError):
 
 class UnknownOperationError(PeerError):
     """A call names an operation or an argument that this version of the service does not have."""
+
+
+class ResultGoneError(PeerError):
+    """An operation has taken place, once, and no replica keeps its result any more."""

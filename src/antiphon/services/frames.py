@@ -30,7 +30,7 @@ class ServiceFrame(msgspec.Struct, frozen=True, array_like=True):
     """A message on the topic of a service.
 
     ``caller`` and ``number`` name the call for its result, and ``home`` is the replica that is to send it. ``version``
-    is that of the service at the caller.
+    is that of the service at the caller. The caller needs the results of its operations up to ``done`` no more.
     """
 
     kind: Annotated[int, msgspec.Meta(ge=0, le=BUNDLE)]
@@ -39,6 +39,7 @@ class ServiceFrame(msgspec.Struct, frozen=True, array_like=True):
     home: Number
     version: Number
     body: bytes
+    done: Number = 0
 
 
 Authors = dict[Number, Number]

@@ -2,17 +2,20 @@
 
 A proxy has a *home*: the replica that sends it the results of its operations and answers its queries, one in the same
 program if there is one. If the home is silent, another replica becomes the home and sends the results that are missing.
-An operation is published once, whatever happens to replicas: its author and number make it count once.
+An operation is published once, whatever happens to replicas: its author and number make it count once. Where its caller
+does not know what became of it, it can make the same call again: then the number that the caller has given it does.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from typing import Any, Final
 
 from antiphon.kernel.errors import AntiphonError, PeerError, UsageError
+from antiphon.kernel.interval_set import IntervalSet
 from antiphon.runtime.errors import NoReplyError
 from antiphon.runtime.logging import logger
 from antiphon.services.bundles import Bundler
@@ -45,27 +48,47 @@ SILENCE_SECONDS: Final = 1.0
 
 LOOK_SECONDS: Final = 0.2
 
+GIVEN_UP_AT_MOST: Final = 256
+"""So many calls without a result can be made again, the last ones of a caller."""
+
+QUERIES_FROM: Final = 1 << 61
+"""Queries in total order have numbers of their own, so that those of operations have no gaps."""
+
 log = logger("services")
+
+
+class UnansweredError(PeerError):
+    """An operation of a service had no result in time: it has taken place once, takes place later, or never does.
+
+    ``again`` makes the same call again, which takes place once at most, and returns its result.
+    """
+
+    def __init__(self, text: str, repeat: Callable[[], Awaitable[Any]]) -> None:
+        super().__init__(text)
+        self._repeat = repeat
+
+    async def again(self) -> Any:
+        """Make the same call again: its result, whether it takes place now or did so before."""
+        return await self._repeat()
 
 
 class OpenCall:
     """A call without its result."""
 
-    __slots__ = ("asked_at", "future", "latest", "until")
+    __slots__ = ("asked_at", "bound", "future", "until")
 
-    def __init__(self, future: asyncio.Future[bytes], now: float, seconds: float, latest: BoundCall | None) -> None:
+    def __init__(self, bound: BoundCall, future: asyncio.Future[bytes], now: float, seconds: float) -> None:
+        self.bound = bound
         self.future = future
         self.asked_at = now
         self.until = now + seconds
-        # A query at its place in total order: its home alone answers it.
-        self.latest = latest
 
 
 class ServiceProxy:
     """The operations and queries of a service. Made by ``Bank.proxy(client)``: ``await bank.deposit("anna", 100)``.
 
     ``timeout`` says how many seconds a call waits for its result. An operation whose result did not come in time may
-    still take place.
+    still take place; the error that says so can make the same call again.
     """
 
     def __init__(self, description: ServiceDescription, peer: Any, topic: str, timeout: float) -> None:
@@ -78,7 +101,12 @@ class ServiceProxy:
         self._version = version_of(description)
         self._caller = secrets.randbits(62) | 1
         self._count = 0
+        self._queries = QUERIES_FROM
         self._open: dict[int, OpenCall] = {}
+        # Operations that were given up, those that are made again, and those whose results nobody needs.
+        self._given_up: dict[int, BoundCall] = {}
+        self._repeated: set[int] = set()
+        self._finished = IntervalSet()
         self._home = 0
         self._here: LiveServiceReplica | None = None
         self._seen: dict[int, int] = {}
@@ -109,36 +137,65 @@ class ServiceProxy:
 
     # Calling.
 
-    async def _call(self, call: ServiceCall, bound: BoundCall) -> Any:
+    async def _call(self, call: ServiceCall, bound: BoundCall, number: int = 0) -> Any:
         home = self._here
         if home is None or not home.is_established:
             await self._find_home()
         if call.is_operation or call.mark.strength == "latest":
-            payload = await self._publish(call, bound)
+            payload = await self._publish(bound, number)
         else:
             payload = await self._query(call, bound)
         return decode_result(call, payload)
 
-    def _publish(self, call: ServiceCall, bound: BoundCall) -> asyncio.Future[bytes]:
-        """Publish a call about its keys; its result, when it comes."""
+    async def _again(self, number: int) -> Any:
+        """Make a call again that was given up."""
+        bound = self._given_up.pop(number, None)
+        if bound is None:
+            raise UsageError(
+                f"this call cannot be made again: it has a result, is under way, or {GIVEN_UP_AT_MOST} later ones "
+                "have no result; look with a query whether it took place"
+            )
+        self._repeated.add(number)
+        try:
+            return await self._call(bound.call, bound, number)
+        finally:
+            self._repeated.discard(number)
+            if number not in self._open and not self._finished.has(number):
+                self._given_up[number] = bound
+
+    def _publish(self, bound: BoundCall, number: int) -> asyncio.Future[bytes]:
+        """Publish a call about its keys, with a new number or one that it had before; its result, when it comes."""
         future: asyncio.Future[bytes] = self._loop.create_future()
-        latest = None if call.is_operation else bound
-        opened = OpenCall(future, self._loop.time(), self._timeout, latest)
-        self._send(bound, opened)
+        self._send(OpenCall(bound, future, self._loop.time(), self._timeout), number)
         if self._looking is None:
             self._looking = self._loop.create_task(self._look())
         return future
 
-    def _send(self, bound: BoundCall, opened: OpenCall) -> None:
-        self._count += 1
-        number, call = self._count, bound.call
-        kind = OPERATION if call.is_operation else LATEST
-        frame = ServiceFrame(kind, self._caller, number, self._home, self._version, encode_call(bound))
+    def _send(self, opened: OpenCall, number: int = 0) -> None:
+        bound = opened.bound
+        call, kind = bound.call, OPERATION if bound.call.is_operation else LATEST
+        number = number or self._next_number(kind)
+        done = self._finished.complete
+        frame = ServiceFrame(kind, self._caller, number, self._home, self._version, encode_call(bound), done)
         self._open[number] = opened
         if kind == LATEST or call.order == "total":
             self._bundler.add(frame, bound.keys)
         else:
             self._post(frame, call.order, bound.keys, [number])
+
+    def _next_number(self, kind: int) -> int:
+        if kind == LATEST:
+            self._queries += 1
+            return self._queries
+        self._count += 1
+        return self._count
+
+    def _close(self, number: int) -> OpenCall | None:
+        """A call is not open any more, and its result will not be asked for."""
+        opened = self._open.pop(number, None)
+        if opened is not None and number < QUERIES_FROM:
+            self._finished.add(number)
+        return opened
 
     def _post(self, frame: ServiceFrame, order: str, keys: Collection[bytes], numbers: list[int]) -> Any:
         """Publish something about its keys; if it is refused, so are these calls."""
@@ -162,7 +219,9 @@ class ServiceProxy:
         if error is None:
             return
         for number in numbers:
-            opened = self._open.pop(number, None)
+            # What became of an earlier message of the same call is not known.
+            is_repeated = number in self._repeated
+            opened = self._open.pop(number, None) if is_repeated else self._close(number)
             if opened is not None and not opened.future.done():
                 opened.future.set_exception(error)
 
@@ -224,9 +283,14 @@ class ServiceProxy:
             topic = result_topic(self._topic, self._caller)
             await self._peer.subscribe(topic, callback=self._on_message, when_missed=self._on_missed).ready()
             self._is_listening = True
-        reply = await self._peer.request(
-            replica_topic(self._topic), encode(AskReplica()), timeout=min(5.0, self._timeout)
-        )
+        seconds = min(5.0, self._timeout)
+        try:
+            reply = await self._peer.request(replica_topic(self._topic), encode(AskReplica()), timeout=seconds)
+        except NoReplyError as error:
+            raise NoReplyError(
+                f"no replica of {self._topic!r} answered within {seconds:g} seconds, so the call was not made; wait "
+                "for replicas, and call again"
+            ) from error
         self._home = int(hello_replies.decode(reply.value).replica)
 
     # Results.
@@ -246,7 +310,7 @@ class ServiceProxy:
 
     def _take(self, frame: ResultsFrame) -> None:
         for number, payload in frame.results:
-            call = self._open.pop(number, None)
+            call = self._close(number)
             if call is not None and not call.future.done():
                 call.future.set_result(payload)
         if frame.replica != self._home:
@@ -276,20 +340,31 @@ class ServiceProxy:
 
     def _give_up(self, number: int, call: OpenCall) -> None:
         del self._open[number]
-        if not call.future.done():
-            call.future.set_exception(
-                NoReplyError(
-                    f"no result of a call of {self._description.name} within {self._timeout:g} seconds; it may have "
-                    "taken place, or take place later: look with a query, or wait for replicas"
-                )
+        if self._here is None:
+            # Its home may be gone, also where callers wait shorter than it takes to ask elsewhere.
+            self._home = 0
+        name, seconds = call.bound.call.full_name, f"{self._timeout:g} seconds"
+        error: PeerError = NoReplyError(f"no replica answered {name} within {seconds}; ask again, or wait for replicas")
+        if call.bound.call.is_operation:
+            self._given_up[number] = call.bound
+            if len(self._given_up) > GIVEN_UP_AT_MOST:
+                oldest = next(iter(self._given_up))
+                del self._given_up[oldest]
+                self._finished.add(oldest)
+            error = UnansweredError(
+                f"no result of {name} within {seconds}; it may have taken place or take place later: wait for replicas "
+                "and call again() of this error, or look with a query",
+                partial(self._again, number),
             )
+        if not call.future.done():
+            call.future.set_exception(error)
 
     async def _ask_elsewhere(self, numbers: list[int]) -> None:
         """The home is silent: ask any replica for the results; one in this program is the home, if there is one."""
         here = self._find_home_here()
         if here is not None:
-            self._take(here.replica.frame(self._caller, here.replica.results.ask(self._caller, numbers)))
-        # One that has its state from a snapshot does not know what was the result of earlier operations.
+            self._take(here.replica.frame(self._caller, here.replica.ask(self._caller, numbers)))
+        # It may be behind others.
         missing = [number for number in numbers if number in self._open]
         if not missing:
             return
@@ -312,9 +387,9 @@ class ServiceProxy:
         """Queries whose home is gone take another place in the order; they change nothing."""
         for number in numbers:
             opened = self._open.get(number)
-            if opened is not None and opened.latest is not None:
+            if opened is not None and number >= QUERIES_FROM:
                 del self._open[number]
-                self._send(opened.latest, opened)
+                self._send(opened)
 
 
 def proxy_of(service: ServiceType, peer: Any, topic: str | None, timeout: float) -> ServiceProxy:

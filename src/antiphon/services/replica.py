@@ -1,8 +1,9 @@
 """A replica as a pure state machine: which operation counts, what it answers, and what is committed when.
 
 The host hands it what was delivered on the topic of the service, in that order, and then lets it commit. It
-recognises an operation that comes again by its author and number, and passes over it. Effects, and the operations that
-they belong to, are committed together; results leave after that. So after a crash at any moment the store
+recognises an operation that comes again by its author and number, and passes over it; a call that is made again has the
+result of the first time. Effects, the operations that they belong to and their results are committed together; results
+leave after that. So after a crash at any moment the store
 says what it has, and the host hands in the rest. Nothing here waits, looks at a clock or opens anything: the simulator
 runs the same class.
 """
@@ -17,7 +18,7 @@ from antiphon.kernel.errors import PeerError
 from antiphon.services.calls import ResultFrame, apply, decode_call
 from antiphon.services.description import ServiceDescription
 from antiphon.services.digests import DigestReport, KeyReport, OperationName, StateDigests
-from antiphon.services.errors import UnknownOperationError
+from antiphon.services.errors import ResultGoneError, UnknownOperationError
 from antiphon.services.frames import (
     MARK,
     OPERATION,
@@ -26,7 +27,7 @@ from antiphon.services.frames import (
     ServiceFrame,
     decode_frames,
 )
-from antiphon.services.recent import Operation, RecentOperations, RecentResults
+from antiphon.services.recent import Operation, RecentOperations
 from antiphon.services.replica_store import ReplicaStore, StateLostError
 from antiphon.services.store import ServiceStore, StoreBackend, encode
 
@@ -34,6 +35,7 @@ OPERATIONS_PER_COMMIT: Final = 512
 """A transaction closes after so many operations, also while others wait."""
 
 MARKS_AT_MOST: Final = 1024
+WANTED_AT_MOST: Final = 65_536
 CALLERS_AT_MOST: Final = 65_536
 """So many callers are told only what is new to them."""
 
@@ -51,7 +53,6 @@ class ServiceReplica:
         self.version: Final = version_of(description)
         self.kept = ReplicaStore(backend, description.name)
         self.store = ServiceStore(self.kept)
-        self.results = RecentResults()
         self.operations = RecentOperations(self.kept.ranges())
         self.repeated = 0
         """How many messages came that were applied already."""
@@ -60,6 +61,8 @@ class ServiceReplica:
         self._service = description.service()
         self._marks: dict[int, None] = {}
         self._told: dict[int, int] = {}
+        # Calls whose callers wait for a result from here.
+        self._wanted: dict[tuple[int, int], None] = {}
         # The messages of the open transaction, their results, and the marks among them.
         self._open: list[Operation] = []
         self._answers: list[tuple[Answer, ServiceFrame]] = []
@@ -113,11 +116,23 @@ class ServiceReplica:
         if frame.kind == MARK:
             self._open_marks.append(frame.number)
         elif frame.kind == OPERATION:
-            self.store.last_changes = {}
-            self._answers.append((Answer(frame.caller, frame.number, self._apply(frame)), frame))
-            changes.update(self.store.last_changes)
+            self._answers.append((Answer(frame.caller, frame.number, self._operate(frame, changes)), frame))
         elif frame.home == self.number:
             self._answers.append((Answer(frame.caller, frame.number, self._query(frame.body)), frame))
+
+    def _operate(self, frame: ServiceFrame, changes: dict[bytes, bytes | None]) -> bytes:
+        """Apply an operation, unless its caller has made the same call before; its result."""
+        kept, caller, number = self.kept, frame.caller, frame.number
+        if kept.calls.has(caller, number):
+            self.repeated += 1
+            return kept.results.find(caller, number) or gone()
+        self.store.last_changes = {}
+        payload = self._apply(frame)
+        changes.update(self.store.last_changes)
+        kept.calls.add(caller, number)
+        kept.results.add(caller, number, payload)
+        kept.results.free(caller, frame.done)
+        return payload
 
     def _apply(self, frame: ServiceFrame) -> bytes:
         """Apply an operation; its result."""
@@ -171,7 +186,9 @@ class ServiceReplica:
                 del self._marks[next(iter(self._marks))]
         found: list[Answer] = []
         for answer, frame in self._answers:
-            is_wanted = frame.kind == OPERATION and self.results.add(answer)
+            is_wanted = (answer.caller, answer.number) in self._wanted
+            if is_wanted:
+                del self._wanted[answer.caller, answer.number]
             if is_wanted or frame.home == self.number:
                 found.append(answer)
         self._begin()
@@ -205,6 +222,22 @@ class ServiceReplica:
         self.operations = RecentOperations(self.kept.ranges())
         self._told.clear()
 
+    def ask(self, caller: int, numbers: list[int]) -> list[tuple[int, bytes]]:
+        """The results of calls, as far as they are committed; the others are sent from here when there are some."""
+        found: list[tuple[int, bytes]] = []
+        kept = self.kept
+        for number in numbers:
+            payload = kept.results.ask(caller, number)
+            if payload is None and kept.calls.has(caller, number) and kept.results.find(caller, number) is None:
+                payload = gone()
+            if payload is not None:
+                found.append((number, payload))
+                continue
+            self._wanted[caller, number] = None
+            if len(self._wanted) > WANTED_AT_MOST:
+                del self._wanted[next(iter(self._wanted))]
+        return found
+
     def frame(self, caller: int, answers: list[tuple[int, bytes]]) -> ResultsFrame:
         """Results for a caller, with what is new to it."""
         seen = self.kept.applied.heard_since(self._told.pop(caller, 0))
@@ -234,6 +267,16 @@ def version_of(description: ServiceDescription) -> int:
     """The version of a service: its attribute ``version``, or 1."""
     found = getattr(description.service, "version", 1)
     return found if isinstance(found, int) else 1
+
+
+def gone() -> bytes:
+    """The answer for a call that has taken place and whose result is not kept."""
+    return refusal(
+        ResultGoneError(
+            "the operation has taken place, and its result is not kept any more: too many results came after it; "
+            "look with a query"
+        )
+    )
 
 
 def refusal(error: Exception) -> bytes:

@@ -1,4 +1,4 @@
-"""The store of one replica: the state of the service, and beside it what is applied, in one backend and transaction.
+"""The store of one replica: the state of the service, what is applied and its results, in one backend and transaction.
 
 Keys of the service are texts. The replica's own keys begin with a byte with which no text begins, so they come last,
 and operations never see them.
@@ -14,11 +14,18 @@ import msgspec
 from antiphon.kernel.errors import PeerError
 from antiphon.services.applied import AUTHOR_BYTES, AppliedOperations, Ranges
 from antiphon.services.digests import StateDigests
+from antiphon.services.results import KeptResults
 from antiphon.services.store import Changes, StoreBackend
 
 OWN: Final = b"\xff"
 AUTHOR: Final = OWN + b"a"
 """Before the number of an author: the key of its row."""
+
+CALLER: Final = OWN + b"c"
+"""The same for a caller."""
+
+RESULTS: Final = OWN + b"r"
+"""Before the number of a transaction: the key of its results."""
 
 
 VALUES_AT_MOST: Final = 16_384
@@ -48,9 +55,9 @@ encode: Final = msgspec.msgpack.Encoder().encode
 positions: Final = msgspec.msgpack.Decoder(StoreProgress)
 
 
-def author_key(author: int) -> bytes:
-    """The key of what is applied of an author."""
-    return AUTHOR + author.to_bytes(AUTHOR_BYTES, "big")
+def own_key(prefix: bytes, number: int) -> bytes:
+    """The key of a row of the replica itself."""
+    return prefix + number.to_bytes(AUTHOR_BYTES, "big")
 
 
 class ReplicaStore(StoreBackend):
@@ -62,15 +69,22 @@ class ReplicaStore(StoreBackend):
     def __init__(self, backend: StoreBackend, service: str) -> None:
         self.backend: Final = backend
         self.progress = progress_of(backend, service)
-        self.applied = AppliedOperations(stored_rows(backend))
-        self.applied.has_forgotten = self.progress.has_forgotten
-        # What a commit under way writes of what is applied, and what the backend says when it has taken place.
-        self._rows: dict[int, bytes | None] = {}
+        self._load()
+        # What a commit under way writes beside the effects, and what the backend says when it has taken place.
+        self._rows: dict[bytes, bytes | None] = {}
         self._pending: StoreProgress | None = None
         self._changes: dict[bytes, tuple[bytes | None, bytes | None]] = {}
         self.digests = StateDigests(self.scan(b""))
         # Values that were read or written lately: nobody else writes to the backend.
         self._values: dict[bytes, bytes | None] = {}
+
+    def _load(self) -> None:
+        """Take over what the backend says of operations."""
+        self.applied = AppliedOperations(stored_rows(self.backend, AUTHOR))
+        self.applied.has_forgotten = self.progress.has_forgotten
+        self.calls = AppliedOperations(stored_rows(self.backend, CALLER))
+        """The same operations by caller: a call that is made again comes with another author and number."""
+        self.results = KeptResults(stored_rows(self.backend, RESULTS).items())
 
     # What the service sees.
 
@@ -114,19 +128,24 @@ class ReplicaStore(StoreBackend):
 
     def commit(self, changes: Changes, position: bytes = b"") -> None:
         """Commit changes, and which operations they come from; if it fails, the same is committed the next time."""
-        self._rows.update(self.applied.take_changes())
-        own = {author_key(author): row for author, row in self._rows.items()}
+        for prefix, changed in (
+            (AUTHOR, self.applied.take_changes()),
+            (CALLER, self.calls.take_changes()),
+            (RESULTS, self.results.take_changes()),
+        ):
+            self._rows.update({own_key(prefix, number): row for number, row in changed.items()})
         self._pending = msgspec.structs.replace(
             self.progress, commits=self.progress.commits + 1, has_forgotten=self.applied.has_forgotten
         )
         self._changes = {key: (self.read(key), value) for key, value in changes.items()}
-        self.backend.commit({**changes, **own}, encode(self._pending))
+        self.backend.commit({**changes, **self._rows}, encode(self._pending))
         self._committed(self._pending)
 
     def _committed(self, progress: StoreProgress) -> None:
         self.progress = progress
         self._pending = None
         self._rows = {}
+        self.results.committed()
         changes, self._changes = self._changes, {}
         for key, (old, value) in changes.items():
             self.digests.change(key, old, value)
@@ -158,8 +177,7 @@ class ReplicaStore(StoreBackend):
         self._committed(progress)
         self._values.clear()
         self.digests = StateDigests(self.scan(b""))
-        self.applied = AppliedOperations(stored_rows(self.backend))
-        self.applied.has_forgotten = progress.has_forgotten
+        self._load()
 
     def reach(self, generation: int, position: int) -> None:
         """Everything before a position of the history is applied; the next commit says so."""
@@ -198,6 +216,6 @@ def progress_of(backend: StoreBackend, service: str) -> StoreProgress:
     return progress
 
 
-def stored_rows(backend: StoreBackend) -> dict[int, bytes]:
-    """The stored rows of applied operations, by author."""
-    return {int.from_bytes(key[len(AUTHOR) :], "big"): row for key, row in backend.scan(AUTHOR)}
+def stored_rows(backend: StoreBackend, prefix: bytes) -> dict[int, bytes]:
+    """The stored rows of the replica itself, by number."""
+    return {int.from_bytes(key[len(prefix) :], "big"): row for key, row in backend.scan(prefix)}

@@ -165,7 +165,7 @@ class ServedReplica:
         if isinstance(asked, AskQuery):
             return await live.query(asked.body, asked.seen, min(asked.seconds, QUERY_SECONDS_AT_MOST))
         if isinstance(asked, AskResults):
-            return encode(live.replica.frame(asked.caller, live.replica.results.ask(asked.caller, asked.numbers)))
+            return encode(live.replica.frame(asked.caller, live.replica.ask(asked.caller, asked.numbers)))
         if isinstance(asked, AskState):
             return encode(await self._transfers.begin(asked))
         if isinstance(asked, AskKeys):

@@ -14,6 +14,8 @@ PAUSE_SECONDS: Final = 0.1
 """After how long a client asks again, if no node could answer."""
 
 HOPS_AT_MOST: Final = 6
+NODES_AT_MOST: Final = 64
+"""So many nodes without histories are asked, until one has some or all have none."""
 
 
 class NoAnswerError(PeerError):
@@ -84,10 +86,8 @@ class LeaderLinks:
         waiting.append("")
         reason = "no node could be reached"
         says_none = 0
-        while waiting and len(visited) < HOPS_AT_MOST:
+        while waiting and len(visited) - says_none < HOPS_AT_MOST and says_none < NODES_AT_MOST:
             address = waiting.pop(0)
-            if address in visited:
-                continue
             visited.add(address)
             try:
                 link = await self._link(address)
@@ -102,7 +102,8 @@ class LeaderLinks:
             if isinstance(response, Redirect):
                 reason = response.reason
                 says_none += response.keeps_none
-                waiting = [*response.addresses, *waiting]
+                known = {*visited, self._home.address}
+                waiting = list(dict.fromkeys(each for each in (*response.addresses, *waiting) if each not in known))
                 continue
             if isinstance(response, StreamFailure):
                 raise error_from(response.error, response.is_denied, response.kind)

@@ -111,6 +111,7 @@ NOTHING_KEPT: Final[list[KeptBatch]] = []
 NOTHING_DROPPED: Final[dict[int, tuple[int, int]]] = {}
 
 NO_MEMBER_US: Final = -1
+NOBODY_ASKED_US: Final = -1
 
 
 class ReplayBuffer(Generic[B]):
@@ -350,10 +351,10 @@ class Resumption(Generic[B]):
     def replay(self, topic: str, replay_buffer: ReplayBuffer[B]) -> tuple[bool, list[B]]:
         """Whether something may be missing, and the batches with which the subscription goes on here."""
         seen = self.seen_on(topic)
-        found = self._fetched.pop(topic, None)
-        if found is None:
+        asked_at_us, fetched = self._fetched.pop(topic, (NOBODY_ASKED_US, []))
+        if asked_at_us == NOBODY_ASKED_US:
             is_gap = replay_buffer.may_lack(seen, self.since_us)
         else:
-            is_gap = replay_buffer.has_lost_since(found[0])
+            is_gap = replay_buffer.has_lost_since(asked_at_us)
         is_gap = is_gap or replay_buffer.has_passed(seen, self.since_us, DedupTable(self._past.on(topic)))
-        return is_gap, [*(() if found is None else found[1]), *replay_buffer.unseen(seen, self.since_us)]
+        return is_gap, [*fetched, *replay_buffer.unseen(seen, self.since_us)]

@@ -195,4 +195,4 @@ def test_random_lies_end_no_process(fabric: str) -> None:
             assert await watching < 2 * STANDSTILL_SECONDS
             assert [node._live.failure for node in nodes] == [None, None]
 
-    running(test, 60.0)
+    running(test)

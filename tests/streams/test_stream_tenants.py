@@ -107,7 +107,7 @@ async def work(honest: Client, count: int) -> list[bytes]:
     values: list[bytes] = []
     async with honest.consume("room.a", "work", start="earliest") as consumption:
         while len(values) < count:
-            for message in await consumption.fetch(count, timeout=5) or pytest.fail(f"only {values} came"):
+            for message in await consumption.fetch(count, timeout=60) or pytest.fail(f"only {values} came"):
                 values.append(message.value)
                 await message.ack()
     return values
@@ -223,7 +223,7 @@ def test_a_step_after_a_commit_that_fails_stops_no_other(tmp_path: Path) -> None
         store, called = StreamStore(tmp_path / "streams", commit), asyncio.Event()
         store.then(fail)
         store.then(called.set)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(90):
             await called.wait()
         await commit.close()
 

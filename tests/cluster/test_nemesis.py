@@ -118,7 +118,7 @@ def test_nothing_accepted_is_lost_where_nodes_are_killed_while_their_disks_are_s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fabric", ["tree", "cube"])
+@pytest.mark.parametrize("fabric", ["tree", pytest.param("cube", marks=pytest.mark.campaign)])
 def test_nobody_notices_that_all_nodes_are_restarted_one_after_the_other(tmp_path: Path, fabric: str) -> None:
     """Nothing is lost, doubled or out of order at clients, which are told of no gap either."""
     figures = campaign(tmp_path, fabric, ("roll",), 0.1)

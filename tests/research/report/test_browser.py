@@ -43,8 +43,15 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
-@pytest.mark.parametrize("width", [1280, 360])
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize(
+    ("scheme", "width"),
+    [
+        ("light", 1280),
+        ("dark", 360),
+        pytest.param("light", 360, marks=pytest.mark.campaign),
+        pytest.param("dark", 1280, marks=pytest.mark.campaign),
+    ],
+)
 def test_the_page_in_a_browser(
     browser: Browser, address: str, results: list[Result], scheme: Scheme, width: int
 ) -> None:

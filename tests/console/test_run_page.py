@@ -174,7 +174,7 @@ def test_a_page_of_another_site_gets_nothing(browser: Browser, address: str) -> 
     page.close()
     with pytest.raises(urllib.error.HTTPError, match="403"):
         urllib.request.urlopen(
-            urllib.request.Request(f"{address}api/run", headers={"Sec-Fetch-Site": "cross-site"}), timeout=5
+            urllib.request.Request(f"{address}api/run", headers={"Sec-Fetch-Site": "cross-site"}), timeout=60
         )
 
 

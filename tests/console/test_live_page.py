@@ -68,6 +68,7 @@ def test_the_commands_that_the_page_shows_publish_the_message(page: Page, cluste
     body = "\n".join(f"    {line}" for line in python.splitlines())
     program = f"import antiphon\nasync def main():\n{body}\nantiphon.run(main())"
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=BROWSER_PATIENCE_MS / 1000)
+    page.get_by_role("cell", name='$HOME "quoted"').nth(1).wait_for()
     page.wait_for_timeout(600)
     assert page.get_by_role("cell", name='$HOME "quoted"').count() == 2
 

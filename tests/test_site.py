@@ -16,7 +16,7 @@ import pytest
 import antiphon
 
 ROOT = Path(__file__).parent.parent
-PATIENCE_SECONDS = 300
+PATIENCE_SECONDS = 900
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from antiphon.audit.services import Entry, ServicesJudge, ToldCall
 from antiphon.torture.campaign import run_campaign
 from antiphon.torture.services.campaign import run_service_schedule, shrink_services, write_service_failure
 from antiphon.torture.services.schedules import FAULTS, ServiceSchedule, ServiceStep, draw_service_schedule
-from tests.services.service_mutants import MUTANTS, finds, first_finding
+from tests.services.service_mutants import MARKS, MUTANTS, first_finding
 
 
 def small(seed: int) -> ServiceSchedule:
@@ -68,9 +68,10 @@ def test_what_becomes_of_results_is_found_where_nobody_heard_of_them(name: str, 
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", [name for name in MUTANTS if name != MARKS])
 def test_every_planted_bug_is_found(name: str) -> None:
-    assert finds(name) or first_finding(name, range(1, 60)) is not None
+    """The one about marks needs a message that is slower than a whole join; a test of its own finds it."""
+    assert first_finding(name, range(1, 60)) is not None
 
 
 def test_the_judge_sees_each_kind_of_violation() -> None:

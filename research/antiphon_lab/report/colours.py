@@ -33,6 +33,7 @@ COLOURS = {
     "fault tolerance": "green",
     "expanded views": "blue",
     "fixed views": "amber",
+    "filled views": "green",
     "BRISA tree": "blue",
     "BRISA DAG": "purple",
     "flooding": "orange",

@@ -251,6 +251,10 @@ class Results(Generic[CaseType, MeasuredType]):
         """Note one repetition."""
         self._measured.setdefault(case, []).append(measured)
 
+    def has(self, case: CaseType) -> bool:
+        """Whether a case was measured."""
+        return case in self._measured
+
     def of(self, case: CaseType) -> list[MeasuredType]:
         """All repetitions of a case."""
         return self._measured[case]

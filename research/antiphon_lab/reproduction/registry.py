@@ -13,6 +13,7 @@ from antiphon_lab.experiments.aggregation.latency import FIG_4_4, FIG_4_5
 from antiphon_lab.experiments.aggregation.packets import TABLE_4_1, TABLE_4_2, TABLE_4_3
 from antiphon_lab.experiments.aggregation.trees import FIG_4_9
 from antiphon_lab.experiments.brisa.churn import TABLE_4_1 as BRISA_TABLE_4_1
+from antiphon_lab.experiments.brisa.floods import FIG_4_3 as BRISA_4_3
 from antiphon_lab.experiments.brisa.network import FIG_4_10, FIG_4_11, FIG_4_12
 from antiphon_lab.experiments.brisa.path_overhead import PATHS
 from antiphon_lab.experiments.brisa.peer_sampling_figures import FAILURES, OVERLAYS
@@ -20,7 +21,6 @@ from antiphon_lab.experiments.brisa.rivals_figures import FIG_4_17, FIG_4_18
 from antiphon_lab.experiments.brisa.rivals_hosts import TABLE_4_3 as BRISA_TABLE_4_3
 from antiphon_lab.experiments.brisa.rivals_recovery import FIG_4_19
 from antiphon_lab.experiments.brisa.several_trees import REUSE, SEVERAL_TREES
-from antiphon_lab.experiments.brisa.structure import FIG_4_3 as BRISA_4_3
 from antiphon_lab.experiments.brisa.structure import FIG_4_7 as BRISA_4_7
 from antiphon_lab.experiments.brisa.structure import FIG_4_8 as BRISA_4_8
 from antiphon_lab.experiments.brisa.structure import FIG_4_9 as BRISA_4_9

@@ -33,10 +33,10 @@ from antiphon_lab.experiments.aggregation.model import (
 from antiphon_lab.experiments.aggregation.packets import TABLE_4_1, TABLE_4_2, TABLE_4_3
 from antiphon_lab.experiments.aggregation.start_laws import (
     LAW_NODES,
-    TRIED,
     ByLaw,
     FittingLaws,
     law_cases,
+    laws_tried,
     side_by_side,
     table_rows,
 )
@@ -197,9 +197,10 @@ def test_a_number_is_refuted_only_if_no_law_gives_it_and_table_4_1(
 def test_laws_are_tried_where_table_4_1_can_be_checked() -> None:
     assert law_cases(64, ("aggregation",)) == []
     for nodes in LAW_NODES:
-        cases = law_cases(nodes, ("aggregation", "no aggregation"))
-        assert len(cases) == len(set(cases)) == 2 * len(TRIED)
-    assert set(TRIED) <= set(LAWS)
+        for full in (False, True):
+            cases = law_cases(nodes, ("aggregation", "no aggregation"), full=full)
+            assert len(cases) == len(set(cases)) == 2 * len(laws_tried(nodes, full))
+    assert set(laws_tried(1024, False)) < set(laws_tried(1024, True)) == set(laws_tried(256, False)) <= set(LAWS)
 
 
 def test_delays_that_links_keep_are_the_same_for_every_packet() -> None:

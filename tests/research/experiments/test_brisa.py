@@ -16,9 +16,10 @@ from antiphon.orders.fifo import NO_DEPENDENCIES
 from antiphon.orders.order import Ordered
 from antiphon_lab.experiments.brisa.churn import CHURN_MINUTES, BrisaChurnCase
 from antiphon_lab.experiments.brisa.churn import measure as measure_churn
+from antiphon_lab.experiments.brisa.floods import FIG_4_3, FLOOD_VIEWS, crossing, flood_cases, named_view, view_label
 from antiphon_lab.experiments.brisa.hops import NODE_BYTES, ping_ms, places, size_of
 from antiphon_lab.experiments.brisa.model import CONSTRUCTION, StreamCase, depths, hops_from, measure, published
-from antiphon_lab.experiments.brisa.structure import FIG_4_9, crossing
+from antiphon_lab.experiments.brisa.structure import FIG_4_9
 
 NODES = 48
 MESSAGES = 30
@@ -133,3 +134,14 @@ def test_a_drawn_tree_has_every_process_at_its_depth() -> None:
         radii = [float(np.hypot(x, y)) for x, y in places_drawn]
         assert all(radius == pytest.approx(round(radius)) for radius in radii)
         assert sum(radius < 0.5 for radius in radii) == 1, "the source alone is in the middle"
+
+
+def test_a_view_within_its_named_size_never_has_more_links_than_that() -> None:
+    """Three rules for every named size: views that grow to twice the size, full ones, and ones filled to a share."""
+    cases = flood_cases(FIG_4_3.full)
+    assert sorted(named_view(case) for case in cases) == sorted(3 * FLOOD_VIEWS)
+    assert len({view_label(case) for case in cases}) == len(cases)
+    for case in cases:
+        growth = 2 if case.expansion == 2 else 1
+        assert int(case.options().view.capacity) == growth * named_view(case)
+    assert {named_view(case) for case in flood_cases(FIG_4_3.default)} == {4, 10}

@@ -48,7 +48,7 @@ def buffer_cases(plan: Plan) -> list[AggregationCase]:
     """With and without aggregation, with both start times."""
     protocols = (AGGREGATION, NO_AGGREGATION)
     found = [case for protocol in protocols for case in both_starts(max(plan.sizes), protocol)]
-    return found + law_cases(max(plan.sizes), protocols)
+    return found + law_cases(max(plan.sizes), protocols, full=plan.full)
 
 
 def few(found: AggregationMeasures) -> float:
@@ -143,7 +143,7 @@ def participation_cases(plan: Plan) -> list[AggregationCase]:
     """Both sizes of payload, with both start times."""
     nodes = max(plan.sizes)
     found = [case for payload in (50, 5) for case in both_starts(nodes, payload_bytes=payload)]
-    return found + law_cases(nodes, (AGGREGATION,), payload_bytes=5)
+    return found + law_cases(nodes, (AGGREGATION,), payload_bytes=5, full=plan.full)
 
 
 def within(low: int, high: int) -> Quantity:

@@ -34,7 +34,7 @@ from antiphon_lab.experiments.aggregation.packets import (
     numbers_of,
     start_name,
 )
-from antiphon_lab.experiments.aggregation.start_laws import TRIED, FittingLaws, law_cases, side_by_side
+from antiphon_lab.experiments.aggregation.start_laws import FittingLaws, law_cases, laws_tried, side_by_side
 from antiphon_lab.reproduction.documents import Number, document
 from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample
 from antiphon_lab.reproduction.figures import NODES, Axis, Figure, Mark, Series, published_point, published_series
@@ -98,8 +98,9 @@ PROTOCOLS = (AGGREGATION, NO_AGGREGATION)
 
 def latency_cases(plan: Plan) -> list[AggregationCase]:
     """All sizes with and without aggregation, with both start times; two sizes with other laws."""
-    at_rest = [AggregationCase(SIZES[0], protocol, law) for law in TRIED for protocol in PROTOCOLS]
-    by_law = [case for nodes in plan.sizes for case in law_cases(nodes, PROTOCOLS)]
+    laws = laws_tried(LARGEST, plan.full)
+    at_rest = [AggregationCase(SIZES[0], protocol, law) for law in laws for protocol in PROTOCOLS]
+    by_law = [case for nodes in plan.sizes for case in law_cases(nodes, PROTOCOLS, full=plan.full)]
     return [*both_latency_cases(plan), *by_law, *(at_rest if LARGEST in plan.sizes else [])]
 
 

@@ -194,7 +194,7 @@ def one_size(plan: Plan) -> list[AggregationCase]:
 
 def one_size_by_law(plan: Plan) -> list[AggregationCase]:
     """The same, and other laws."""
-    return [*one_size(plan), *law_cases(max(plan.sizes), (AGGREGATION,))]
+    return [*one_size(plan), *law_cases(max(plan.sizes), (AGGREGATION,), full=plan.full)]
 
 
 def compare_messages(plan: Plan, results: Found) -> Iterator[Finding]:
@@ -284,7 +284,7 @@ def size_cases(plan: Plan) -> list[AggregationCase]:
     """With and without aggregation, with both start times."""
     protocols = (NO_AGGREGATION, AGGREGATION)
     found = [case for protocol in protocols for case in both_starts(max(plan.sizes), protocol)]
-    return found + law_cases(max(plan.sizes), protocols)
+    return found + law_cases(max(plan.sizes), protocols, full=plan.full)
 
 
 def compare_sizes(plan: Plan, results: Found) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""The structures of BRISA: Figures 4.3 and 4.7 to 4.9 of the thesis of M. Matos."""
+"""The structures of BRISA: Figures 4.7 to 4.9 of the thesis of M. Matos."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from antiphon_lab.report.pictures import Branch, layout
 from antiphon_lab.reproduction.experiment import (
     Experiment,
     Finding,
-    Note,
     Plan,
     Results,
     Row,
@@ -20,7 +19,7 @@ from antiphon_lab.reproduction.experiment import (
     counted,
     promised,
 )
-from antiphon_lab.reproduction.figures import Axis, Figure, Mark, Point, Series
+from antiphon_lab.reproduction.figures import Axis, Figure, Point, Series
 from antiphon_lab.reproduction.verdicts import Refutation
 
 Found = Results[StreamCase, StreamMeasures]
@@ -30,9 +29,6 @@ Quantity = Callable[[StreamMeasures], float]
 PROCESSES = 512
 FULL_MESSAGES = 500
 FEW_MESSAGES = 50
-FLOOD_VIEWS = (4, 6, 8, 10)
-PUBLISHED_VIEWS = (4, 10)
-"""Views for which the text says of how many duplicates half of the processes get more."""
 VIEWS = (4, 8)
 TREE, GRAPH = 1, 2
 SHAPES = tuple((view, parents) for parents in (TREE, GRAPH) for view in VIEWS)
@@ -100,103 +96,6 @@ def complete(cases: list[StreamCase], results: Found) -> Row:
     """Every node gets everything, in all runs."""
     missing = sum(found.missing for case in cases for found in results.of(case))
     return promised("deliveries that are missing, all runs", [missing], "deliveries")
-
-
-# Figure 4.3.
-
-
-def flood_cases(plan: Plan) -> list[StreamCase]:
-    """Floods over views of several sizes, with the expansion of the document and without."""
-    return [
-        StreamCase(max(plan.sizes), messages_of(plan), view, parents=0, expansion=expansion)
-        for expansion in (2.0, 1.0)
-        for view in FLOOD_VIEWS
-    ]
-
-
-def too_many(found: StreamMeasures) -> float:
-    """How far duplicates are from the counted value: a flood crosses each link twice, except those of its tree."""
-    return float(found.last_duplicates.sum() - (found.last_links - 2 * (len(found.links) - 1)))
-
-
-def crossing(found: StreamMeasures) -> float:
-    """Where the curve of the figure, points that lines join, is at half of the processes: duplicates of one message."""
-    counts = np.bincount(np.maximum(found.last_duplicates, 0))
-    shares = np.cumsum(counts) / counts.sum()
-    above = int(np.searchsorted(shares, 0.5))
-    if above == 0:
-        return 0.0
-    return above - (float(shares[above]) - 0.5) / float(shares[above] - shares[above - 1])
-
-
-def grown_views(case: StreamCase, results: Found) -> Refutation:
-    """Counting against the published medians: with larger views they are larger."""
-    by_links = results.sample(case, mean(links)).mean - 2
-    is_counted = all(too_many(found) == 0 for found in results.of(case) if found.last_links >= 0)
-    return Refutation(
-        f"an expansion factor of {case.expansion:g} in a flood over views of {case.active}",
-        f"mean duplicates are mean links less two, which holds copy by copy, and views that may grow to twice their "
-        f"size give {by_links:.3g}; the published medians belong to views that stay at {case.active}",
-        case.expansion > 1 and is_counted and by_links > 1.5 * (case.active - 2),
-        by_links - 1,
-        by_links + 1,
-    )
-
-
-def compare_floods(plan: Plan, results: Found) -> Iterator[Finding]:
-    """Duplicates by view."""
-    numbers = numbers_of("fig-4.3")
-    cases = flood_cases(plan)
-    yield complete(cases, results)
-    for case in cases:
-        label = f"view {case.active}, expansion {case.expansion:g}"
-        if all(found.last_links >= 0 for found in results.of(case)):
-            yield counted(
-                f"duplicates of the last message beyond what counting gives, {label}",
-                results.sample(case, too_many),
-                0,
-                "copies",
-                "duplicates are the links of all processes, less two per process",
-            )
-        yield Row(f"mean links, {label}", "links", results.sample(case, mean(links)))
-        yield Row(f"mean duplicates, {label}", "copies", results.sample(case, mean(duplicates)))
-        if case.active in PUBLISHED_VIEWS:
-            number = numbers[f"view-{case.active}"] if at_full_size(plan) else None
-            half = results.sample(case, crossing)
-            yield Row(
-                f"half of the processes get more than, {label}", "copies", half, number, grown_views(case, results)
-            )
-    yield flood_figure(cases, results)
-    yield Note(
-        "A flood crosses every link twice, but for those of the tree of first copies, which it crosses once: the "
-        "duplicates of all processes are the ends of all links, less two per process but the source. So mean "
-        "duplicates are mean links less two. It is checked on the last message, copy by copy, unless a link changed at "
-        "that time. The text gives the whole number below the point where half of the processes are reached. Views "
-        "that may grow to twice their size, which the text says were used, are far from it. Those without expansion "
-        "are near: with a view of 10 the text has one duplicate less, as many as where one place in ten is empty."
-    )
-
-
-def flood_figure(cases: list[StreamCase], results: Found) -> Figure:
-    """Figure 4.3."""
-    series = [
-        Series(
-            f"view {case.active}, expansion {case.expansion:g}",
-            "expanded views" if case.expansion == 2 else "fixed views",
-            curve(results, case, duplicates, share_up_to),
-            "steps",
-            FLOOD_VIEWS.index(case.active),
-        )
-        for case in cases
-    ]
-    return Figure(
-        "duplicates",
-        f"Duplicates per message in a flood, {cases[0].nodes} processes",
-        Axis("duplicates per message", "copies"),
-        Axis("processes with no more", "%"),
-        tuple(series),
-        (Mark("y", 50, "half of the processes"),),
-    )
 
 
 # Figures 4.7 and 4.8.
@@ -410,21 +309,6 @@ def radial_figure(case: StreamCase, found: StreamMeasures) -> Figure:
 SAMPLE_PROCESSES = 100
 SMALL = Plan((PROCESSES,), repetitions=3, large_repetitions=3)
 LARGE = Plan((PROCESSES,), repetitions=10, large_repetitions=10, full=True)
-
-FIG_4_3: Experiment[StreamCase, StreamMeasures] = Experiment(
-    name="brisa/fig-4.3",
-    document="thesis of M. Matos, Figure 4.3",
-    description="floods over HyParView: duplicates by size of the view, 512 processes",
-    default=Plan((PROCESSES,), repetitions=3, large_repetitions=3),
-    full=LARGE,
-    parameters={**MODEL, "messages": [FEW_MESSAGES, FULL_MESSAGES], "views": FLOOD_VIEWS, "expansion": [2, 1]},
-    cases=flood_cases,
-    measure=measure,
-    compare=compare_floods,
-    meaning="What does it cost to tell every neighbour everything? Each process gets as many copies too many as it has "
-    "links, less two: that is arithmetic, and the simulated floods agree with it to the last copy. Larger views make "
-    "an overlay harder to break and a flood dearer. This is what BRISA saves: the links stay, and the copies go.",
-)
 
 FIG_4_7: Experiment[StreamCase, StreamMeasures] = Experiment(
     name="brisa/fig-4.7",

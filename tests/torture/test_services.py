@@ -11,6 +11,7 @@ from antiphon.audit.services import Entry, ServicesJudge, ToldCall
 from antiphon.torture.campaign import run_campaign
 from antiphon.torture.services.campaign import run_service_schedule, shrink_services, write_service_failure
 from antiphon.torture.services.schedules import FAULTS, ServiceSchedule, ServiceStep, draw_service_schedule
+from antiphon.torture.tally import Outcome
 from tests.services.service_mutants import MARKS, MUTANTS, first_finding
 
 
@@ -43,19 +44,25 @@ def test_the_schedules_have_all_faults_and_a_seed_names_one() -> None:
     assert {caller.timeout_ms for schedule in drawn for caller in schedule.callers} == {400, 60_000}
 
 
-def test_a_failing_schedule_becomes_small_and_is_written(tmp_path: Path) -> None:
+@pytest.mark.campaign
+def test_a_failing_schedule_becomes_small() -> None:
     """A call that raises keeps its effects: no fault is needed for that, and one caller is enough."""
     with MUTANTS["an operation that raises keeps its effects"]():
         drawn = small(2)
         shrunk = shrink_services(drawn, "undone")
     assert (len(shrunk.steps), len(shrunk.callers)) == (0, 1)
-    path = write_service_failure(run_service_schedule(shrunk), shrunk, tmp_path)
-    assert msgspec.json.decode(path.read_bytes(), type=ServiceSchedule) == shrunk
+
+
+def test_a_schedule_is_written_as_it_is(tmp_path: Path) -> None:
+    drawn = draw_service_schedule(7)
+    path = write_service_failure(Outcome(seed=7), drawn, tmp_path)
+    assert path.name == "services-7.json" and msgspec.json.decode(path.read_bytes(), type=ServiceSchedule) == drawn
 
 
 UNHEARD = ServiceStep(kind="unheard", after_ms=700, lasts_ms=1500)
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("name", "kind"),
     [("results are not stored", "unanswered"), ("a call that is made again takes place again", "twice")],

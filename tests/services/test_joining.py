@@ -13,7 +13,7 @@ from tests.services.service_mutants import MARKS, MUTANTS
 SLOW_SECONDS = 6.0
 
 
-def balances(fabric: str) -> list[int]:
+def balances() -> list[int]:
     """The balances at an old replica and at a newcomer, after a deposit that was slow to reach the old one."""
 
     async def scenario(cluster: Cluster) -> list[int]:
@@ -32,14 +32,13 @@ def balances(fabric: str) -> list[int]:
             await served.close()
         return found
 
-    settings = {"tree": {"quorum_delivery": [">"]}} if fabric == "tree" else {}
-    return antiphon.testing.run(scenario, 3, fabric=fabric, **settings)
+    return antiphon.testing.run(scenario, 3, fabric="cube")
 
 
 def test_a_newcomer_waits_for_what_is_on_its_way_to_the_replica_that_it_asks() -> None:
-    assert balances("cube") == [11, 11]
+    assert balances() == [11, 11]
 
 
 def test_a_newcomer_that_does_not_wait_is_found() -> None:
     with MUTANTS[MARKS]():
-        assert balances("cube") == [11, 1]
+        assert balances() == [11, 1]

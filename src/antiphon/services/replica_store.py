@@ -190,17 +190,19 @@ class ReplicaStore(StoreBackend):
         """Everything before a position of the history is applied; the next commit says so."""
         self.progress = msgspec.structs.replace(self.progress, generation=generation, position=position)
 
-    def restore(self, items: Iterable[tuple[bytes, bytes]], position: bytes = b"") -> None:
+    def restore(
+        self, items: Iterable[tuple[bytes, bytes]], position: bytes = b"", tables: Iterable[bytes] = ()
+    ) -> None:
         """Replace everything by a snapshot of the whole backend of another replica."""
         progress = msgspec.structs.replace(positions.decode(position), commits=self.progress.commits + 1)
-        tables: list[bytes] = []
+        found = list(tables)
         rows: list[tuple[bytes, bytes]] = []
         for key, value in items:
             if key.startswith(TABLES):
-                tables.append(value)
+                found.append(value)
             else:
                 rows.append((key, value))
-        self.backend.restore(rows, encode(progress), tables)
+        self.backend.restore(rows, encode(progress), found)
         self._reload(progress_of(self.backend, self.progress.service))
 
     def whole(self) -> Iterator[tuple[bytes, bytes]]:
@@ -209,15 +211,20 @@ class ReplicaStore(StoreBackend):
         :class:`TablesError` if tables of the service's own cannot be part of one.
         """
         yield from self.backend.scan(b"")
+        for number, piece in enumerate(self.tables()):
+            yield own_key(TABLES, number), piece
+
+    def tables(self) -> Iterator[bytes]:
+        """The committed tables of the service's own."""
         size = 0
-        for number, piece in enumerate(self.backend.tables()):
+        for piece in self.backend.tables():
             size += len(piece)
             if size > TABLES_BYTES_AT_MOST:
                 raise TablesError(
                     f"the tables of {self.progress.service} have more than {TABLES_BYTES_AT_MOST:,} bytes, which is "
                     "all that a snapshot takes; begin the replica with a copy of another one's database"
                 )
-            yield own_key(TABLES, number), piece
+            yield piece
 
     def ranges(self) -> dict[int, Ranges]:
         """What is applied."""

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from antiphon.audit.services import ERROR, STUCK, ServicesJudge
+from antiphon.audit.clients import ERROR, STUCK
+from antiphon.audit.services import ServicesJudge
 from antiphon.testing import Cluster, run
 from antiphon.torture.clients.campaign import shrink_with, write_json
 from antiphon.torture.services.schedules import REMEMBERED_AT_MOST, REPLICAS, ServiceSchedule

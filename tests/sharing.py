@@ -34,6 +34,8 @@ TOGETHER = {
     "tests/audit/spark/": "spark",
     "tests/research/universes/": "spark",
     "tests/research/report/": "report",
+    "tests/research/cli/test_reproduce.py": "report",
+    "tests/research/reproduction/test_figures.py": "report",
 }
 """Folders whose tests share one Spark, or the results of all experiments."""
 

@@ -13,7 +13,7 @@ from antiphon.kernel.errors import UsageError
 from antiphon.regions import Area, Point, Regions, RegionSubscription
 
 BERLIN = Area(south=52.3, west=13.0, north=52.7, east=13.8)
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 90
 
 
 async def first(subscription: RegionSubscription, count: int) -> list[tuple[Point, bytes]]:

@@ -127,7 +127,7 @@ def test_top_shows_every_node_and_topic(cluster: Cluster, command: Command) -> N
     for node in picture["nodes"]:
         others = set(cluster.servers) - {node["address"]}
         assert set(node["round_trips_ms"]) == others
-        assert all(0 < milliseconds < 100 for milliseconds in node["round_trips_ms"].values())
+        assert all(0 < milliseconds < 60_000 for milliseconds in node["round_trips_ms"].values())
     assert "\n  shown: 0 delivered/s" in plain
 
 
@@ -138,7 +138,7 @@ def test_place_finds_out_how_far_live_nodes_are(cluster: Cluster, command: Comma
     assert (found["places"], found["estimated_delays"]) == (3, 0)
     assert {row["place"] for row in found["identifiers"]} == set(cluster.servers)
     assert set(found["now"]["longest_way"]) <= set(cluster.servers)
-    assert 0 < found["chosen"]["mean_ms"] <= found["now"]["mean_ms"] < 100
+    assert 0 < found["chosen"]["mean_ms"] <= found["now"]["mean_ms"] < 60_000
 
 
 def test_rates_are_differences_over_time() -> None:

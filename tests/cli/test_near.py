@@ -27,7 +27,7 @@ def test_nodes_get_the_identifiers_that_they_ask_for_through_any_node() -> None:
             for number, node in enumerate((founder, six, three)):
                 await node.publish("room", b"%d" % number, order="causal")
             heard = []
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(90):
                 async for message in room:
                     heard.append(message.value)
                     if len(heard) == 3:
@@ -42,7 +42,7 @@ def test_a_newcomer_measures_all_nodes_and_asks_for_a_free_identifier() -> None:
         async with antiphon.start() as founder, antiphon.start(join=[founder.address]) as other:
             found = await measured({0: founder.address, 1: other.address, 2: "127.0.0.1:1"})
             assert found.keys() == {0, 1}
-            assert all(0 < microseconds < 1_000_000 for microseconds in found.values())
+            assert all(0 < microseconds < 60_000_000 for microseconds in found.values())
             settings = await with_near_identifier(Settings(join=[other.address]).checked())
             assert settings.identifier is not None and settings.identifier not in (0, 1)
             async with antiphon.start(settings) as near:

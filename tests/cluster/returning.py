@@ -19,7 +19,7 @@ from tests.node.support import until
 ORDERS = ("none", "fifo", "causal", "total")
 
 
-async def total_works(publisher: Node | Client, seconds: float = 10.0) -> None:
+async def total_works(publisher: Node | Client, seconds: float = 90.0) -> None:
     """Publish in total order until that is accepted."""
     async with asyncio.timeout(seconds):
         while True:

@@ -114,7 +114,7 @@ def test_half_of_a_cube_and_more_returns_and_everything_works_again(tmp_path: Pa
                     assert await take_values(subscription, 4) == [each.encode() for each in ORDERS]
             await all_vote(nodes, 5)
 
-    running(test, 120.0)
+    running(test)
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -136,7 +136,7 @@ def test_all_nodes_return_and_nothing_that_is_said_then_is_too_late(tmp_path: Pa
                     await cube.kill()
                     await client.abandon()
 
-    running(test, 120.0)
+    running(test)
 
 
 def test_an_operator_dismisses_nodes_that_are_gone_for_good(tmp_path: Path) -> None:
@@ -157,4 +157,4 @@ def test_an_operator_dismisses_nodes_that_are_gone_for_good(tmp_path: Path) -> N
             await total_works(nodes[0], 60)
             await total_works(nodes[1], 60)
 
-    running(test, 120.0)
+    running(test)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -26,6 +27,12 @@ async def doors(count: int = 1, **settings: Any) -> AsyncIterator[tuple[list[Nod
             yield nodes, served
         finally:
             await close_all()
+
+
+async def settled() -> None:
+    """Until doors have heard of each other: fifty turns of the loop of all nodes, stretched where it is busy."""
+    for _ in range(50):
+        await asyncio.sleep(0.002)
 
 
 def with_door(test: Callable[[str], Awaitable[None]]) -> Callable[[], None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-SECONDS: Final = 10.0
+SECONDS: Final = 60.0
 
 PINGREQ: Final = bytes.fromhex("c000")
 PINGRESP: Final = (0xD0, b"")

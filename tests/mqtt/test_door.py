@@ -337,7 +337,7 @@ def test_all_doors_have_the_same_retained_messages() -> None:
 
 
 async def until_retained(door: MqttDoor) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while door.figures()["retained"] == 0:
             await asyncio.sleep(0.01)
 

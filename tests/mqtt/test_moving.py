@@ -8,7 +8,7 @@ import pytest
 
 import antiphon
 from antiphon.mqtt import moving
-from tests.mqtt.doors import doors
+from tests.mqtt.doors import doors, settled
 from tests.mqtt.raw_client import RawClient, connect, connected, opened, packet, properties, publish, short
 
 LASTING = properties(b"\x11" + (600).to_bytes(4, "big"))
@@ -20,11 +20,6 @@ async def back(address: str, flags: int = 0, client_id: str = "r") -> tuple[RawC
     first, body = await client.ask(connect(client_id, flags=flags, extra=LASTING))
     assert (first, body[1]) == (0x20, 0), (first, body)
     return client, body[0]
-
-
-async def settled() -> None:
-    """Until doors have heard of each other's sessions."""
-    await asyncio.sleep(0.1)
 
 
 def test_a_client_gets_at_another_node_what_it_missed() -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 
 import antiphon
-from tests.mqtt.doors import doors, with_door
+from tests.mqtt.doors import doors, settled, with_door
 from tests.mqtt.raw_client import (
     DISCONNECT,
     RawClient,
@@ -23,15 +23,23 @@ from tests.mqtt.raw_client import (
 FOREVER = properties(b"\x11" + (600).to_bytes(4, "big"))
 
 
-async def payloads(client: RawClient, seconds: float = 0.3) -> list[bytes]:
-    """The payloads of all messages with QoS 0 that come until there is silence."""
-    found: list[bytes] = []
-    while True:
-        try:
-            async with asyncio.timeout(seconds):
-                found.append((await client.message())[1])
-        except TimeoutError:
-            return found
+async def payloads(*clients: RawClient, count: int) -> list[list[bytes]]:
+    """The payloads of the messages with QoS 0 that each client gets, until all have so many and there is silence."""
+    found: list[list[bytes]] = [[] for _ in clients]
+
+    async def read(client: RawClient, into: list[bytes]) -> None:
+        while True:
+            into.append((await client.message())[1])
+
+    reading = [asyncio.create_task(read(*each)) for each in zip(clients, found, strict=True)]
+    while sum(map(len, found)) < count and not any(each.done() for each in reading):
+        await asyncio.sleep(0.01)
+    await settled()
+    for each in reading:
+        each.cancel()
+    for ended in await asyncio.gather(*reading, return_exceptions=True):
+        assert isinstance(ended, asyncio.CancelledError), ended
+    return found
 
 
 # Groups.
@@ -45,7 +53,7 @@ async def test_each_message_of_a_group_goes_to_one_member(address: str) -> None:
         await member.subscribed("$share/g/t/#", 2)
     await alone.subscribed("$share/other/t/#")
     writer.send(*[publish("t/a", b"%d" % number) for number in range(40)])
-    got = [await payloads(each) for each in (one, two, alone)]
+    got = await payloads(one, two, alone, count=80)
     assert sorted(got[0] + got[1], key=int) == [b"%d" % number for number in range(40)]
     assert [len(each) for each in got] == [20, 20, 40]
     assert got[0] == sorted(got[0], key=int)
@@ -85,7 +93,8 @@ async def test_what_a_member_has_not_got_goes_to_the_others_when_its_session_end
     staying = await connected(address)
     await staying.subscribed("$share/g/t", 0)
     leaving.vanish()
-    assert sorted(await payloads(staying)) == [b"1", b"2"]
+    (got,) = await payloads(staying, count=2)
+    assert sorted(got) == [b"1", b"2"]
 
 
 @with_door
@@ -112,16 +121,16 @@ def test_a_group_spans_the_doors_and_outlives_the_one_that_owns_it() -> None:
             members = [await connected(door.address) for door in served]
             for member in members:
                 await member.subscribed("$share/g/t")
-            await asyncio.sleep(0.1)
+            await settled()
             writer = await connected(served[2].address)
             writer.send(*[publish("t", b"%d" % number) for number in range(30)])
-            got = [await payloads(each) for each in members]
+            got = await payloads(*members, count=30)
             assert sorted([each for part in got for each in part], key=int) == [b"%d" % n for n in range(30)]
             assert [len(each) for each in got] == [10, 10, 10]
             await served[0].close()
-            await asyncio.sleep(0.1)
+            await settled()
             writer.send(*[publish("t", b"%d" % number) for number in range(30)])
-            got = [await payloads(each) for each in members[1:]]
+            got = await payloads(*members[1:], count=30)
             assert Counter(each for part in got for each in part) == Counter(b"%d" % n for n in range(30))
 
     antiphon.run(run())
@@ -133,15 +142,15 @@ def test_a_member_that_leaves_the_door_of_the_owner_leaves_the_group_to_the_othe
             first, second = [await connected(door.address) for door in served]
             await first.subscribed("$share/g/t")
             await second.subscribed("$share/g/t")
-            await asyncio.sleep(0.1)
+            await settled()
             first.send(packet(0xA2, short(1) + b"\0" + text("$share/g/t")))
             await first.packet()
-            await asyncio.sleep(0.1)
+            await settled()
             first.send(*[publish("t", b"%d" % number) for number in range(10)])
-            assert await payloads(second) == [b"%d" % number for number in range(10)]
+            assert await payloads(second, count=10) == [[b"%d" % number for number in range(10)]]
             second.send(DISCONNECT)
             await second.end()
-            await asyncio.sleep(0.1)
+            await settled()
             assert [door._shares._groups for door in served] == [{}, {}]
 
     antiphon.run(run())

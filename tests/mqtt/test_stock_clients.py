@@ -19,7 +19,7 @@ import antiphon
 from antiphon.mqtt import serve
 from tests.node.secure import ours
 
-SECONDS = 10.0
+SECONDS = 60.0
 VERSIONS = {"3.1.1": paho.MQTTv311, "5": paho.MQTTv5}
 
 

@@ -67,7 +67,7 @@ CLIENTS = (
     client(
         "what is fetched from others is not shown",
         "replay_buffer",
-        "        return is_gap, [*(fetched or ()), *replay_buffer.unseen(seen, self.since_us)]\n",
+        "        return is_gap, [*fetched, *replay_buffer.unseen(seen, self.since_us)]\n",
         "        return is_gap, [*replay_buffer.unseen(seen, self.since_us)]\n",
     ),
     client(
@@ -93,8 +93,8 @@ CLIENTS = (
     client(
         "what a node shows comes before what it fetched from others",
         "replay_buffer",
-        "        return is_gap, [*(fetched or ()), *replay_buffer.unseen(seen, self.since_us)]\n",
-        "        return is_gap, [*replay_buffer.unseen(seen, self.since_us), *(fetched or ())]\n",
+        "        return is_gap, [*fetched, *replay_buffer.unseen(seen, self.since_us)]\n",
+        "        return is_gap, [*replay_buffer.unseen(seen, self.since_us), *fetched]\n",
     ),
     client(
         "a node publishes what was sent behind a refused batch",
@@ -149,5 +149,11 @@ CLIENTS = (
         "replay_buffer",
         "                late.append(batch)\n",
         "                pass\n",
+    ),
+    client(
+        "what a node misses while it asks others is not told",
+        "replay_buffer",
+        "            is_gap = replay_buffer.has_lost_since(asked_at_us)\n",
+        "            is_gap = False\n",
     ),
 )

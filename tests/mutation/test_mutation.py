@@ -48,6 +48,7 @@ BY_UNIT_TESTS = {
     "a node vouches for what only nodes out of reach have shown": "test_node_end.py",
     "an ordered batch is shown behind a later one of its author": "test_dedup.py",
     "a client takes what was past when its subscription began": "test_client_end.py",
+    "what a node misses while it asks others is not told": "test_replay_buffer.py",
 }
 """Bugs so rare that no campaign of hundreds of seeds finds them, with the file in ``tests/sessions`` that does."""
 

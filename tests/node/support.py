@@ -17,7 +17,7 @@ from antiphon.kernel.process import LogReader
 from antiphon.node.local_cluster import free_addresses
 from antiphon.transport.links import OutgoingLink
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 180.0
 """A test that has not come to its end by then has failed: it hangs."""
 
 Result = TypeVar("Result")

@@ -137,6 +137,26 @@ def test_a_message_that_nothing_handles_costs_its_sender_the_connection(caplog: 
     running(test)
 
 
+def test_a_message_that_fails_where_it_is_handled_costs_its_sender_the_connection() -> None:
+    async def test() -> None:
+        async with lied_to() as (honest, liar):
+            loop: Any = honest._live.loop
+            process, topic = loop.process, honest._live.topics["room"].number
+
+            class Failing(Process):
+                def receive(self, sender: int, message: ProtocolMessage) -> None:
+                    loop.process = process
+                    raise KeyError("what no correct peer says")
+
+            loop.process = Failing(process.environment)
+            lie(liar, Unavailable(liar.identifier, topic, keys()))
+            await until(lambda: honest._live.refused_connections > 0)
+            assert loop.unhandled_errors > 0 and honest._live.failure is None
+            await still_works(honest)
+
+    running(test)
+
+
 def test_a_list_of_nothing_is_refused() -> None:
     async def test() -> None:
         async with lied_to() as (honest, liar):
@@ -195,4 +215,4 @@ def test_random_lies_end_no_process(fabric: str) -> None:
             assert await watching < 2 * STANDSTILL_SECONDS
             assert [node._live.failure for node in nodes] == [None, None]
 
-    running(test, 60.0)
+    running(test)

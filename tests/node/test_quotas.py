@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from antiphon import PeerError, QuotaError, UsageError, testing
+from antiphon import Client, PeerError, QuotaError, UsageError, testing
 from antiphon.node.acl import new_token, read_rights, token_hash
-from antiphon.node.quotas import CLIENTS_SHOWN, Account, Ledger, Quotas, Rate
+from antiphon.node.gateway.accounts import CLIENTS_SHOWN, Account, Ledger, Rate
+from antiphon.node.quotas import Quotas
 from antiphon.node.status import metrics_text
 from antiphon.sessions.client_messages import AHEAD_BYTES
 from tests.node.support import exact_values
@@ -95,6 +96,31 @@ def test_topics_are_counted_also_over_connections_that_have_ended(tmp_path: Path
     with_quotas(tmp_path, scenario, "topics = 2")
 
 
+async def publish_on(client: Client, topics: int) -> None:
+    for number in range(topics):
+        await client.publish(f"shop.{number}", b"junk")
+
+
+def test_an_identity_that_begins_topics_without_end_leaves_some_for_others(tmp_path: Path) -> None:
+    """No quota is set. Connecting again gains nothing, and topics that are known can be used by everybody."""
+
+    async def scenario(cluster: testing.Cluster) -> None:
+        bank = await cluster.connect(token=BANK)
+        await bank.publish("bank", b"one")
+        for _ in range(3):
+            shop = await cluster.connect(token=SHOP)
+            with pytest.raises(QuotaError, match=r"the rest is for others \(quota topics\)"):
+                await publish_on(shop, 64)
+            await shop.publish("bank", b"known")
+            await shop.close()
+        for number in range(3):
+            await bank.publish(f"bank.{number}", b"new")
+        with pytest.raises(QuotaError, match="the rest is for others"):
+            await bank.publish("bank.4", b"more than its share of the rest")
+
+    with_quotas(tmp_path, scenario, maximum_topics=64)
+
+
 def test_policies_that_an_operator_does_not_allow_are_refused(tmp_path: Path) -> None:
     async def scenario(cluster: testing.Cluster) -> None:
         client = await cluster.connect(token=SHOP)
@@ -103,6 +129,21 @@ def test_policies_that_an_operator_does_not_allow_are_refused(tmp_path: Path) ->
         await client.subscribe("room", policy="drop_oldest").ready()
 
     with_quotas(tmp_path, scenario, 'policies = ["drop_oldest", "disconnect"]')
+
+
+def test_the_policy_of_the_operator_wins_over_what_a_client_asks_for(tmp_path: Path) -> None:
+    async def scenario(cluster: testing.Cluster) -> None:
+        shop, bank = await cluster.connect(token=SHOP), await cluster.connect(token=BANK)
+        lazy = await shop.subscribe("room", policy="block", limit=1).ready()
+        async with asyncio.timeout(20.0):
+            # With the policy that it asks for these would wait for it without end.
+            for _ in range(4 * AHEAD_BYTES // len(WORK)):
+                await bank.publish("room", WORK)
+        (subscription,) = cluster.nodes[0]._live.subscriptions._ready
+        assert (subscription.policy, subscription.owner) == ("drop_oldest", "client shop")
+        await lazy.close()
+
+    with_quotas(tmp_path, scenario, 'policy = "drop_oldest"', lost_seconds=60)
 
 
 @pytest.mark.parametrize("quota", ["messages_per_second = 100", "bytes_per_second = 3000"])
@@ -200,6 +241,7 @@ def test_an_identity_has_its_own_quotas_and_the_defaults_for_the_rest(tmp_path: 
         ("topics = 0", "more than 0"),
         ("bytes_per_second = -1.5", "more than 0"),
         ('policies = ["blok"]', "no policy 'blok'"),
+        ('policy = "blok"', "no policy 'blok'"),
         ("conections = 1", "conections"),
         ('topics = "many"', "topics"),
     ],

@@ -25,7 +25,7 @@ BURST = 400
 TOGETHER = 20
 """So many are published between two for which their publisher waits."""
 
-STANDS_STILL_SECONDS = 20.0
+STANDS_STILL_SECONDS = 90.0
 
 Ending = Callable[[Client | None, Subscription], Awaitable[None]]
 
@@ -122,7 +122,7 @@ def test_a_topic_goes_on_after_a_subscriber_of_any_kind_has_ended(
 
             await asyncio.gather(*(one(*kind) for kind in product(POLICIES, LIMITS, ENDINGS)))
 
-    running(test, patience_seconds=60.0)
+    running(test)
 
 
 def test_a_topic_goes_on_when_a_subscriber_ends_for_which_six_publishers_wait() -> None:
@@ -193,4 +193,4 @@ def test_topics_go_on_whatever_subscribers_come_lag_close_and_vanish(
                 await fresh.close()
                 assert node._live.topics[topic].behind == ()
 
-    running(test, patience_seconds=60.0)
+    running(test)

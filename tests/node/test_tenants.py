@@ -19,7 +19,15 @@ from antiphon.client.remote_log import RemoteLog
 from antiphon.kernel.errors import ProtocolError
 from antiphon.membership.messages import PROTOCOL_VERSION, Hello
 from antiphon.node.acl import new_token, token_hash
-from antiphon.sessions.client_messages import LaneOf, LogsRequest, PublishRequest, Resume, SubscribeRequest
+from antiphon.sessions.client_messages import (
+    FollowRequest,
+    FollowResponse,
+    LaneOf,
+    LogsRequest,
+    PublishRequest,
+    Resume,
+    SubscribeRequest,
+)
 from antiphon.storage.log import DurableLog
 from antiphon.transport import frame_budget
 from tests.node.strangers import Attacker, attacking, frames
@@ -66,7 +74,8 @@ def bank(node: Node) -> Any:
 
 
 def test_stalled_frames_of_a_tenant_harm_nobody_and_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frame_budget, "LONG_FRAME_BYTES_AT_MOST", 8 << 20)
+    # Four of the attackers use all of it up.
+    monkeypatch.setattr(frame_budget, "LONG_FRAME_BYTES_AT_MOST", 4 * ((2 << 20) + 4))
 
     async def test() -> None:
         async with with_tenants(tmp_path, 2, frame_seconds=2.0) as (node, other), attackers(node, 11) as stalled:
@@ -136,6 +145,8 @@ def test_requests_for_log_positions_wait_for_nobody_and_end_with_their_connectio
 
 
 SUBSCRIPTION_ENDED, PUBLISH_RESPONSE = 154, 151
+OBJECTS_OF_A_BATCH = 500
+FOLLOW_RESPONSE: Any = FollowResponse.__struct_config__.tag
 TOPIC_LIST = {author: [1 << 40] for author in range(1, 8001)}
 
 
@@ -168,12 +179,30 @@ def test_lists_of_what_was_seen_are_kept_packed_and_have_a_bound(tmp_path: Path)
                 # 80,000 numbers of nine bytes each, and as many of authors.
                 attacker.send(resuming(number, {f"shop.{topic}": TOPIC_LIST for topic in range(25)}))
             ended = await answer(attacker, SUBSCRIPTION_ENDED)
-            assert "bytes of what they have seen" in ended[2]
+            assert "bytes of what it has seen" in ended[2]
             account = node._live.ledger.account("shop", node._live.rights._clients["shop"].quotas)
             assert 1 << 20 < account.memory_bytes <= 16 << 20
             attacker.writer.transport.abort()
             await until(lambda: account.memory_bytes == 0)
             await honest.publish("bank.room", b"unharmed")
+
+    running(test)
+
+
+def test_requests_to_follow_count_towards_the_memory_of_their_identity(tmp_path: Path) -> None:
+    """Each names thousands of batches that never come: the node waits for them for half a minute."""
+
+    async def test() -> None:
+        quotas = "memory = 2000000"
+        async with with_tenants(tmp_path, quotas=quotas) as (node,), attackers(node, 1) as (attacker,):
+            past = dict.fromkeys(range(1, 8001), 1 << 40)
+            attacker.send(frames(*(FollowRequest(number, "shop.follow", past) for number in range(40))))
+            refused = await answer(attacker, FOLLOW_RESPONSE)
+            assert "quota memory" in refused[3] and refused[5] == "QuotaError"
+            account = node._live.ledger.account("shop", node._live.rights._clients["shop"].quotas)
+            assert 1_000_000 < account.memory_bytes <= 2_000_000
+            attacker.writer.transport.abort()
+            await until(lambda: account.memory_bytes == 0)
 
     running(test)
 
@@ -186,13 +215,15 @@ def test_a_quota_of_memory_ends_subscriptions_that_are_never_read_and_counts_the
             attacker.send(frames(*wanted))
             await until(lambda: len(node._live.subscriptions._ready) == 20)
             account = node._live.ledger.account("shop", node._live.rights._clients["shop"].quotas)
-            # It takes nothing, so 16,384 are ahead of it, and 2,000 wait: 40 kB in each subscription without objects.
+            # It takes nothing: some thousand are ahead of it, and then they wait in all twenty subscriptions.
             for _ in range(18_400):
                 node.publish("shop.room", b"", order="none")
                 await node.flush()
                 if account.hits["memory"]:
                     break
             assert account.hits["memory"] > 0
+            waiting: Any = node._live.subscriptions._ready
+            assert sum(len(each._waiting.entries) for each in waiting) * OBJECTS_OF_A_BATCH <= 2_000_000
             ended = await answer(attacker, SUBSCRIPTION_ENDED)
             assert "quota memory" in ended[2] and ended[5] == "QuotaError"
             assert account.memory_bytes <= 2_000_000

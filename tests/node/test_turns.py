@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -24,7 +25,7 @@ from antiphon.sessions.client_messages import (
 from antiphon.transport.turn_share import TurnShare
 from tests.node.strangers import frames
 from tests.node.support import running, take_values, until
-from tests.node.test_tenants import attackers, bank, with_tenants
+from tests.node.test_tenants import PUBLISH_RESPONSE, attackers, bank, with_tenants
 
 
 def subscriptions_that_end(number: int) -> tuple[msgspec.Struct, ...]:
@@ -85,6 +86,31 @@ def test_frames_that_wait_for_a_turn_are_all_handled_in_order(tmp_path: Path) ->
                 assert [each for each in taken if each[0] == name] == [f"{name}{number}" for number in range(2000)]
             account = node._live.ledger.account("shop", node._live.rights._clients["shop"].quotas)
             assert account.turns.postponed > 0
+
+    running(test)
+
+
+@pytest.mark.parametrize("has_log", [False, True], ids=["without a log", "with a log"])
+def test_publishes_on_one_topic_are_answered_in_their_order(tmp_path: Path, has_log: bool) -> None:
+    """Those on different topics may pass each other, and a refusal passes those that are not accepted yet."""
+    data: dict[str, Any] = {"data": str(tmp_path / "log")} if has_log else {}
+
+    async def test() -> None:
+        async with with_tenants(tmp_path, **data) as (node,), attackers(node, 1) as (attacker,):
+            batch = encode_columns(Columns(1, 0, [b"x"]))
+            topics = ("shop.a", "shop.b", "shop.c")
+            publishing = [PublishRequest(number, topics[number % 3], "causal", batch) for number in range(1500)]
+            attacker.send(frames(*publishing))
+            answered: list[int] = []
+            while len(answered) < 1500:
+                frame = await attacker.frame()
+                if frame[0] == PUBLISH_RESPONSE:
+                    assert frame[2] == ""
+                    answered.append(frame[1])
+            for place in range(3):
+                of_one = [number for number in answered if number % 3 == place]
+                assert of_one == sorted(of_one) and len(of_one) == 500
+            assert len(node._live.clients) == 1
 
     running(test)
 

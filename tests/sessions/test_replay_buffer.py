@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from antiphon.api.batch import Batch
 from antiphon.api.batch_codec import encode_columns
 from antiphon.api.columns import Columns
 from antiphon.sessions.dedup import DedupTable
-from antiphon.sessions.replay_buffer import PER_KEY, Budget, ReplayBuffer, TotalOrderScope
+from antiphon.sessions.replay_buffer import PER_KEY, Budget, ReplayBuffer, Resumption, TotalOrderScope
 
 
 def shown_batches(
@@ -76,3 +78,15 @@ def test_a_node_vouches_for_what_its_log_holds_of_its_past() -> None:
     kept.begin(2)
     kept.starts_behind(DedupTable({1: [2]}))
     assert kept.before == {1: [2]}
+
+
+@pytest.mark.parametrize(("lost_at_us", "is_gap"), [(400, False), (600, True)])
+def test_what_a_node_misses_while_others_are_asked_is_told(lost_at_us: int, is_gap: bool) -> None:
+    """The others answer for what had come here when they were asked, and not for what came later."""
+    kept = shown_batches((1, 1, "total"))
+    kept.lost(lost_at_us)
+    resumption: Resumption[Batch] = Resumption(9, 0, {"room": {1: [1]}})
+    found = kept.unseen(DedupTable(), 0)
+    resumption.fetch("room", 500, found)
+    assert resumption.replay("room", kept) == (is_gap, found)
+    assert resumption.replay("room", kept) == (True, []), "without an answer of others the node may lack something"

@@ -97,7 +97,7 @@ def test_messages_say_what_their_publisher_had_received(fabric: str, tmp_path: P
                 aiter(await user.subscribe("room").ready()) for user in (ann, ben, nodes[0])
             ]
             question = await ann.publish("room", b"why?", acks="quorum")
-            heard = [await asyncio.wait_for(anext(each), 20) for each in hears]
+            heard = [await asyncio.wait_for(anext(each), 90) for each in hears]
             answer = await ben.publish("room", b"because", acks="quorum")
             by_node = await nodes[0].publish("room", b"I see", acks="quorum")
             await ben.publish("room", b"and more", acks="quorum")
@@ -124,7 +124,7 @@ def test_work_on_an_answer_begins_when_the_work_on_its_question_is_done(fabric: 
             room = aiter(await answers.subscribe("room").ready())
             for number in range(2):
                 await asks.publish("room", b"question %d" % number, acks="quorum")
-                message = await asyncio.wait_for(anext(room), 20)
+                message = await asyncio.wait_for(anext(room), 90)
                 assert message.value == b"question %d" % number
             await answers.publish("room", b"answer", acks="quorum")
             await answers.publish("room", b"aside", after=[], acks="quorum")
@@ -188,11 +188,11 @@ def test_many_members_work_on_a_conversation_and_none_begins_too_early(tmp_path:
                 for number in range(rounds):
                     headers = None if last is None else {"before": last}
                     await node.publish("room", f"{name}{number}".encode(), headers=headers, acks="quorum")
-                    last = (await asyncio.wait_for(anext(room), 20)).value
+                    last = (await asyncio.wait_for(anext(room), 90)).value
 
             workers = [asyncio.create_task(work(node)) for node in (*nodes, *nodes)]
             await asyncio.gather(talk(nodes[0], "a", 20), talk(nodes[1], "b", 20))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(90):
                 while len(done) < 40:
                     await asyncio.sleep(0.01)
                     assert not any(worker.done() for worker in workers), "a worker has failed"

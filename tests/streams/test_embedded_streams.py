@@ -31,7 +31,7 @@ def test_a_program_uses_topics_with_a_history_through_its_own_node(fabric: str, 
             histories = [await history(node) for node in nodes]
             assert all(each == histories[0] for each in histories) and len(histories[0]) == 4
             shared = [await stack.enter_async_context(node.consume("orders", "billing", window=1)) for node in nodes]
-            found = [(await each.fetch(1, timeout=20))[0] for each in shared]
+            found = [(await each.fetch(1, timeout=90))[0] for each in shared]
             assert sorted(message.position for message in found) == [0, 1, 2, 3], "each message went to one of them"
             await asyncio.gather(*(message.ack() for message in found))
             assert [each.name for each in await nodes[1].topics.list()] == ["orders"]
@@ -48,9 +48,9 @@ def test_a_member_in_a_node_goes_on_at_the_next_leader_and_its_own_end_frees_its
             killed = leader_of(nodes, "jobs")
             first, second = (node for node in nodes if node is not killed)
             work = await first.consume("jobs", "workers", window=2).ready()
-            (held,) = await work.fetch(1, timeout=20)
+            (held,) = await work.fetch(1, timeout=90)
             await killed.abandon()
-            await asyncio.wait_for(held.ack(), 20)
+            await asyncio.wait_for(held.ack(), 90)
             rest = await second.consume("jobs", "workers").ready()
             # One message is still in the hands of the first member, until its node ends.
             taken = await take(rest, 1)
@@ -72,10 +72,10 @@ def test_the_messages_of_a_member_whose_node_ended_go_to_others(tmp_path: Path) 
             leader = leader_of(nodes, "jobs")
             ending, staying = (node for node in nodes if node is not leader)
             work = await ending.consume("jobs", "workers", ack_seconds=300).ready()
-            (held,) = await work.fetch(1, timeout=20)
+            (held,) = await work.fetch(1, timeout=90)
             other = await staying.consume("jobs", "workers", ack_seconds=300).ready()
             await ending.abandon()
-            (again,) = await other.fetch(1, timeout=20)
+            (again,) = await other.fetch(1, timeout=90)
             assert (again.position, again.delivery) == (held.position, held.delivery + 1)
             await other.close()
 

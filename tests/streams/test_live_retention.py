@@ -62,7 +62,7 @@ def test_what_a_consumer_has_not_done_is_kept_for_longer_and_then_told_as_missed
             async with client.consume("jobs", "workers", window=1) as work:
                 for _ in range(8):
                     await client.publish("jobs", VALUE, acks="quorum")
-                (first,) = await work.fetch(1, timeout=20)
+                (first,) = await work.fetch(1, timeout=90)
                 replica._retention.advance()
                 assert first.position == 0 and work.missed == 0
                 await until(lambda: replica.kept().earliest == 0 and replica.kept().size > 30_000)
@@ -72,7 +72,7 @@ def test_what_a_consumer_has_not_done_is_kept_for_longer_and_then_told_as_missed
                 await until(lambda: work.missed == replica.kept().earliest > 0)
                 # It is gone: there is nothing to do again.
                 await first.ack()
-                (second,) = await work.fetch(1, timeout=20)
+                (second,) = await work.fetch(1, timeout=90)
                 assert second.position > 0
                 await second.ack()
             (consumer,) = (await client.topics.describe("jobs")).consumers

@@ -55,7 +55,7 @@ async def take(consumption: Consumption, count: int) -> list[ConsumedMessage]:
     """So many messages, each acknowledged."""
     taken: list[ConsumedMessage] = []
     while len(taken) < count:
-        found = await consumption.fetch(count - len(taken), timeout=20)
+        found = await consumption.fetch(count - len(taken), timeout=90)
         assert found, "messages must come"
         await asyncio.gather(*(message.ack() for message in found))
         taken += found
@@ -163,14 +163,14 @@ def test_a_message_that_is_not_acknowledged_comes_again_and_then_goes_to_the_dea
             dead = await client.subscribe("jobs.dead").ready()
             await client.publish("jobs", b"work", acks="quorum")
             async with client.consume("jobs", "workers", max_deliveries=3, ack_seconds=0.5) as work:
-                (first,) = await work.fetch(1, timeout=20)
+                (first,) = await work.fetch(1, timeout=90)
                 await first.nack()
-                (second,) = await work.fetch(1, timeout=20)
+                (second,) = await work.fetch(1, timeout=90)
                 assert (first.delivery, second.delivery) == (1, 2)
                 # Its time passes: another delivery, the last one.
-                (third,) = await work.fetch(1, timeout=20)
+                (third,) = await work.fetch(1, timeout=90)
                 assert third.delivery == 3
-                letter = await asyncio.wait_for(anext(aiter(dead)), 20)
+                letter = await asyncio.wait_for(anext(aiter(dead)), 90)
                 assert letter.value == b"work" and letter.headers["antiphon-consumer"] == b"workers"
                 while (await client.topics.describe("jobs")).consumers[0].lag:
                     await asyncio.sleep(0.01)
@@ -185,10 +185,10 @@ def test_an_acknowledgement_that_comes_too_late_is_refused(tmp_path: Path) -> No
             await client.publish("jobs", b"work", acks="quorum")
             async with antiphon.connect(nodes[0].address) as other:
                 slow = await client.consume("jobs", "workers", ack_seconds=0.5).ready()
-                (late,) = await slow.fetch(1, timeout=20)
+                (late,) = await slow.fetch(1, timeout=90)
                 quick = await other.consume("jobs", "workers", ack_seconds=0.5, window=1).ready()
                 await slow.set_window(0)
-                (again,) = await quick.fetch(1, timeout=20)
+                (again,) = await quick.fetch(1, timeout=90)
                 assert again.delivery > late.delivery
                 with pytest.raises(LostTurnError, match="another member"):
                     await late.ack()

@@ -74,7 +74,7 @@ def test_a_consumer_is_looked_at_and_reset_and_begins_at_times(fabric: str, tmp_
             for number in range(3, 6):
                 await client.publish("jobs", b"%d" % number, acks="quorum")
             work = await client.consume("jobs", "workers", ack_seconds=60, max_deliveries=9).ready()
-            first, second = await work.fetch(2, timeout=20)
+            first, second = await work.fetch(2, timeout=90)
             await first.ack()
             await second.nack(delay_seconds=60)
             with pytest.raises(PeerError, match="has members; end its programs"):

@@ -83,7 +83,7 @@ def test_what_is_refused_is_told_to_its_publisher_and_the_others_are_asked_for_a
         waits = PositionWaits(LeaderLinks(leader, nowhere))
         batches, publishings = published(3)
         settlings = [waits.settle(each, 5.0, 0.0) for each in publishings]
-        waiting = asyncio.ensure_future(asyncio.wait_for(settlings[5], 5.0))
+        waiting = asyncio.ensure_future(asyncio.wait_for(settlings[5], 90.0))
         await asyncio.sleep(0.01)
         assert not waiting.done()
         batches[0].future.set_result(None)

@@ -22,7 +22,7 @@ from tests.streams.test_live_streams import FABRICS, cluster, leader_of
 
 async def taken(subscription: Subscription, count: int) -> list[Message]:
     messages = aiter(subscription)
-    return [await asyncio.wait_for(anext(messages), 20) for _ in range(count)]
+    return [await asyncio.wait_for(anext(messages), 90) for _ in range(count)]
 
 
 def test_a_position_is_a_number_that_knows_its_history() -> None:

@@ -192,4 +192,4 @@ def test_a_cluster_is_upgraded_node_by_node_and_one_node_goes_back(
         # Nodes of the next version have used what only they know.
         assert cluster.tones.read_text()
 
-    running(test, patience_seconds=120.0)
+    running(test)

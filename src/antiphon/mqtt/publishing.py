@@ -37,7 +37,7 @@ class MqttPublisher:
     def until_room(self, session: MqttSession, mqtt_name: str) -> Awaitable[Any] | None:
         """The awaitable for which a client waits before it may publish; None if it need not wait."""
         account = session.account
-        if account.has_rates and (seconds := account.wait_seconds()) > 0:
+        if account.owes and (seconds := account.wait_seconds()) > 0:
             return asyncio.sleep(seconds)
         outbox = self._live.outboxes.get(self._names.get(mqtt_name, ""))
         if outbox is None or not outbox.is_full:
@@ -87,6 +87,8 @@ class MqttPublisher:
         why_not = why_no_topic(live.settings, live.topics, topic, used, "publish on so many topics")
         if why_not:
             raise QuotaError(why_not)
+        if topic not in live.topics:
+            session.account.begin_topic(len(live.topics), live.settings.maximum_topics)
 
 
 def why_refused(error: BaseException) -> Reason:

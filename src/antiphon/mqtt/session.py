@@ -22,7 +22,7 @@ from antiphon.mqtt.protocol.reasons import Reason
 from antiphon.mqtt.retained import RetainedMessage
 from antiphon.mqtt.topics import SHARED, filter_matches, mqtt_name, shared_filter, topic_name
 from antiphon.node.acl import Holder
-from antiphon.node.quotas import Account
+from antiphon.node.gateway.accounts import Account
 
 NEVER_EXPIRES: Final = 0xFFFF_FFFF
 """The session expiry of a session that is kept for as long as the node runs."""

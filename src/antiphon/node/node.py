@@ -31,13 +31,13 @@ from antiphon.kernel.process import Process
 from antiphon.membership.messages import Hello
 from antiphon.node.acl import Rights
 from antiphon.node.audit_log import AuditLog
+from antiphon.node.gateway.accounts import Ledger
 from antiphon.node.gateway.client_requests import RequestServices
 from antiphon.node.gateway.client_session import ClientServices
 from antiphon.node.gateway.gateway import Gateway
 from antiphon.node.gateway.session_host import future_of
 from antiphon.node.loop import ORDER_NUMBERS, NodeLoop
 from antiphon.node.members import Foundation, ProcessMaker
-from antiphon.node.quotas import Ledger
 from antiphon.node.settings import Settings
 from antiphon.node.spaces import check_total
 from antiphon.node.status import NodeStatus, StatusServer

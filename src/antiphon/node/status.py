@@ -29,9 +29,9 @@ from antiphon.membership.messages import PROTOCOL_VERSION
 from antiphon.node.acl import Rights
 from antiphon.node.audit_log import AuditLog
 from antiphon.node.consumer_metrics import consumer_figures, consumer_metrics
+from antiphon.node.gateway.accounts import Ledger
 from antiphon.node.loop import NodeLoop
 from antiphon.node.members import Members
-from antiphon.node.quotas import Ledger
 from antiphon.node.settings import Settings
 from antiphon.sessions.backlog import Backlogs
 from antiphon.trace.quantities import quantity

@@ -68,14 +68,16 @@ class MissedBatches(Generic[B]):
         it after it became a member: then it is shown here, before or after this question. Or it counted as past when
         this node became one: then it is in the set that goes with the question, and a node that has delivered that set
         has shown it, or had delivered it before the client was subscribed. The set may be larger by what was delivered
-        here since; that comes to all, and the client drops what comes twice. Order holds, because the answer is whole,
-        each publication behind all that it follows and the client has not seen; and what is shown here comes after
-        that, and follows nothing but what was shown here before or is in the set.
+        here since; that comes to all, and the client drops what comes twice. If this node misses some of it the client
+        is told (:meth:`Resumption.replay`). Order holds, because the answer is whole, each publication behind all that
+        it follows and the client has not seen; and what is shown here comes after that, and follows nothing but what
+        was shown here before or is in the set.
         """
         seen = resumption.seen_on(topic.name)
         can_ask = self._end.traits.has_barriers or self._end.traits.counts_past
         if not can_ask or not topic.replay_buffer.may_lack(seen, resumption.since_us):
             return
+        began_at_us = self._end.host.now_us()
         past = [] if self._end.traits.has_barriers else self._end.host.frontier_keys(topic.number)
         barrier, asked_at_us = 0, 0
         # The brokers that a barrier has passed, and those of them that have answered.
@@ -116,7 +118,7 @@ class MissedBatches(Generic[B]):
             if resumption.is_behind(topic.name, topic.replay_buffer.before_all(members)):
                 batches = yield from self._from_oldest(topic, own, replies, partial(ask, wants_batches=True))
         if batches is not None:
-            resumption.fetched[topic.name] = batches
+            resumption.fetch(topic.name, began_at_us, batches)
 
     def _from_oldest(
         self,

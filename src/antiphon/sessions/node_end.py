@@ -28,7 +28,7 @@ from antiphon.fabrics.cube.repair.retransmit_buffer import Holdings
 from antiphon.kernel.errors import NoMajorityError, PeerError
 from antiphon.kernel.message import SOURCE_MASK
 from antiphon.membership.messages import Control
-from antiphon.sessions.client_messages import FollowRequest, NodeAddresses
+from antiphon.sessions.client_messages import NodeAddresses
 from antiphon.sessions.dedup import DedupTable, numbers_from, publications_in
 from antiphon.sessions.host import ConnectedClient, FabricTraits, NodeHost, SessionTopic
 from antiphon.sessions.missed_batches import PAST_US, MissedBatches
@@ -44,6 +44,7 @@ from antiphon.sessions.replay_buffer import Resumption, ShownBatch
 from antiphon.sessions.resume import KNOWN_US, LOOK_US, CaughtUp, ResumedTopic
 from antiphon.sessions.safety import SafetyReports
 from antiphon.sessions.scatter_gather import ScatterGather
+from antiphon.sessions.seen_lists import SeenElsewhere
 from antiphon.sessions.steps import Promise, Steps, start, wait
 from antiphon.sessions.writers import PLACE_BITS
 
@@ -198,7 +199,7 @@ class NodeEnd(Generic[B]):
 
     # What a client follows.
 
-    def follow(self, client: int, message: FollowRequest) -> Steps[ResumedTopic[B]]:
+    def follow(self, client: int, message: SeenElsewhere) -> Steps[ResumedTopic[B]]:
         """Catch up with what a client has seen, and ask others what they have delivered of its batches.
 
         If this node cannot catch up, the crossing says why. It still serves the batches that were accepted elsewhere:
@@ -218,7 +219,7 @@ class NodeEnd(Generic[B]):
         known = [numbers_from(answer.ranges) for answer in answers.values() if isinstance(answer, DedupResponse)]
         return ResumedTopic(self, topic, client, known, failure)
 
-    def _catch_up(self, topic: SessionTopic[B], client: int, message: FollowRequest, was_member: bool) -> Steps[None]:
+    def _catch_up(self, topic: SessionTopic[B], client: int, message: SeenElsewhere, was_member: bool) -> Steps[None]:
         """Wait until this node has delivered what a client has seen elsewhere."""
         if self.traits.has_barriers:
             yield from self.barrier(topic)
@@ -251,7 +252,7 @@ class NodeEnd(Generic[B]):
                 self._counted[topic] = known
         return known
 
-    def _known_until_us(self, topic: SessionTopic[B], message: FollowRequest) -> int:
+    def _known_until_us(self, topic: SessionTopic[B], message: SeenElsewhere) -> int:
         """Until when to wait for what a client has seen: not if all nodes that published it are gone for long."""
         since_us = self.host.now_us()
         if self.traits.knows_all and self.traits.counts_past:
@@ -288,7 +289,7 @@ class NodeEnd(Generic[B]):
         passed.result()
         return number
 
-    def _wait_for_authors(self, topic: SessionTopic[B], client: int, message: FollowRequest) -> Steps[None]:
+    def _wait_for_authors(self, topic: SessionTopic[B], client: int, message: SeenElsewhere) -> Steps[None]:
         """Wait for what no living broker had at the barrier, and the client has seen: its author may hand it in again.
 
         A broker does not know what came before it was a member. The others do, and what they name has come here by the
@@ -297,16 +298,21 @@ class NodeEnd(Generic[B]):
         """
         known = DedupTable()
         settled: set[int] = set()
+        named = {
+            author: number
+            for author, number in message.past.items()
+            if author > SOURCE_MASK
+            # What a writer writes again has no order with messages of others.
+            and number >> PLACE_BITS == 0
+            and author != client
+            and topic.seen.highest(author) < number
+        }
 
         def lacks() -> dict[int, int]:
             return {
                 author: number
-                for author, number in message.past.items()
-                if author > SOURCE_MASK
-                # What a writer writes again has no order with messages of others.
-                and number >> PLACE_BITS == 0
-                and author not in (client, *settled)
-                and max(topic.seen.highest(author), known.highest(author)) < number
+                for author, number in named.items()
+                if author not in settled and max(topic.seen.highest(author), known.highest(author)) < number
             }
 
         if not (awaited := lacks()):

@@ -111,6 +111,7 @@ NOTHING_KEPT: Final[list[KeptBatch]] = []
 NOTHING_DROPPED: Final[dict[int, tuple[int, int]]] = {}
 
 NO_MEMBER_US: Final = -1
+NOBODY_ASKED_US: Final = -1
 
 
 class ReplayBuffer(Generic[B]):
@@ -179,6 +180,10 @@ class ReplayBuffer(Generic[B]):
         """The node itself has missed something, and can only speak for what comes."""
         self._since_us = now_us
         self._lost_at_us = now_us
+
+    def has_lost_since(self, time_us: int) -> bool:
+        """Whether the node itself has missed something since then."""
+        return self._lost_at_us >= time_us
 
     def member_us(self, now_us: int) -> int:
         """For how long the node is a member, and has missed nothing; 0 if it is none."""
@@ -323,8 +328,8 @@ class Resumption(Generic[B]):
         self.since_us = since_us
         self._seen = PackedLists(seen)
         self._past = PackedLists(past or {})
-        # By topic, unseen batches of another node, where this one has not kept enough.
-        self.fetched: dict[str, list[B]] = {}
+        # By topic, unseen batches of another node, where this one has not kept enough, and when it was asked.
+        self._fetched: dict[str, tuple[int, list[B]]] = {}
 
     @property
     def size_bytes(self) -> int:
@@ -339,10 +344,17 @@ class Resumption(Generic[B]):
         """Whether all these publications were shown to it on a topic, or came before it."""
         return DedupTable(self._past.on(topic)).has_all(publications)
 
+    def fetch(self, topic: str, asked_at_us: int, batches: list[B]) -> None:
+        """Another node has answered for what had come here when it was asked."""
+        self._fetched[topic] = (asked_at_us, batches)
+
     def replay(self, topic: str, replay_buffer: ReplayBuffer[B]) -> tuple[bool, list[B]]:
         """Whether something may be missing, and the batches with which the subscription goes on here."""
         seen = self.seen_on(topic)
-        fetched = self.fetched.pop(topic, None)
-        is_gap = fetched is None and replay_buffer.may_lack(seen, self.since_us)
+        asked_at_us, fetched = self._fetched.pop(topic, (NOBODY_ASKED_US, []))
+        if asked_at_us == NOBODY_ASKED_US:
+            is_gap = replay_buffer.may_lack(seen, self.since_us)
+        else:
+            is_gap = replay_buffer.has_lost_since(asked_at_us)
         is_gap = is_gap or replay_buffer.has_passed(seen, self.since_us, DedupTable(self._past.on(topic)))
-        return is_gap, [*(fetched or ()), *replay_buffer.unseen(seen, self.since_us)]
+        return is_gap, [*fetched, *replay_buffer.unseen(seen, self.since_us)]

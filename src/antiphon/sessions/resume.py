@@ -6,7 +6,7 @@ delivered already: here, or at other nodes, which were asked when the client cam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -14,14 +14,12 @@ from antiphon.kernel.errors import AntiphonError, NoMajorityError, PeerError
 from antiphon.kernel.interval_set import IntervalSet
 from antiphon.sessions.backlog import Backlog
 from antiphon.sessions.client_messages import FollowRequest, PublishRequest
-from antiphon.sessions.dedup import DedupTable, numbers_from
+from antiphon.sessions.dedup import DedupTable
 from antiphon.sessions.host import FabricTraits, NodeHost, SessionTopic
 from antiphon.sessions.replay_buffer import ShownBatch
+from antiphon.sessions.seen_lists import FollowedLists, SeenElsewhere, batches_of, publications_of
 from antiphon.sessions.steps import Promise, Scope, Steps, Turns, start, wait
 from antiphon.sessions.writers import place_of
-
-NUMBER_BYTES: Final = 64
-"""The memory of one number in a request that waits, with its place in a list or table."""
 
 KNOWN_US: Final = 30_000_000
 """How long a node waits for batches that a client has seen or published elsewhere: they exist, and should come."""
@@ -51,7 +49,7 @@ class CatchingUp(Protocol[B]):
     def until(self, topic: SessionTopic[B], condition: Callable[[], bool], until_us: int) -> Steps[bool]:
         """Wait for something that is delivered, until some time; whether it has come."""
 
-    def follow(self, client: int, message: FollowRequest) -> Steps[ResumedTopic[B]]:
+    def follow(self, client: int, message: SeenElsewhere) -> Steps[ResumedTopic[B]]:
         """Catch up with what a client has seen."""
 
 
@@ -139,14 +137,14 @@ class CaughtUp(Generic[B]):
     """
 
     def __init__(
-        self, topic: SessionTopic[B], message: FollowRequest, counted: Callable[[], DedupTable] | None
+        self, topic: SessionTopic[B], message: SeenElsewhere, counted: Callable[[], DedupTable] | None
     ) -> None:
         self._topic = topic
-        self._batches = iter(message.past.items())
+        self._batches = batches_of(message)
         self._awaited = next(self._batches, None)
-        self._counted = counted if message.publications else None
         self._publications = publications_of(message)
         self._publication = next(self._publications, None)
+        self._counted = counted if message.publications else None
 
     def __call__(self) -> bool:
         seen = self._topic.seen
@@ -160,14 +158,6 @@ class CaughtUp(Generic[B]):
         while self._publication is not None and counted.has_range(*self._publication):
             self._publication = next(self._publications, None)
         return self._publication is None
-
-
-def publications_of(message: FollowRequest) -> Iterator[tuple[int, int, int]]:
-    """The publications that a client has seen: publisher, and the first and last number of each interval."""
-    for publisher, ranges in message.publications.items():
-        numbers = numbers_from(ranges)
-        for first, last in numbers.inside(1, numbers.highest()):
-            yield publisher, first, last
 
 
 class PublishingPort(Protocol):
@@ -194,8 +184,14 @@ class PublishingPort(Protocol):
     ) -> None:
         """Tell the client that a batch is accepted, or why not, or that it is to hand the batch in again."""
 
-    def followed(self, message: FollowRequest, failure: AntiphonError | None) -> None:
+    def followed(self, message: SeenElsewhere, failure: AntiphonError | None) -> None:
         """Tell the client that what it publishes follows what it has seen, or why not."""
+
+    def check_list(self, size_bytes: int) -> None:
+        """Raise the reason why the client may not list so much more of what it has seen, if there is one."""
+
+    def keep_list(self, size_bytes: int) -> None:
+        """A list of the client is kept from now on, or, if negative, no more."""
 
 
 class ClientPublishing(Generic[B]):
@@ -226,9 +222,16 @@ class ClientPublishing(Generic[B]):
 
     def on_follow(self, message: FollowRequest) -> None:
         """The client comes from another node and is about to publish on a topic."""
+        lists = FollowedLists(message)
+        try:
+            self._port.check_list(lists.size_bytes)
+        except AntiphonError as error:
+            self._port.followed(lists, error)
+            return
         self._waiting += 1
-        self._backlog.add(size_of(message))
-        start(self._follow(message), self._scope)
+        self._backlog.add(lists.size_bytes)
+        self._port.keep_list(lists.size_bytes)
+        start(self._follow(lists), self._scope)
 
     def _publish_at_once(self, message: PublishRequest) -> bool:
         """Publish a batch that need not wait for anything; false if it must."""
@@ -351,26 +354,21 @@ class ClientPublishing(Generic[B]):
         topic = self._end.host.find_topic(message.topic)
         return topic is not None and topic.seen.has(self._client, message.serial)
 
-    def _follow(self, message: FollowRequest) -> Steps[None]:
+    def _follow(self, lists: FollowedLists) -> Steps[None]:
         failure: AntiphonError | None = None
         try:
-            self._port.check_publishing(message.topic)
-            resumed = yield from self._end.follow(self._client, message)
-            earlier = self._resumed_topics.get(message.topic)
+            self._port.check_publishing(lists.topic)
+            resumed = yield from self._end.follow(self._client, lists)
+            earlier = self._resumed_topics.get(lists.topic)
             if earlier is not None:
                 # Batches that wait there must not be overtaken.
                 resumed.turns = earlier.turns
-            self._resumed_topics[message.topic] = resumed
+            self._resumed_topics[lists.topic] = resumed
             failure = resumed.failure
         except AntiphonError as error:
             failure = error
         finally:
             self._waiting -= 1
-            self._backlog.remove(size_of(message))
-        self._port.followed(message, failure)
-
-
-def size_of(message: FollowRequest) -> int:
-    """The memory that a request takes while it waits."""
-    numbers = 2 * len(message.past) + sum(1 + len(ranges) for ranges in message.publications.values())
-    return NUMBER_BYTES * numbers
+            self._backlog.remove(lists.size_bytes)
+            self._port.keep_list(-lists.size_bytes)
+        self._port.followed(lists, failure)

@@ -29,6 +29,7 @@ from antiphon.transport.framing import (
     BUFFER_BYTES,
     FIRST_BUFFER_BYTES,
     FIRST_FRAME_BYTES_AT_MOST,
+    SMALL_FRAME_BYTES,
     FrameReader,
     FrameWriter,
 )
@@ -39,6 +40,9 @@ from antiphon.transport.turn_share import TurnShare
 
 UNWRITTEN_BYTES_AT_MOST: int = 4 << 20
 """So much waits for a client that does not read before nothing more is sent to it, or read from it."""
+
+FRAMES_PER_LOOK: Final = 4
+"""After so many short frames of a client the node looks at the clock."""
 
 UNREAD: Final = "what was sent is not read"
 TURN: Final = "its frames wait for a turn"
@@ -271,7 +275,7 @@ class IncomingConnection(FrameReader):
     def frame_received(self, frame: memoryview) -> None:
         if self._client is not None:
             self._client.frame_received(frame)
-            self._look_at_the_time()
+            self._look_at_the_time(len(frame) > SMALL_FRAME_BYTES)
             return
         if self._is_closed:
             # It has come together with what the connection was closed for, and must not count.
@@ -297,12 +301,17 @@ class IncomingConnection(FrameReader):
         else:
             self._reception.control_received(self._sender_identifier(), message)
 
-    def _look_at_the_time(self) -> None:
-        """Stop when the identity has had its turn, and when the client has to wait, or has to read answers first."""
+    def _look_at_the_time(self, is_long: bool) -> None:
+        """Stop when the identity has had its turn, and when the client has to wait, or has to read answers first.
+
+        Behind short frames it looks at the clock less often: most reads bring one.
+        """
         share, writer = self.share, self._writer
         if share is None or writer is None:
             return
-        if self._held or time.perf_counter() >= share.ends or writer.queued_bytes > UNWRITTEN_BYTES_AT_MOST:
+        looks = is_long or self.frames_received % FRAMES_PER_LOOK == 0
+        is_late = looks and time.perf_counter() >= share.ends
+        if is_late or self._held or writer.queued_bytes > UNWRITTEN_BYTES_AT_MOST:
             self.is_stopped = True
 
     def _give_sign(self) -> None:

@@ -29,9 +29,10 @@ from antiphon.fabrics.gossip.retransmit import GossipRetransmission
 from antiphon.fabrics.gossip.sampling.hyparview import HyParView, Join, NeighbourRequest
 from antiphon.fabrics.gossip.sampling.service import Connections, Neighbourhood, PeerSampling
 from antiphon.fabrics.gossip.seeds import MOST_ATTEMPTS, Pulses, Seeds
-from antiphon.fabrics.gossip.stream import QueuedRequest, Stream
+from antiphon.fabrics.gossip.stream import PASSED_AT_MOST, Missed, QueuedRequest, Stream
 from antiphon.fabrics.gossip.trees import Trees
-from antiphon.kernel.message import FIFO, UNSPECIFIED, Publication, publication_key
+from antiphon.kernel.message import FIFO, SOURCE_BITS, SOURCE_MASK, UNSPECIFIED, Publication, publication_key
+from antiphon.orders.mixed import MixedOrder
 from antiphon.orders.order import Ordered
 from antiphon.simulator.scenario.run import run_scenario
 from antiphon.torture.schedules.gossip_rare import draw_any_gossip_schedule
@@ -206,3 +207,20 @@ def test_what_may_begin_only_late_is_told_before_the_topic_falls_silent() -> Non
     """A publication and an unsubscription had to wait behind a total publication, until long after all was quiet."""
     result = run_scenario(draw_any_gossip_schedule(370, "total"))
     assert result.violations is not None and not any(result.violations.values()), result.judgement
+
+
+# Delivery.
+
+
+def test_what_a_total_publication_waits_for_in_vain_is_passed_over_in_portions() -> None:
+    """It may name a number far ahead of all that anybody has kept."""
+    bench, order = Bench(), MixedOrder(ME)
+    last = 2 * PASSED_AT_MOST + 5
+    waiting = Ordered(PEER, 3, 0, b"", vec[i64]([publication_key(SOURCE, last)]), 0, FIFO)
+    portions = []
+    while lacked := bench.delivery.lacked_by(waiting, order):
+        portions.append(len(lacked))
+        for key in lacked:
+            order.arrived(Missed(key & SOURCE_MASK, key >> SOURCE_BITS, 0))
+    assert portions == [PASSED_AT_MOST, PASSED_AT_MOST, 7]
+    assert order.counts(publication_key(SOURCE, last)) and order.counts(publication_key(PEER, 2))

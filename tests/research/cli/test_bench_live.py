@@ -37,12 +37,12 @@ def test_an_unknown_variant_is_named(command: Command) -> None:
 def test_every_stage_costs_something(payload_bytes: int) -> None:
     stages = measure_stages(payload_bytes)
     assert len(stages) == len({stage.name for stage in stages})
-    assert all(0 < stage.microseconds_per_message < 1000 for stage in stages)
+    assert all(0 < stage.microseconds_per_message < 100_000 for stage in stages)
 
 
 def test_nodes_in_several_processes_know_of_a_failure() -> None:
     costs = antiphon.run(measure_nodes(4, 2, lost_seconds=0.5, idle_seconds=0.5))
     assert (costs.nodes, costs.processes) == (4, 2)
     assert costs.descriptors >= 3 and costs.memory_kib > 0 and costs.idle_cpu_ms_per_second >= 0
-    assert 0 < costs.killed_known_seconds < 5
-    assert 0.5 * 0.625 <= costs.stopped_known_seconds < 5
+    assert 0 < costs.killed_known_seconds < 60
+    assert 0.5 * 0.625 <= costs.stopped_known_seconds < 60

@@ -19,6 +19,7 @@ from antiphon_lab.reproduction.figures import Figure
 from antiphon_lab.reproduction.machine import Machine
 from antiphon_lab.reproduction.verdicts import VERDICTS
 from tests.cli.conftest import Command
+from tests.research.reproduced import Reproduced
 
 SMALL = ("--nodes", "16", "--repetitions", "2")
 
@@ -74,10 +75,9 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_a_program_reads_json_and_nothing_else(command: Command) -> None:
-    called = command("reproduce", "--all", "--json", *SMALL)
-    assert called.code == 0
-    decoded = msgspec.json.decode(called.said, type=Reports)
+def test_a_program_reads_json_and_nothing_else(reproduced: Reproduced) -> None:
+    assert reproduced.code == 0
+    decoded = msgspec.json.decode(reproduced.said, type=Reports)
     assert (decoded.failed, decoded.out) == ({}, "reproduced")
     reports = decoded.experiments
     assert [report.name for report in reports] == [experiment.name for experiment in registry.EXPERIMENTS]

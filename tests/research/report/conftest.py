@@ -1,24 +1,13 @@
-"""Results to report on: experiments of the registry, small, and one that was made up to be awkward."""
+"""Results to report on: beside those of the registry, one that was made up to be awkward."""
 
 from __future__ import annotations
 
 import pytest
 
-from antiphon_lab.report.stored import Result, StoredRow, results_of
+from antiphon_lab.report.stored import Result, StoredRow
 from antiphon_lab.reproduction.figures import Axis, Figure, Mark, Point, Series
-from antiphon_lab.reproduction.registry import EXPERIMENTS
 
 HOSTILE = "</style></script><script>alert('1')</script><img src=\"https://example.org/x\" onerror=x> & {{ 7 * 7 }}"
-
-
-LEFT_OUT = "ginger/keys"
-"""It takes as long as all others together, and ``ginger/faults`` has rows and figures of the same kind."""
-
-
-@pytest.fixture(scope="session")
-def results() -> list[Result]:
-    chosen = [experiment for experiment in EXPERIMENTS if experiment.name != LEFT_OUT]
-    return results_of([experiment.run(experiment.plan(False, 16, 1), 1, lambda _: None) for experiment in chosen])
 
 
 @pytest.fixture

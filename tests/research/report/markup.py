@@ -19,11 +19,13 @@ class Element:
 
     def all(self, tag: str = "", wanted: Callable[[Element], bool] = lambda _: True) -> Iterator[Element]:
         """All elements below with this tag, in order."""
-        for child in self.content:
+        left = self.content[::-1]
+        while left:
+            child = left.pop()
             if isinstance(child, Element):
                 if (not tag or child.tag == tag) and wanted(child):
                     yield child
-                yield from child.all(tag, wanted)
+                left += child.content[::-1]
 
     def of_class(self, name: str) -> Iterator[Element]:
         """All elements below that have this class."""

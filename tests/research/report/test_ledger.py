@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,7 @@ from tests.research.report.markup import parsed
 from tests.research.reproduction.recording import HELD, repeated, values_of
 
 
+@cache
 def recorded_results() -> list[Result]:
     """The results of all default plans on recorded measurements."""
     reports = [held.report(held.default, 1, repeated(held, values_of(held)), 2.5) for held in HELD]

@@ -24,6 +24,14 @@ def tree(results: list[Result]) -> Element:
     return parsed(page(results, "report-tables", "now"))
 
 
+@pytest.fixture(scope="module")
+def sections(tree: Element) -> dict[str, Element]:
+    """The section of each experiment, found once: the page has a hundred thousand elements."""
+    found = {section.attributes["data-name"]: section for section in tree.all("section")}
+    assert len(found) == len(list(tree.all("section")))
+    return found
+
+
 def section_of(tree: Element, result: Result) -> Element:
     (section,) = tree.all("section", lambda element: element.attributes.get("data-name") == result.name)
     return section
@@ -40,9 +48,9 @@ def test_every_experiment_has_a_section_and_a_line_in_the_contents(tree: Element
     assert links == [f"#{section.attributes['id']}" for section in tree.all("section")]
 
 
-def test_a_section_says_what_it_means_and_how_to_repeat_it(tree: Element, results: list[Result]) -> None:
+def test_a_section_says_what_it_means_and_how_to_repeat_it(sections: dict[str, Element], results: list[Result]) -> None:
     for result in results:
-        section = section_of(tree, result)
+        section = sections[result.name]
         assert result.meaning and flat(result.meaning) in section.text()
         assert flat(result.document) in section.text()
         assert [code.text() for code in next(section.all("pre")).all("code")] == [result.command]
@@ -52,9 +60,11 @@ def test_a_section_says_what_it_means_and_how_to_repeat_it(tree: Element, result
         assert wanted <= shown
 
 
-def test_every_row_is_there_with_its_numbers_to_the_last_digit(tree: Element, results: list[Result]) -> None:
+def test_every_row_is_there_with_its_numbers_to_the_last_digit(
+    sections: dict[str, Element], results: list[Result]
+) -> None:
     for result in results:
-        section = section_of(tree, result)
+        section = sections[result.name]
         lines = [line for table in section.of_class("rows") for line in table.all("tr")]
         found: dict[str, list[list[float]]] = {}
         for line in lines:
@@ -68,10 +78,12 @@ def test_every_row_is_there_with_its_numbers_to_the_last_digit(tree: Element, re
         assert sum(len(lines_of) for lines_of in found.values()) == len(result.rows)
 
 
-def test_verdicts_differences_and_reasons_are_those_of_the_rows(tree: Element, results: list[Result]) -> None:
+def test_verdicts_differences_and_reasons_are_those_of_the_rows(
+    tree: Element, sections: dict[str, Element], results: list[Result]
+) -> None:
     seen: Counter[str] = Counter()
     for result in results:
-        section = section_of(tree, result)
+        section = sections[result.name]
         verdicts = [element.text() for element in section.of_class("verdict")]
         assert verdicts == [row.verdict or "no verdict" for row in result.rows if row.published is not None]
         seen.update(verdicts)
@@ -88,9 +100,11 @@ def test_verdicts_differences_and_reasons_are_those_of_the_rows(tree: Element, r
     assert seen["derived"] > 0 and seen["no verdict"] > 0
 
 
-def test_every_figure_is_drawn_for_both_widths_with_its_values_beneath(tree: Element, results: list[Result]) -> None:
+def test_every_figure_is_drawn_for_both_widths_with_its_values_beneath(
+    sections: dict[str, Element], results: list[Result]
+) -> None:
     for result in results:
-        section = section_of(tree, result)
+        section = sections[result.name]
         drawn = list(section.all("figure"))
         assert len(drawn) == len(result.figures) and (drawn or result.name in NO_DATA_WHEN_SMALL)
         for element, figure in zip(drawn, result.figures, strict=True):

@@ -22,7 +22,7 @@ from antiphon.fabrics.gossip.epto.topic import TOPICS, Memory, TopicTotals
 from antiphon.fabrics.gossip.messages import GossipFrontierResponse
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.sampling.service import PeerSampling
-from antiphon.fabrics.gossip.stream import Missed, QueuedRequest, Stream, stream_of
+from antiphon.fabrics.gossip.stream import PASSED_AT_MOST, Missed, QueuedRequest, Stream, stream_of
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, Publication, publication_key
 from antiphon.kernel.process import Environment
 from antiphon.orders.mixed import MixedOrder
@@ -214,23 +214,33 @@ class GossipDelivery:
         order = self.order
         if first is None or self._first_for <= longest or not isinstance(order, MixedOrder):
             return
-        self._first_for = 0
-        for key in self._lacked_by(first, order):
+        lacked = self.lacked_by(first, order)
+        # If it waits for more than is passed over at a time, the rest follows in the next periods.
+        self._first_for = 0 if len(lacked) < PASSED_AT_MOST else longest
+        for key in lacked:
             self._hand_out(order.arrived(Missed(key & SOURCE_MASK, key >> SOURCE_BITS, self._topic)))
 
-    def _lacked_by(self, publication: Publication, order: MixedOrder) -> list[i64]:
-        """All a publication waits for: earlier ones of its source, and those that it names with all before them."""
+    def lacked_by(self, publication: Publication, order: MixedOrder) -> list[i64]:
+        """What a publication waits for: earlier ones of its source, and those that it names with all before them.
+
+        These are at least as many as are passed over at a time, if it waits for so many.
+        """
         found: list[i64] = []
         reached: dict[i64, i64] = {publication.source: publication.sequence - 1}
         for key in publication.dependencies:
             if key < 0:
-                found.append(~key)
+                if not order.counts(~key):
+                    found.append(~key)
             elif key & SOURCE_MASK != publication.source:
                 reached[key & SOURCE_MASK] = key >> SOURCE_BITS
         for source, last in reached.items():
-            numbers = range(int(order.past(source)) + 1, int(last) + 1)
-            found.extend([publication_key(source, sequence) for sequence in numbers])
-        return [key for key in found if not order.counts(key)]
+            sequence = order.past(source) + 1
+            while sequence <= last and len(found) < PASSED_AT_MOST:
+                key = publication_key(source, sequence)
+                if not order.counts(key):
+                    found.append(key)
+                sequence += 1
+        return found
 
     # Coming and going.
 

@@ -10,7 +10,7 @@ from antiphon.api.batch import Batch
 from antiphon.api.subscription import LiveSubscription
 from antiphon.kernel.errors import AntiphonError, PeerError
 from antiphon.membership.messages import Control
-from antiphon.node.quotas import Account
+from antiphon.node.gateway.accounts import Account
 from antiphon.runtime.errors import QuotaError
 from antiphon.sessions.backlog import Backlog
 from antiphon.sessions.client_messages import (

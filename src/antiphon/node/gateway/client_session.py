@@ -16,19 +16,20 @@ from antiphon.api.columns import NO_AUTHOR, Author, Columns
 from antiphon.api.lifecycle import Lifecycle
 from antiphon.api.outbox import Outbox
 from antiphon.api.subscription import Start
-from antiphon.api.topic_names import checked_name, checked_pattern
+from antiphon.api.topic_names import checked_name, checked_pattern, is_pattern
 from antiphon.api.topic_state import LiveTopic
 from antiphon.kernel.errors import AntiphonError, DeniedError, PeerError, ProtocolError, UsageError
 from antiphon.membership.messages import Control
 from antiphon.node.acl import Holder, Rights
 from antiphon.node.audit_log import AuditLog
+from antiphon.node.gateway.accounts import Account, Ledger
 from antiphon.node.gateway.client_relay import RemoteSubscription
 from antiphon.node.gateway.client_requests import ClientRequests, RequestServices
 from antiphon.node.gateway.request_limits import COUNTED_BYTES, RequestLimits
 from antiphon.node.gateway.session_host import SessionHost
 from antiphon.node.gateway.writer_numbers import lane_number, writer_number
 from antiphon.node.loop import NodeLoop
-from antiphon.node.quotas import Account, Ledger, TopicLimits, why_no_topic
+from antiphon.node.quotas import TopicLimits, why_no_topic
 from antiphon.node.subscriptions import Subscriptions
 from antiphon.runtime.clocks import datetime_of
 from antiphon.runtime.errors import kind_of
@@ -58,6 +59,7 @@ from antiphon.sessions.node_end import NodeEnd
 from antiphon.sessions.producer_state import ProducerStates
 from antiphon.sessions.replay_buffer import Resumption
 from antiphon.sessions.resume import ClientPublishing
+from antiphon.sessions.seen_lists import SeenElsewhere
 from antiphon.sessions.steps import Promise, Scope, Steps, start
 from antiphon.sessions.writers import Writers
 from antiphon.storage.disk import Disk
@@ -281,11 +283,14 @@ class ClientSession:
 
     # Rights.
 
-    def _check_topics(self, name: str, used: int, what: str) -> None:
-        """Refuse more topics than a client or all of them may use."""
-        why_not = why_no_topic(self._services.limits, self._services.topics, name, used, what)
-        if why_not:
+    def _use_topic(self, name: str, used: int, what: str) -> None:
+        """Refuse more topics than a client, its identity or all of them may use."""
+        limits, topics = self._services.limits, self._services.topics
+        self._account.use_topic(name)
+        if why_not := why_no_topic(limits, topics, name, used, what):
             raise PeerError(why_not)
+        if name not in topics and not is_pattern(name):
+            self._account.begin_topic(len(topics), limits.maximum_topics)
 
     def _check_subscribing(self, pattern: str) -> None:
         if not self.holder.rights.may_subscribe(checked_pattern(pattern)):
@@ -313,7 +318,7 @@ class ClientSession:
 
     def is_open(self, topic: str) -> bool:
         """Whether a batch can be handed over at once."""
-        if topic not in self._may_publish or (self._account.has_rates and self._account.wait_seconds() > 0):
+        if topic not in self._may_publish or (self._account.owes and self._account.wait_seconds() > 0):
             return False
         outbox = self._services.publishing.outboxes.get(topic)
         return outbox is not None and not outbox.is_full
@@ -325,14 +330,13 @@ class ClientSession:
         if not self.holder.rights.may_publish(checked_name(topic)):
             raise DeniedError(f"client {self.holder.name!r} may not publish on {topic!r}; have it added to its rights")
         if topic not in self._published:
-            self._account.use_topic(topic)
-            self._check_topics(topic, len(self._published), "publish on so many topics")
+            self._use_topic(topic, len(self._published), "publish on so many topics")
             self._published.add(topic)
         self._may_publish.add(topic)
 
     def until_room(self, topic: str) -> Promise[None] | None:
         """Kept when a batch may be handed over on a topic; nothing if it may now."""
-        if self._account.has_rates and (seconds := self._account.wait_seconds()) > 0:
+        if self._account.owes and (seconds := self._account.wait_seconds()) > 0:
             fits: Promise[None] = Promise()
             self._record("limited", action="publish", topic=topic, reason=f"its rate is used up for {seconds:.3f} s")
             self._services.host.after(round(seconds * 1_000_000), lambda: fits.resolve(None))
@@ -366,7 +370,15 @@ class ClientSession:
             self._record_refusal("publish", failure, message.topic)
             self.send(PublishResponse(message.number, str(failure), False, is_denied, kind_of(failure)))
 
-    def followed(self, message: FollowRequest, failure: AntiphonError | None) -> None:
+    def check_list(self, size_bytes: int) -> None:
+        """Refuse the client a list of what it has seen elsewhere for which it has no room."""
+        self._limits.check_kept(size_bytes)
+
+    def keep_list(self, size_bytes: int) -> None:
+        """A list of what the client has seen elsewhere is kept from now on, or, if negative, no more."""
+        self._limits.keep(size_bytes)
+
+    def followed(self, message: SeenElsewhere, failure: AntiphonError | None) -> None:
         """Tell the client that what it publishes follows what it has seen, or why not."""
         error = "" if failure is None else str(failure)
         is_denied = isinstance(failure, DeniedError)
@@ -406,7 +418,7 @@ class ClientSession:
         self.send(ProducerResponse(message.number, nodes))
 
     def _columns_of(self, message: PublishRequest) -> Columns:
-        # Whatever is wrong must end here: the node answers for what it publishes.
+        # Whatever is wrong must end here.
         if len(message.payload) > BATCH_BYTES_AT_MOST:
             raise UsageError(f"a batch of {len(message.payload)} bytes is too long; at most {BATCH_BYTES_AT_MOST} fit")
         columns = decode_columns(message.payload)
@@ -420,20 +432,18 @@ class ClientSession:
             self._check_subscribing(message.pattern)
             if message.number in self._subscriptions:
                 raise UsageError(f"there is a subscription with the number {message.number} already; choose another")
-            self._check_topics(message.pattern, len(self._subscriptions), "have so many subscriptions")
+            self._use_topic(message.pattern, len(self._subscriptions), "have so many subscriptions")
             if message.is_time and isinstance(start, int):
                 start = datetime_of(start)
             resumption: Resumption[Batch] | None = None
-            if message.resume is not None:
+            if (resume := message.resume) is not None:
                 self._comes_from_elsewhere()
-                resume = message.resume
                 resumption = Resumption(self.client, resume.since_us, resume.seen, resume.past)
                 self._limits.check_kept(resumption.size_bytes)
-            self._account.use_topic(message.pattern)
-            self._account.subscribe(message.policy)
+            policy = self._account.subscribe(message.policy)
             try:
                 subscription = self._services.subscriptions.add(
-                    message.pattern, start, policy=message.policy, limit=message.limit, resumption=resumption
+                    message.pattern, start, policy=policy, limit=message.limit, resumption=resumption
                 )
             except AntiphonError:
                 self._account.subscriptions -= 1
@@ -443,7 +453,7 @@ class ClientSession:
             self.send(SubscriptionEnded(message.number, str(error), 0, is_denied, kind_of(error)))
             self._record_refusal("subscribe", error, message.pattern)
             return
-        self._record("subscribed", topic=message.pattern, policy=message.policy)
+        self._record("subscribed", topic=message.pattern, policy=policy)
         subscription.owner = f"client {self.holder.name or self._connection.where_from}"
         subscription.reads_messages = False
         subscription.marks_beginnings = start == "latest"

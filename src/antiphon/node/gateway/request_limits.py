@@ -11,7 +11,7 @@ import asyncio
 from typing import Final
 
 from antiphon.kernel.errors import PeerError, ProtocolError
-from antiphon.node.quotas import Account
+from antiphon.node.gateway.accounts import Account
 from antiphon.sessions.client_messages import FIRST_CLIENT_CONTROL
 from antiphon.transport.incoming import IncomingConnection
 
@@ -22,7 +22,7 @@ COUNTED_BYTES: Final = 4096
 """Shorter requests cost no more than a small batch, and are not counted."""
 
 RESUME_BYTES_AT_MOST: Final = 16 << 20
-"""The lists of what was seen, of all subscriptions of one client that resume."""
+"""The lists of what one client has seen elsewhere: of subscriptions that resume, and of requests to follow."""
 
 PUBLISH_TAG: Final = bytes((0xCC, FIRST_CLIENT_CONTROL))
 """The second and third byte of a frame with a batch."""
@@ -59,16 +59,16 @@ class RequestLimits:
             asyncio.get_running_loop().call_later(seconds, self._connection.release, PACE)
 
     def check_kept(self, size_bytes: int) -> None:
-        """Refuse a subscription that resumes with more than fits."""
+        """Refuse a client that comes from another node with more than fits."""
         if self._resume_bytes + size_bytes > RESUME_BYTES_AT_MOST:
             raise PeerError(
-                f"the subscriptions of this client list more than {RESUME_BYTES_AT_MOST} bytes of what they have seen; "
-                "subscribe without resuming"
+                f"this client lists more than {RESUME_BYTES_AT_MOST} bytes of what it has seen at other nodes; go on "
+                "with fewer topics at a time, or subscribe without resuming"
             )
         if not self._account.has_room_for(size_bytes):
-            raise self._account.memory_used_up("a subscription that resumes is refused")
+            raise self._account.memory_used_up("a client that comes from another node is refused")
 
     def keep(self, size_bytes: int) -> None:
-        """The lists of a subscription that resumes are kept from now on, or, if negative, no more."""
+        """The lists of a client that comes from another node are kept from now on, or, if negative, no more."""
         self._resume_bytes += size_bytes
         self._account.add(size_bytes)

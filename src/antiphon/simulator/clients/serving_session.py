@@ -28,6 +28,7 @@ from antiphon.sessions.node_end import NodeEnd
 from antiphon.sessions.producer_state import ProducerStates
 from antiphon.sessions.replay_buffer import Resumption
 from antiphon.sessions.resume import ClientPublishing
+from antiphon.sessions.seen_lists import SeenElsewhere
 from antiphon.sessions.steps import Promise, Scope, Steps, start, wait
 from antiphon.simulator.clients.batches import SimulatedBatch
 from antiphon.simulator.clients.machine import ROOM, SimulatedTopic
@@ -186,7 +187,13 @@ class SimulatedSession:
         error = "" if failure is None else str(failure)
         self.send(PublishResponse(message.number, error, is_known, is_stale=is_stale))
 
-    def followed(self, message: FollowRequest, failure: AntiphonError | None) -> None:
+    def check_list(self, size_bytes: int) -> None:
+        """Simulated clients have seen little."""
+
+    def keep_list(self, size_bytes: int) -> None:
+        """Nothing is counted."""
+
+    def followed(self, message: SeenElsewhere, failure: AntiphonError | None) -> None:
         """Tell the client that what it publishes follows what it has seen, or why not."""
         self.send(FollowResponse(message.number, message.topic, "" if failure is None else str(failure)))
 

@@ -16,6 +16,7 @@ from antiphon.streams.requests import (
     Redirect,
     Response,
 )
+from antiphon.streams.service.deadlines import Deadlines
 from antiphon.streams.service.disk_waits import DiskWait, DiskWaits
 from antiphon.streams.service.host import StreamClient
 from antiphon.streams.service.inquiries import check_generation, first_position, last_values_from
@@ -46,6 +47,7 @@ class HistoryRequests:
         self._disk_waits = DiskWaits(service)
         self._waiting_readers = OpenWaits("readers", READERS_AT_MOST, service.now_us)
         self._waiting_publishers = OpenWaits("messages", PUBLISHERS_AT_MOST, service.now_us)
+        self._deadlines = Deadlines(service)
 
     def read(
         self, client: StreamClient, replica: LiveReplica, request: ReadHistory, respond: Callable[[Response], None]
@@ -77,6 +79,7 @@ class HistoryRequests:
         def end() -> None:
             nonlocal is_answered
             is_answered = True
+            cancel()
             self._readers.get(replica.stream, {}).pop(answer, None)
 
         def answer() -> None:
@@ -91,9 +94,9 @@ class HistoryRequests:
             else:
                 respond(HistoryPiece([], position))
 
+        cancel = self._deadlines.add(min(request.wait_us, WAIT_US), answer)
         over = self._waiting_readers.begin(client, end)
         self._readers.setdefault(replica.stream, {})[answer] = None
-        self._service.after(min(request.wait_us, WAIT_US), answer)
 
     def _wake(self, stream: int, readers: list[Callable[[], None]]) -> None:
         """There is news for readers: some in each turn, because each of them reads from the disk."""

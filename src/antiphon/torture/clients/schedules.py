@@ -3,7 +3,9 @@
 Faults come alone or several at one moment, and publications come in bursts around them: a client hands in a batch, and
 its node crashes before, while or after others get it. Some nodes are members of the topic from the beginning; others
 become members when a client comes, and lack what was shown before. In half of the schedules some nodes, or all, return
-with their logs. If all do, they may crash at once, and an exactly-once writer may write beside the clients.
+with their logs. If all do, they may crash at once, and an exactly-once writer may write beside the clients. In some
+schedules links flap: nodes are cut off several times, mostly too briefly for anybody to notice, while all clients
+publish all the time.
 """
 
 from __future__ import annotations
@@ -18,7 +20,11 @@ from antiphon.torture.schedules.operations import pick
 
 CLIENTS_STREAM: Final = 53
 DISKS_STREAM: Final = 54
+FLAPS_STREAM: Final = 73
 """Name the streams of random numbers."""
+
+FLAPPING: Final = 16
+"""In one of so many schedules some nodes are cut off again and again, while all clients publish all the time."""
 
 SPAN_US: Final = 12 * SECOND_US
 """How long something happens."""
@@ -47,12 +53,15 @@ class ClientScheduleDraw:
         some = [node for node in everyone if disks.below(2)]
         self._with_disk: list[int] = pick(disks, ([], [], everyone, some))
 
+        self._flaps = RandomStream(seed, FLAPS_STREAM)
         self._writes: list[int] = []
         self._writes_from_us = 0
 
     def schedule(self) -> ClientSchedule:
         """What happens."""
         random = self._random
+        if is_flapping := self._flaps.below(FLAPPING) == 0 and self._may_flap():
+            self._flap()
         hardships = [self._crash, self._crash, self._leave, self._pause, self._cut, self._pause_client]
         for _ in range(int(random.between(1, 4))):
             pick(random, hardships)()
@@ -72,6 +81,7 @@ class ClientScheduleDraw:
             self._steps.append(ClientStep(at_us=at_us, kind="connect", client=self._clients - 1))
         everyone = list(range(self._nodes))
         keeps = pick(random, (everyone, everyone, [], [node for node in everyone if random.below(2)]))
+        keeps = everyone if is_flapping else keeps
         return ClientSchedule(
             seed=self._seed,
             fabric=self._fabric,
@@ -116,6 +126,10 @@ class ClientScheduleDraw:
         fabric = FABRICS[self._fabric]
         return fabric.membership.is_full and (fabric.has_barriers or not self._has_cuts())
 
+    def _may_flap(self) -> bool:
+        """Whether promises hold if links flap: not in gossip where few nodes may have a message, in memory alone."""
+        return FABRICS[self._fabric].membership.is_full or len(self._with_disk) == self._nodes
+
     def _when_us(self) -> int:
         """About one of the moments at which things happen, or at any time."""
         random = self._random
@@ -157,6 +171,22 @@ class ClientScheduleDraw:
             lasts_us = self._lasts_us()
             at_us = self._when_us()
             self._steps.append(ClientStep(at_us=at_us, kind="cut", nodes=nodes, clients=clients, lasts_us=lasts_us))
+
+    def _flap(self) -> None:
+        """The links of some nodes break and heal, too quickly for anybody to notice, or not quite."""
+        random = self._flaps
+        cut = [node for node in range(self._nodes) if random.below(3) == 0] or [int(random.below(self._nodes))]
+        at_us = int(random.below(SPAN_US // 2))
+        begun_us = at_us
+        for _ in range(int(random.between(3, 8))):
+            lasts_us = int(random.between(100_000, 900_000))
+            self._steps.append(ClientStep(at_us=at_us, kind="cut", nodes=cut, lasts_us=lasts_us))
+            at_us += lasts_us + int(random.between(50_000, 700_000))
+        order = pick(random, self._orders)
+        while begun_us < at_us:
+            client = int(random.below(self._clients))
+            self._steps.append(ClientStep(at_us=begun_us, kind="publish", client=client, order=order))
+            begun_us += int(random.between(20_000, 140_000))
 
     def _publish(self) -> None:
         """One client publishes a burst, or several do one after the other."""

@@ -1,0 +1,30 @@
+"""All experiments, small, run once for all tests that look at what they leave."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Reproduced(NamedTuple):
+    """A call of ``antiphon reproduce`` for all experiments, and the directory in which it ran."""
+
+    code: int
+    said: str
+    complained: str
+    directory: Path
+
+
+def reproduce_all(directory: Path) -> Reproduced:
+    """Measurements that several experiments share are made once."""
+    wanted = ("--all", "--json", "--in-process", "--nodes", "16", "--repetitions", "1")
+    called = subprocess.run(
+        [sys.executable, "-m", "antiphon", "reproduce", *wanted],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Reproduced(called.returncode, called.stdout, called.stderr, directory)

@@ -20,6 +20,12 @@ LONGEST_FIRST = (
     "tests/torture/",
     "tests/research/",
     "tests/cluster/",
+    "tests/test_documentation.py",
+    "tests/test_site.py",
+    "tests/test_packaging.py",
+    "tests/services/",
+    "tests/streams/",
+    "tests/console/",
     "tests/fabrics/tree/",
     "tests/versions/",
     "tests/testing/",
@@ -33,11 +39,14 @@ TOGETHER = {
     "tests/pipeline/": "spark",
     "tests/audit/spark/": "spark",
     "tests/research/universes/": "spark",
+    "tests/research/reproduction/test_reproduction.py": "spark",
+    "tests/research/bench/test_sweep_bench.py": "spark",
+    "tests/research/bench/test_topics_bench.py": "spark",
     "tests/research/report/": "report",
     "tests/research/cli/test_reproduce.py": "report",
     "tests/research/reproduction/test_figures.py": "report",
 }
-"""Folders whose tests share one Spark, or the results of all experiments."""
+"""Folders and files whose tests share one Spark, or the results of small experiments."""
 
 SHARE_SPARK = tuple(folder for folder, unit in TOGETHER.items() if unit == "spark")
 

@@ -26,7 +26,7 @@ from antiphon.node.status import NODE_METRICS, TOPIC_METRICS
 from tests.test_packaging import SOURCES
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
-START_SECONDS = 60.0
+START_SECONDS = 300.0
 
 
 def documents(name: str) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from antiphon.node.settings import settings_from
 from antiphon.node.status import CLIENT_METRICS, NODE_METRICS, TOPIC_METRICS
 
 ROOT = Path(__file__).parent.parent
-PATIENCE_SECONDS = 120
+PATIENCE_SECONDS = 400
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 

@@ -20,7 +20,7 @@ from tests.archives import SAFELY
 
 ROOT = Path(__file__).parent.parent
 SOURCES = ("src", "pyproject.toml", "setup.py", "compiling.py", "slicing.py", "MANIFEST.in", "README.md")
-PATIENCE_SECONDS = 120
+PATIENCE_SECONDS = 400
 
 
 def call(*command: str, within: Path | None = None, seconds: float = PATIENCE_SECONDS, **variables: str) -> str:

@@ -16,7 +16,7 @@ import pytest
 import antiphon
 
 ROOT = Path(__file__).parent.parent
-PATIENCE_SECONDS = 300
+PATIENCE_SECONDS = 900
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def test_every_page_fits_a_screen(site: Path, scheme: Literal["light", "dark"], 
 
     complaints: list[str] = []
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"], timeout=180_000)
         page = browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on(
@@ -132,7 +132,7 @@ def test_the_search_works_in_a_browser_without_a_network(site: Path) -> None:
     from playwright.sync_api import expect, sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"], timeout=180_000)
         context = browser.new_context(offline=True)
         page = context.new_page()
         page.goto((site / "index.html").as_uri())

@@ -55,7 +55,7 @@ def test_without_hypothesis_the_extra_is_named() -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=400,
         check=False,
     )
     assert done.returncode == 2

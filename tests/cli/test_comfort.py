@@ -17,7 +17,7 @@ def output_of(*arguments: str, **variables: str) -> str:
         env={**os.environ, **variables},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=400,
         check=False,
     )
     return done.stdout

@@ -37,7 +37,7 @@ def test_a_gossip_cluster_outlives_its_founder_and_takes_newcomers(tmp_path: Pat
     assert found["verdict"] == "clean" and found["deliveries"] >= 3
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_a_round_of_live_torture_finds_nothing(command: Command) -> None:
     called = command(
         "torture", "--live", "--fabric", "gossip", "--faults", "loss", "--nodes", 4, "--seconds", 1, "--json"

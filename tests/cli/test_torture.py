@@ -278,14 +278,14 @@ def test_processes_that_are_interrupted_say_what_they_found(tmp_path: Path, numb
         stderr=subprocess.PIPE,
         start_new_session=True,
     ) as process:
-        give_up = time.monotonic() + 60
+        give_up = time.monotonic() + 300
         while not any(isinstance(one, Progress) for one in records_in(tmp_path / RESULTS)):
             assert time.monotonic() < give_up
             time.sleep(0.1)
         # Twice, as timeout does: a process, and then its group.
         process.send_signal(number)
         os.killpg(process.pid, number)
-        said, complained = process.communicate(timeout=60)
+        said, complained = process.communicate(timeout=300)
     assert process.returncode == 130
     found = json.loads(said)
     assert (found["ended"], found["failing_seeds"]) == ("interrupted", [])

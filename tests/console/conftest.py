@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.console.served import BROWSER, OVERTAKING, complaints_about, simulated
+from tests.console.served import BROWSER, BROWSER_PATIENCE_MS, OVERTAKING, complaints_about, simulated
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -21,7 +21,7 @@ def browser() -> Iterator[Browser]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        found = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"], timeout=BROWSER_PATIENCE_MS)
         yield found
         found.close()
 
@@ -30,6 +30,7 @@ def browser() -> Iterator[Browser]:
 def page(browser: Browser) -> Iterator[Page]:
     """A page on which every error and every request that leaves the machine is a failure."""
     found = browser.new_page(viewport={"width": 1200, "height": 760})
+    found.set_default_timeout(BROWSER_PATIENCE_MS)
     complaints = complaints_about(found)
     yield found
     found.close()

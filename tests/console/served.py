@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+BROWSER_PATIENCE_MS = 180_000
+"""Nothing takes as long, also on a busy machine; a browser that would wait for ever fails instead."""
 
 OVERTAKING = """
 name = "an answer that overtakes its question"

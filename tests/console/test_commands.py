@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from antiphon.trace.store import read_trace
 from tests.console.served import OVERTAKING, with_rows_exchanged
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 300.0
 
 
 def opened_by(place: Path, *arguments: str) -> tuple[str, int]:

@@ -22,7 +22,7 @@ import antiphon
 from antiphon.console.live.site import serve_console
 from antiphon.kernel.errors import UsageError
 from antiphon.node.acl import token_hash
-from tests.console.served import FAINT, NAMELESS
+from tests.console.served import BROWSER_PATIENCE_MS, FAINT, NAMELESS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -61,11 +61,14 @@ def test_the_commands_that_the_page_shows_publish_the_message(page: Page, cluste
     page.get_by_text("Following copied").wait_for()
     page.get_by_label("value").fill('$HOME "quoted"')
     shell, python = page.locator("pre.copy").all_inner_texts()
-    subprocess.run(f"{sys.executable} -m {shell}", shell=True, check=True, capture_output=True, timeout=30)
+    subprocess.run(
+        f"{sys.executable} -m {shell}", shell=True, check=True, capture_output=True, timeout=BROWSER_PATIENCE_MS / 1000
+    )
     page.get_by_role("cell", name='$HOME "quoted"').wait_for()
     body = "\n".join(f"    {line}" for line in python.splitlines())
     program = f"import antiphon\nasync def main():\n{body}\nantiphon.run(main())"
-    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=30)
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=BROWSER_PATIENCE_MS / 1000)
+    page.get_by_role("cell", name='$HOME "quoted"').nth(1).wait_for()
     page.wait_for_timeout(600)
     assert page.get_by_role("cell", name='$HOME "quoted"').count() == 2
 
@@ -90,7 +93,7 @@ def test_a_killed_node_goes_within_its_detection_time(page: Page, cluster: dict[
     killed = next(node for node in cluster["nodes"] if node["node"] == 2)
     os.kill(killed["pid"], signal.SIGKILL)
     begun = time.monotonic()
-    page.get_by_text("node 2 is lost, or has left").wait_for(timeout=120_000)
+    page.get_by_text("node 2 is lost, or has left").wait_for()
     # A busy machine takes longer to look and to draw.
     assert time.monotonic() - begun < LOST_SECONDS + 30
     assert page.get_by_role("row", name="node 2").inner_text().split("\t")[1] == "lost"
@@ -118,7 +121,7 @@ async def guarded(place: Path) -> AsyncIterator[tuple[str, int]]:
 def asked(
     address: tuple[str, int], method: str, path: str, body: Any = None, **headers: str
 ) -> tuple[int, dict[str, str], str]:
-    connection = http.client.HTTPConnection(*address, timeout=10)
+    connection = http.client.HTTPConnection(*address, timeout=60)
     sent = {"X-Antiphon-Console": "1", **headers}
     connection.request(method, path, None if body is None else json.dumps(body), sent)
     answer = connection.getresponse()

@@ -18,7 +18,7 @@ from antiphon.kernel.errors import UsageError
 from antiphon.simulator.scenario.file import load_scenario
 from antiphon.simulator.scenario.run import run_scenario
 from antiphon.simulator.scenario.scenario import PartitionFault, Scenario
-from tests.console.served import OVERTAKING, complaints_about, served
+from tests.console.served import BROWSER_PATIENCE_MS, OVERTAKING, complaints_about, served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -35,6 +35,7 @@ def scenario(tmp_path: Path) -> Scenario:
 def page(browser: Browser, scenario: Scenario) -> Iterator[Page]:
     context = browser.new_context(viewport={"width": 1200, "height": 760}, permissions=["clipboard-read"])
     found = context.new_page()
+    found.set_default_timeout(BROWSER_PATIENCE_MS)
     complaints = complaints_about(found)
 
     async def site() -> PlayedRun:
@@ -63,12 +64,12 @@ def test_steps_go_from_row_to_row_and_back(page: Page) -> None:
 
     # The acknowledgement of the first message comes at 38.
     for shown, button in ((10, "forward (.)"), (24, "forward (.)"), (38, "forward (.)"), (40, "back (,)"), (38, "")):
-        expect(page.locator("output")).to_have_text(re.compile(f"^time {shown} of "))
+        expect(page.locator("output")).to_have_text(re.compile(f"^time {shown} of "), timeout=BROWSER_PATIENCE_MS)
         if button:
             page.get_by_role("button", name=f"One step {button}").click()
     page.get_by_role("combobox", name="Speed").select_option("4")
     page.get_by_role("button", name="Play", exact=True).click()
-    expect(page.locator("output")).to_have_text(re.compile(r"^time (6\d|\d{3}) of "))
+    expect(page.locator("output")).to_have_text(re.compile(r"^time (6\d|\d{3}) of "), timeout=BROWSER_PATIENCE_MS)
     page.get_by_role("button", name="Pause", exact=True).click()
     assert moment(page) >= 60
 

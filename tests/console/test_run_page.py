@@ -15,7 +15,7 @@ import pytest
 from antiphon.console.recorded import RecordedRun
 from antiphon.simulator.scenario.audited import SCENARIOS
 from antiphon.trace.store import read_trace
-from tests.console.served import FAINT, NAMELESS, served, simulated, with_rows_exchanged
+from tests.console.served import BROWSER_PATIENCE_MS, FAINT, NAMELESS, served, simulated, with_rows_exchanged
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -32,7 +32,7 @@ def address(overtaking: Path) -> Iterator[str]:
 
 def until(page: Page, expression: str) -> None:
     """Wait until something is true on the page; its policy forbids the browser to wait by itself."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + BROWSER_PATIENCE_MS / 1000
     while not page.evaluate(expression):
         assert time.monotonic() < deadline, expression
         page.wait_for_timeout(20)
@@ -174,7 +174,7 @@ def test_a_page_of_another_site_gets_nothing(browser: Browser, address: str) -> 
     page.close()
     with pytest.raises(urllib.error.HTTPError, match="403"):
         urllib.request.urlopen(
-            urllib.request.Request(f"{address}api/run", headers={"Sec-Fetch-Site": "cross-site"}), timeout=5
+            urllib.request.Request(f"{address}api/run", headers={"Sec-Fetch-Site": "cross-site"}), timeout=60
         )
 
 

@@ -248,7 +248,7 @@ def test_a_page_in_a_browser_talks_with_a_program() -> None:
             async_playwright() as playwright,
         ):
             questions = await node.subscribe("from.page").ready()
-            browser = await playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+            browser = await playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"], timeout=180_000)
             page = await browser.new_page()
             talking = asyncio.ensure_future(page.evaluate(PAGE, door.websocket_address))
             asked = await anext(aiter(questions))

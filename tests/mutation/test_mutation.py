@@ -36,6 +36,18 @@ QUICK = {
 }
 """Bugs of all fabrics, with a seed that finds each and how it shows."""
 
+IN_EVERY_RUN = {
+    "an order delivers across a gap of one number",
+    "a wave waits for a lost node",
+    "a broker votes before its vote is on disk",
+    "a node that has left still delivers",
+    "events with equal stamps have no order",
+    "a newcomer that asks again is given another place",
+    "a resumed subscription begins now",
+    "a receipt comes before a majority has the message",
+}
+"""One of each fabric; the others are hunted by ``make campaign``."""
+
 BY_THE_EXPLORER = {
     "a client does not hand in again what is not safe": ("cube", 0, "stuck"),
     "a client takes batches that it has seen": ("cube", 0, "duplicates"),
@@ -70,7 +82,9 @@ def test_mutants_are_many_and_everywhere() -> None:
     assert len({(mutant.name, mutant.fabric) for mutant in (*MUTANTS, *HARMLESS)}) == len(MUTANTS) + len(HARMLESS)
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in IN_EVERY_RUN else pytest.mark.campaign) for name in QUICK]
+)
 def test_a_campaign_finds_a_mutant(name: str) -> None:
     seed, kind = QUICK[name]
     catch = hunt(next(mutant for mutant in MUTANTS if mutant.name == name), seed, 1)

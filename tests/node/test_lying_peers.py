@@ -110,7 +110,7 @@ def test_no_lie_about_numbers_takes_the_processor_of_a_node(lie_of: str) -> None
         async with lied_to() as (honest, liar):
             topic = honest._live.topics["room"].number
             lie(liar, *lies_about(topic, honest.identifier, liar.identifier)[lie_of])
-            assert await longest_standstill(3.0) < STANDSTILL_SECONDS
+            assert await longest_standstill(1.5) < STANDSTILL_SECONDS
             await still_works(honest)
 
     running(test)
@@ -210,7 +210,7 @@ def test_random_lies_end_no_process(fabric: str) -> None:
             liar = Liar(fabric, 11, nodes[0].address)
             watching = asyncio.ensure_future(longest_standstill(4.0))
             await liar.lie(4.0)
-            assert liar.sent.total() > 50
+            assert liar.sent.total() > 20
             # The liar shares this loop, and makes long messages on it.
             assert await watching < 2 * STANDSTILL_SECONDS
             assert [node._live.failure for node in nodes] == [None, None]

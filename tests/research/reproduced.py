@@ -1,4 +1,4 @@
-"""All experiments, small, run once for all tests that look at what they leave."""
+"""Experiments, small, run once for all tests that look at what they leave."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from antiphon_lab.reproduction.registry import EXPERIMENTS
+
+LEFT_OUT = "ginger/keys"
+"""It takes as long as all others together, and ``ginger/faults`` has rows and figures of the same kind."""
+
+NAMES = [experiment.name for experiment in EXPERIMENTS if experiment.name != LEFT_OUT]
+
 
 class Reproduced(NamedTuple):
-    """A call of ``antiphon reproduce`` for all experiments, and the directory in which it ran."""
+    """A call of ``antiphon reproduce`` for these experiments, and the directory in which it ran."""
 
     code: int
     said: str
@@ -17,9 +24,9 @@ class Reproduced(NamedTuple):
     directory: Path
 
 
-def reproduce_all(directory: Path) -> Reproduced:
+def reproduce_small(directory: Path) -> Reproduced:
     """Measurements that several experiments share are made once."""
-    wanted = ("--all", "--json", "--in-process", "--nodes", "16", "--repetitions", "1")
+    wanted = (*NAMES, "--json", "--in-process", "--nodes", "16", "--repetitions", "1")
     called = subprocess.run(
         [sys.executable, "-m", "antiphon", "reproduce", *wanted],
         cwd=directory,

@@ -39,7 +39,7 @@ from antiphon.transport.codec import Codec
 from antiphon.transport.peer_messages import PEER_CONTROLS
 from antiphon.transport.schema import FABRIC_KINDS
 
-PATIENCE_SECONDS = 120
+PATIENCE_SECONDS = 400
 ROWS_PER_BATCH = 20_000
 """Some five pieces for each of the two partitions."""
 

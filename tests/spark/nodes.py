@@ -13,7 +13,7 @@ import uvloop
 import antiphon
 from antiphon import Node
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 300.0
 
 Result = TypeVar("Result")
 

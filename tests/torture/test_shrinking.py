@@ -29,7 +29,7 @@ def failing_by_chance(percent: int, salt: int) -> shrinking.Run:
     return run
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     fabric=st.sampled_from(list(SCHEDULES)),
     seed=st.integers(0, 10**15),

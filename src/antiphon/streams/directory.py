@@ -75,10 +75,10 @@ class StreamDirectory:
                 self._put(StreamInfo(number, command.name, command.policy, command.voters, owner=command.owner))
         elif isinstance(command, ChangePolicy):
             if (found := self.by_number.get(command.number)) is not None:
-                self._put(msgspec.structs.replace(found, policy=command.policy))
+                self._put(msgspec.structs.replace(found, policy=command.policy, changed=number))
         elif isinstance(command, AssignReplicas):
             if (found := self.by_number.get(command.number)) is not None:
-                self._put(msgspec.structs.replace(found, assigned=command.nodes))
+                self._put(msgspec.structs.replace(found, assigned=command.nodes, changed=number))
         else:
             dropped = self.by_number.pop(command.number, None)
             if dropped is not None:

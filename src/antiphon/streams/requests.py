@@ -62,6 +62,8 @@ class StreamInfo(msgspec.Struct, frozen=True, array_like=True):
     assigned: list[Count] = []
     owner: str = ""
     """The identity that has begun its history."""
+    changed: Count = 0
+    """The number of the entry of the directory that changed this last: several nodes tell of it, some of them late."""
 
     @property
     def keepers(self) -> list[int]:

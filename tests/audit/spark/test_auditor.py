@@ -30,13 +30,13 @@ from tests.audit.test_out_of_reach import rows_of
 pytestmark = pytest.mark.slow
 
 NODES = 40
-PUBLICATIONS = 5_000
+PUBLICATIONS = 2_000
 Damage = Callable[[pa.Table, np.ndarray], pa.Table]
 
 
 @pytest.fixture(scope="module")
 def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of 200,000 deliveries on one topic, with every node publishing and copies that overtake each other."""
+    """A run of 80,000 deliveries on one topic, with every node publishing and copies that overtake each other."""
     path = tmp_path_factory.mktemp("traces") / "clean.parquet"
     scenario = msgspec.convert(
         {
@@ -133,7 +133,7 @@ def counts(found: Audit) -> dict[str, int]:
     return {name: check.violations for name, check in found.checks.items() if check.violations}
 
 
-@pytest.mark.parametrize("rows_per_part", [1_000_000, 60_000], ids=["whole", "split"])
+@pytest.mark.parametrize("rows_per_part", [1_000_000, 24_000], ids=["whole", "split"])
 def test_a_large_clean_trace_is_clean(spark: SparkSession, clean: Path, rows_per_part: int) -> None:
     found = audit_in_session(spark, [clean], rows_per_part)
     assert (found.messages, found.deliveries) == (PUBLICATIONS, NODES * PUBLICATIONS)
@@ -160,7 +160,7 @@ def test_what_is_planted_is_found_and_nothing_else(
     spark: SparkSession, clean: Path, planted: Damage, kind: str, tmp_path: Path
 ) -> None:
     trace = damage(clean, planted, tmp_path / "damaged.parquet")
-    found = audit_in_session(spark, [trace], 90_000)
+    found = audit_in_session(spark, [trace], 36_000)
     # Nobody asked for the end of a membership.
     unasked = {"requests": 1} if kind == "membership" else {}
     assert counts(found) == {kind: 1, **unasked}
@@ -313,7 +313,7 @@ def in_frame(spark: SparkSession, table: pa.Table, path: Path) -> DataFrame:
 
 def test_intervals_cover_a_topic_with_short_leads(spark: SparkSession, clean: Path, tmp_path: Path) -> None:
     seen = in_frame(spark, read_trace(clean), tmp_path / "same.parquet")
-    intervals = intervals_of(seen, {0: (1, 4)}, 60_000, 5)
+    intervals = intervals_of(seen, {0: (1, 4)}, 24_000, 5)
     assert [interval.part for interval in intervals] == [5, 6, 7, 8]
     assert [interval.end for interval in intervals[:-1]] == [interval.begin for interval in intervals[1:]]
     assert all(interval.begin - interval.lead < 10_000 for interval in intervals)
@@ -329,8 +329,8 @@ def test_a_topic_is_split_by_node_where_somebody_is_far_behind(
     order = np.concatenate([np.setdiff1d(np.arange(len(table)), late), late])
     behind = table.take(pa.array(order)).unify_dictionaries()
     path = tmp_path / "behind.parquet"
-    assert intervals_of(in_frame(spark, behind, path), {0: (1, 4)}, 60_000, 5) == []
-    found, here = audit_in_session(spark, [path], 60_000), audit_files([path])
+    assert intervals_of(in_frame(spark, behind, path), {0: (1, 4)}, 24_000, 5) == []
+    found, here = audit_in_session(spark, [path], 24_000), audit_files([path])
     # What node 7 published itself came before what it had not delivered, so others may wait for less than it says.
     assert counts(found) == counts(here)
 

@@ -274,8 +274,8 @@ def test_news_of_an_old_membership_does_not_remove_a_new_one() -> None:
 
 
 def as_parameters(systems: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """Systems, of which the last number is how many states they have; those with thousands take a while uncompiled."""
-    return [pytest.param(*system, marks=pytest.mark.slow if system[-1] > 4000 else ()) for system in systems]
+    """Systems, of which the last number is how many states they have; those with many take a while uncompiled."""
+    return [pytest.param(*system, marks=pytest.mark.slow if system[-1] > 600 else ()) for system in systems]
 
 
 # Members at the start, what each node does, the window, and how many states the system has.

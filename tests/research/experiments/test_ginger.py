@@ -337,7 +337,7 @@ def test_short_links_of_repairs_leave_the_links_of_the_tree_as_they_are() -> Non
 
 
 def test_repetitions_of_a_repair_scatter_with_the_delays_that_the_document_leaves_open() -> None:
-    report = RECONFIGURATION.run(RECONFIGURATION.plan(False, None, 3), 1, lambda _: None)
+    report = RECONFIGURATION.run(RECONFIGURATION.plan(False, None, 2), 1, lambda _: None)
     grown = [row for row in report.rows if row.label.startswith("time with ")]
     assert grown
     assert all(row.confidence for row in grown)

@@ -123,6 +123,7 @@ def test_figure_5_6_at_1024_nodes() -> None:
     assert "and so not compared: 8, 4096 nodes." in report.notes[0]
 
 
+@pytest.mark.campaign
 def test_figure_5_7_at_its_own_size() -> None:
     plan = Plan((4096,), repetitions=3, large_repetitions=3)
     report = FIG_5_7A.run(plan, 1, lambda _: None)

@@ -38,19 +38,27 @@ def address(tmp_path_factory: pytest.TempPathFactory, results: list[Result]) -> 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        started = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"], timeout=180_000)
         yield started
         started.close()
 
 
-@pytest.mark.parametrize("width", [1280, 360])
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize(
+    ("scheme", "width"),
+    [
+        ("light", 1280),
+        ("dark", 360),
+        pytest.param("light", 360, marks=pytest.mark.campaign),
+        pytest.param("dark", 1280, marks=pytest.mark.campaign),
+    ],
+)
 def test_the_page_in_a_browser(
     browser: Browser, address: str, results: list[Result], scheme: Scheme, width: int
 ) -> None:
     complaints: list[str] = []
     requests: list[str] = []
     page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    page.set_default_timeout(180_000)
     page.on("console", lambda message: complaints.append(message.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("request", lambda request: requests.append(request.url))
@@ -68,6 +76,7 @@ def test_the_page_in_a_browser(
 
 def test_a_hint_appears_at_the_nearest_point_and_goes_away(browser: Browser, address: str) -> None:
     page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page.set_default_timeout(180_000)
     page.goto(address)
     chart = page.locator("figure svg.chart.wide").first
     dot = chart.locator(".dot").first
@@ -89,6 +98,7 @@ def test_light_and_dark_are_different_and_readable(browser: Browser, address: st
     """The contrast of text to page is at least 7, as good books have it."""
     for scheme in SCHEMES:
         page = browser.new_page(color_scheme=scheme)
+        page.set_default_timeout(180_000)
         page.goto(address)
         ink, paper = (page.evaluate(f"getComputedStyle(document.body).{name}") for name in ("color", "backgroundColor"))
         light, dark = sorted((luminance(ink), luminance(paper)), reverse=True)

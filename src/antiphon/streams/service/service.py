@@ -131,7 +131,7 @@ class StreamService:
     def _keep(self, info: StreamInfo) -> None:
         known = self.replicas.get(info.number)
         if known is not None or self._is_over:
-            if known is not None:
+            if known is not None and (known.info is None or info.changed >= known.info.changed):
                 known.info = info
             return
         if self.store.fact(f"offset {info.number}") is None:

@@ -26,7 +26,7 @@ from antiphon_lab.bench.peers.workload import Workload, parse_workload
 
 QUICK = MeasurePlan(messages=1000, seconds=30.0, rounds=2, latency_seconds=0.05)
 LISTENS = "import socket, sys, time; s = socket.create_server(('127.0.0.1', int(sys.argv[1]))); time.sleep(600)"
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 300.0
 
 Found = TypeVar("Found")
 

@@ -112,11 +112,12 @@ RULES = {
     "services.applied": Rule(inside("kernel", "services"), only=PURE | {"msgspec"}),
     "services.frames": Rule(inside("kernel", "services"), only=PURE | {"msgspec"}),
     "services.recent": Rule(inside("kernel", "services"), only=PURE),
+    "services.results": Rule(inside("kernel", "services"), only=PURE | {"msgspec"}),
     "services.replica": Rule(inside("kernel", "services"), only=PURE | {"msgspec"}),
     "services.replica_store": Rule(inside("kernel", "services"), only=PURE | {"msgspec"}),
     "services.marks": Rule(inside("kernel", "services"), only=PURE),
     "services.store": Rule(inside("kernel", "services"), only=PURE | {"contextlib", "msgspec"}),
-    # For tests of users; nothing in the product imports it.
+    # For tests of users.
     "testing": Rule(inside(*LIVE, "testing"), never=NO_SPARK),
     "maelstrom": Rule(inside(*HOST, "maelstrom"), never=NO_SPARK),
     "mqtt": Rule(inside(*LIVE, "mqtt", ROOT), never=NO_SPARK),
@@ -124,6 +125,8 @@ RULES = {
     "mqtt.protocol": Rule(inside("kernel", "mqtt"), only=PURE),
     "spark": Rule(inside(*LIVE, "spark", ROOT)),
     "torture": Rule(inside(*LIVE, *JUDGES, ROOT), never=NO_SPARK),
+    # Replicas and callers at real nodes in virtual time.
+    "torture.services": Rule(inside(*LIVE, *JUDGES, "services", "testing", ROOT), never=NO_SPARK),
     "torture.schedules": Rule(inside(*PROTOCOLS, *JUDGES), never=WORLDLY),
     "torture.clients": Rule(inside(*PROTOCOLS, *JUDGES), never=WORLDLY),
     "pipeline": Rule(inside(*LIVE, *JUDGES, "pipeline", "spark", ROOT)),

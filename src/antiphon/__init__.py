@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     )
     from antiphon.runtime.tasks import run
     from antiphon.services.declaration import Service, invariant, operation, query
-    from antiphon.services.errors import ResultGoneError, ServiceError, UnknownOperationError
+    from antiphon.services.errors import ResultGoneError, ServiceError, TablesError, UnknownOperationError
     from antiphon.services.proxy import UnansweredError
     from antiphon.services.serving import serve
     from antiphon.services.store import ServiceStore
@@ -83,6 +83,7 @@ __all__ = [
     "ServiceStore",
     "SlowConsumerError",
     "Subscription",
+    "TablesError",
     "Tls",
     "UnansweredError",
     "UnknownOperationError",
@@ -127,7 +128,7 @@ HOMES = {
     "antiphon.services.declaration": ("Service", "invariant", "operation", "query"),
     "antiphon.services.proxy": ("UnansweredError",),
     "antiphon.services.serving": ("serve",),
-    "antiphon.services.errors": ("ResultGoneError", "ServiceError", "UnknownOperationError"),
+    "antiphon.services.errors": ("ResultGoneError", "ServiceError", "TablesError", "UnknownOperationError"),
     "antiphon.services.store": ("ServiceStore",),
     "antiphon.streams.position": ("Position",),
     "antiphon.transport.tls": ("Tls",),

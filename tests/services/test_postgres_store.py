@@ -20,6 +20,7 @@ import pytest
 import antiphon
 import antiphon.testing
 from antiphon.kernel.errors import PeerError
+from antiphon.services.errors import TablesError
 from antiphon.services.replica import ServiceReplica
 from antiphon.services.replica_store import StateLostError
 from antiphon.testing import Cluster
@@ -106,6 +107,46 @@ def test_results_are_in_the_database(server: Server) -> None:
 
     address = server.create("results")
     check_results(PostgresStore(address), lambda: PostgresStore(address))
+
+
+def test_a_snapshot_has_the_tables_of_the_schema(server: Server) -> None:
+    from antiphon.services.backends.postgres_store import PostgresStore
+
+    def contents(address: str) -> list[Any]:
+        with psycopg.connect(address) as database:
+            found = [
+                database.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall() for table in ("people", '"Odd name"')
+            ]
+            kinds = "SELECT conname FROM pg_constraint WHERE conrelid = 'people'::regclass ORDER BY 1"
+            indexes = "SELECT indexdef FROM pg_indexes WHERE tablename = 'people' ORDER BY 1"
+            return [*found, database.execute(kinds).fetchall(), database.execute(indexes).fetchall()]
+
+    addresses = [server.create(name) for name in ("giving", "taking", "third")]
+    giving, taking = (ServiceReplica(BANK, PostgresStore(address), 1) for address in addresses[:2])
+    giving.take(1, 1, call("deposit", "anna", 100))
+    giving.commit()
+    with psycopg.connect(addresses[0]) as database:
+        database.execute("CREATE TABLE people (id int PRIMARY KEY, name text NOT NULL DEFAULT 'x', big numeric(9, 2))")
+        database.execute("CREATE INDEX by_name ON people (lower(name))")
+        database.execute('CREATE TABLE "Odd name" (id int REFERENCES people, raw bytea, twice int)')
+        database.execute("INSERT INTO people SELECT n, E'tab\\tline\\n' || n, n / 3.0 FROM generate_series(1, 5000) n")
+        database.execute("""INSERT INTO "Odd name" VALUES (7, '\\x00ff', NULL)""")
+    taking.restore(list(giving.kept.whole()), giving.kept.position())
+    assert contents(addresses[1]) == contents(addresses[0]) and balance(taking, "anna") == 100
+    # A second time it replaces what is there.
+    taking.restore(list(giving.kept.whole()), giving.kept.position())
+    assert contents(addresses[1]) == contents(addresses[0])
+    third = ServiceReplica(BANK, PostgresStore(addresses[2]), 1)
+    with psycopg.connect(addresses[2]) as database:
+        database.execute("CREATE TABLE stray (x int)")
+    with pytest.raises(TablesError, match="tables that the others do not have: stray"):
+        third.restore(list(giving.kept.whole()), giving.kept.position())
+    with psycopg.connect(addresses[0]) as database:
+        database.execute("CREATE TABLE counted (id serial)")
+    with pytest.raises(TablesError, match="takes its numbers from a sequence"):
+        list(giving.kept.whole())
+    for each in (giving, taking, third):
+        each.kept.close()
 
 
 def test_a_replica_finds_out_what_the_database_has_after_a_failure(

@@ -133,9 +133,8 @@ def test_a_state_travels_as_operations_or_as_a_snapshot() -> None:
     assert other.operations.since({}) is None and other.operations.since({1: [6]}) == []
 
 
-def test_recent_operations_are_given_only_if_nothing_between_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("antiphon.services.recent.OPERATIONS_AT_MOST", 3)
-    recent = RecentOperations({9: [2]})
+def test_recent_operations_are_given_only_if_nothing_between_is_missing() -> None:
+    recent = RecentOperations({9: [2]}, most=3)
     for number in range(1, 6):
         recent.add((1, number, b""))
     assert recent.since({9: [2]}) is None, "1 and 2 are not kept"

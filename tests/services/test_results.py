@@ -20,6 +20,7 @@ from antiphon.services.results import KeptResults
 from antiphon.services.store import Changes, MemoryStore, StoreBackend
 from antiphon.testing import Cluster
 from tests.services.bank import Bank
+from tests.services.service_mutants import MUTANTS
 from tests.services.test_replica import BANK, CALLER, HOME, balance, call, replica
 
 
@@ -107,6 +108,21 @@ def test_a_commit_that_fails_leaves_no_result() -> None:
     one.take(*again[0])
     assert [each.number for each in one.commit()] == [1] and answer(one, 1) == 100
     assert answer(replica(backend), 1) == 100 and balance(one, "anna") == 100
+
+
+def late_after_an_acknowledgement() -> int:
+    """The balance after an operation that comes behind a later one, which says that its caller has the result."""
+    one = replica()
+    one.take(1, 2, call("deposit", "anna", 1, number=3, done=2))
+    one.take(1, 1, call("deposit", "anna", 10, number=2))
+    one.commit()
+    return balance(one, "anna")
+
+
+def test_what_a_caller_needs_no_more_may_come_later_and_counts() -> None:
+    assert late_after_an_acknowledgement() == 11
+    with MUTANTS["what a caller needs no more counts as applied"]():
+        assert late_after_an_acknowledgement() == 1
 
 
 def stored(kept: KeptResults, rows: dict[int, bytes]) -> None:

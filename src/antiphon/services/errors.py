@@ -16,5 +16,9 @@ class UnknownOperationError(PeerError):
     """A call names an operation or an argument that this version of the service does not have."""
 
 
+class TablesError(PeerError):
+    """The tables that a service has made for itself cannot be part of a snapshot, or not of this store."""
+
+
 class ResultGoneError(PeerError):
     """An operation has taken place, once, and no replica keeps its result any more."""

@@ -124,7 +124,7 @@ class HelloReply(msgspec.Struct, frozen=True, array_like=True):
 class StatePiece(msgspec.Struct, frozen=True, array_like=True):
     """A part of a state: operations that the asking replica lacks, or else keys and values of a snapshot.
 
-    A snapshot has a ``position``, the same in all parts.
+    A snapshot has a ``position``, the same in all parts. ``refusal`` says why there can be none.
     """
 
     transfer: Number
@@ -132,6 +132,7 @@ class StatePiece(msgspec.Struct, frozen=True, array_like=True):
     position: bytes = b""
     operations: list[tuple[Number, Number, bytes]] = []
     items: list[tuple[bytes, bytes]] = []
+    refusal: str = ""
 
 
 encode: Final = msgspec.msgpack.Encoder().encode

@@ -21,6 +21,7 @@ import msgspec
 from antiphon.kernel.errors import PeerError, RemovedError
 from antiphon.runtime.errors import ClosedError, NobodyServesError
 from antiphon.runtime.logging import logger
+from antiphon.services.errors import TablesError
 from antiphon.services.frames import (
     MARK,
     AskPiece,
@@ -75,7 +76,7 @@ class ReplicaJoining:
                     await asyncio.sleep(2 * AGAIN_SECONDS)
                     await self._from_replica(source)
                 return
-            except (ClosedError, OutdatedReplicaError, IncompleteHistoryError):
+            except (ClosedError, OutdatedReplicaError, IncompleteHistoryError, TablesError):
                 raise
             except PeerError as error:
                 log.warning("a state could not be fetched; asking again", topic=self._live.topic, cause=error)
@@ -115,9 +116,12 @@ class ReplicaJoining:
             replica_topic(self._live.topic), encode(asked), timeout=2 * MARK_SECONDS, group=group_of(source)
         )
         try:
-            return state_pieces.decode(reply.value)
+            piece = state_pieces.decode(reply.value)
         except msgspec.MsgspecError as error:
             raise PeerError(f"replica {source} sent a state that cannot be read: {error}") from error
+        if piece.refusal:
+            raise TablesError(f"another replica cannot give its state: {piece.refusal}")
+        return piece
 
     # Without a replica.
 
@@ -199,7 +203,11 @@ class StateTransfers:
             lots = pieces_of(operations, lambda each: len(each[2]))
             last = len(lots) - 1
             return [StatePiece(transfer, place == last, operations=lot) for place, lot in enumerate(lots)]
-        rows = pieces_of(list(replica.kept.whole()), lambda each: len(each[0]) + len(each[1]))
+        try:
+            whole = list(replica.kept.whole())
+        except TablesError as error:
+            return [StatePiece(transfer, True, refusal=str(error))]
+        rows = pieces_of(whole, lambda each: len(each[0]) + len(each[1]))
         position, last = replica.kept.position(), len(rows) - 1
         return [StatePiece(transfer, place == last, position, items=lot) for place, lot in enumerate(rows)]
 

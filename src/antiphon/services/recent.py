@@ -21,7 +21,8 @@ class RecentOperations:
     ``base`` is what was applied before the first of them, or in a way that is not known.
     """
 
-    def __init__(self, base: dict[int, Ranges]) -> None:
+    def __init__(self, base: dict[int, Ranges], most: int = OPERATIONS_AT_MOST) -> None:
+        self.most = most
         self._base: dict[int, IntervalSet] = {author: numbers_of(ranges) for author, ranges in base.items()}
         self._kept: deque[Operation] = deque()
         self._bytes = 0
@@ -30,7 +31,7 @@ class RecentOperations:
         """An operation was applied."""
         self._kept.append(operation)
         self._bytes += len(operation[2])
-        while len(self._kept) > OPERATIONS_AT_MOST or (self._bytes > BYTES_AT_MOST and len(self._kept) > 1):
+        while len(self._kept) > self.most or (self._bytes > BYTES_AT_MOST and len(self._kept) > 1):
             author, number, value = self._kept.popleft()
             self._bytes -= len(value)
             numbers = self._base.get(author)

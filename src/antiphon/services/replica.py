@@ -219,7 +219,7 @@ class ServiceReplica:
     def _start_over(self) -> None:
         """The state is another one than before."""
         self.store = ServiceStore(self.kept)
-        self.operations = RecentOperations(self.kept.ranges())
+        self.operations = RecentOperations(self.kept.ranges(), self.operations.most)
         self._told.clear()
 
     def ask(self, caller: int, numbers: list[int]) -> list[tuple[int, bytes]]:

@@ -14,6 +14,7 @@ import msgspec
 from antiphon.kernel.errors import PeerError
 from antiphon.services.applied import AUTHOR_BYTES, AppliedOperations, Ranges
 from antiphon.services.digests import StateDigests
+from antiphon.services.errors import TablesError
 from antiphon.services.results import KeptResults
 from antiphon.services.store import Changes, StoreBackend
 
@@ -27,6 +28,12 @@ CALLER: Final = OWN + b"c"
 RESULTS: Final = OWN + b"r"
 """Before the number of a transaction: the key of its results."""
 
+
+TABLES: Final = OWN + b"t"
+"""In a snapshot: before the number of a piece of the service's own tables. No store has such a key."""
+
+TABLES_BYTES_AT_MOST: Final = 64 << 20
+"""Of these tables, in a snapshot."""
 
 VALUES_AT_MOST: Final = 16_384
 VALUE_BYTES_AT_MOST: Final = 4096
@@ -183,15 +190,41 @@ class ReplicaStore(StoreBackend):
         """Everything before a position of the history is applied; the next commit says so."""
         self.progress = msgspec.structs.replace(self.progress, generation=generation, position=position)
 
-    def restore(self, items: Iterable[tuple[bytes, bytes]], position: bytes = b"") -> None:
+    def restore(
+        self, items: Iterable[tuple[bytes, bytes]], position: bytes = b"", tables: Iterable[bytes] = ()
+    ) -> None:
         """Replace everything by a snapshot of the whole backend of another replica."""
-        progress = positions.decode(position)
-        self.backend.restore(items, encode(msgspec.structs.replace(progress, commits=self.progress.commits + 1)))
+        progress = msgspec.structs.replace(positions.decode(position), commits=self.progress.commits + 1)
+        found = list(tables)
+        rows: list[tuple[bytes, bytes]] = []
+        for key, value in items:
+            if key.startswith(TABLES):
+                found.append(value)
+            else:
+                rows.append((key, value))
+        self.backend.restore(rows, encode(progress), found)
         self._reload(progress_of(self.backend, self.progress.service))
 
     def whole(self) -> Iterator[tuple[bytes, bytes]]:
-        """Everything that is committed: a snapshot, for ``restore`` elsewhere."""
-        return self.backend.scan(b"")
+        """Everything that is committed: a snapshot, for ``restore`` elsewhere.
+
+        :class:`TablesError` if tables of the service's own cannot be part of one.
+        """
+        yield from self.backend.scan(b"")
+        for number, piece in enumerate(self.tables()):
+            yield own_key(TABLES, number), piece
+
+    def tables(self) -> Iterator[bytes]:
+        """The committed tables of the service's own."""
+        size = 0
+        for piece in self.backend.tables():
+            size += len(piece)
+            if size > TABLES_BYTES_AT_MOST:
+                raise TablesError(
+                    f"the tables of {self.progress.service} have more than {TABLES_BYTES_AT_MOST:,} bytes, which is "
+                    "all that a snapshot takes; begin the replica with a copy of another one's database"
+                )
+            yield piece
 
     def ranges(self) -> dict[int, Ranges]:
         """What is applied."""

@@ -205,7 +205,7 @@ def open_store(store: object) -> StoreBackend:
         raise UsageError(f"there is no store {store!r}; name a file, 'memory', 'postgresql://...', or pass a backend")
     if isinstance(store, (str, Path)):
         return SqliteStore(store)
-    if all(hasattr(store, name) for name in ("read", "scan", "commit", "position", "restore")):
+    if all(hasattr(store, name) for name in ("read", "scan", "commit", "position", "tables", "restore")):
         return store  # type: ignore[return-value]
     raise UsageError(f"a store is a file, 'memory' or a backend, not {type(store).__name__}")
 

@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol, Self
 import msgspec
 
 from antiphon.kernel.errors import UsageError
+from antiphon.services.errors import TablesError
 
 Changes = Mapping[bytes, bytes | None]
 """New values by key; None where a key is to go."""
@@ -37,8 +38,11 @@ class StoreBackend(Protocol):
     def commit(self, changes: Changes, position: bytes) -> None:
         """Commit changes, and all that was done over ``connection``, together with a position."""
 
-    def restore(self, items: Iterable[tuple[bytes, bytes]], position: bytes) -> None:
-        """Replace everything by a snapshot, which is the ``scan`` of another backend, and its position."""
+    def tables(self) -> Iterator[bytes]:
+        """The committed tables that the service has made over ``connection``, in pieces for ``restore`` elsewhere."""
+
+    def restore(self, items: Iterable[tuple[bytes, bytes]], position: bytes, tables: Iterable[bytes] = ()) -> None:
+        """Replace everything by a snapshot, which is ``scan`` and ``tables`` of another backend, and its position."""
 
     @property
     def connection(self) -> Any:
@@ -120,7 +124,7 @@ class ServiceStore:
         """The connection to the database, for services that run on a database alone.
 
         The statements of an operation are part of its transaction. An operation never commits, and reads no clock and
-        no random number of the database. Snapshots for new replicas hold only values that ``set`` has set.
+        no random number of the database. Snapshots for new replicas hold the tables that operations have made.
         """
         if not self._is_writable:
             raise UsageError("a query reads with get and items; the connection is for operations")
@@ -246,8 +250,16 @@ class MemoryStore:
                 del self._sorted[bisect_left(self._sorted, key)]
         self._position = position
 
-    def restore(self, items: Iterable[tuple[bytes, bytes]], position: bytes) -> None:
+    def tables(self) -> Iterator[bytes]:
+        """There are none."""
+        return iter(())
+
+    def restore(self, items: Iterable[tuple[bytes, bytes]], position: bytes, tables: Iterable[bytes] = ()) -> None:
         """Replace everything by a snapshot and its position."""
+        if any(True for _ in tables):
+            raise TablesError(
+                "the service has tables of its own, and this store is in memory; serve it as the other replicas do"
+            )
         self._values = dict(items)
         self._sorted = sorted(self._values)
         self._position = position

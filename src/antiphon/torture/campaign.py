@@ -25,9 +25,11 @@ from antiphon.torture.results import CampaignJournal, Failed, SeedPlan, append, 
 from antiphon.torture.schedules.every_fabric import ALL, SCHEDULES, SPACES
 from antiphon.torture.schedules.families import FAMILIES, family_name, orders_of
 from antiphon.torture.schedules.operations import MIXED
+from antiphon.torture.services.campaign import faults_of, run_service_schedule
+from antiphon.torture.services.schedules import draw_service_schedule
 from antiphon.torture.streams.campaign import draws_streams, events_of, run_stream_schedule
 from antiphon.torture.streams.schedules import draw_stream_schedule
-from antiphon.torture.tally import CLIENTS, ENDLESS, ERROR, MEMBERSHIP, STREAMS, UNJUDGED, Outcome, Tally
+from antiphon.torture.tally import CLIENTS, ENDLESS, ERROR, MEMBERSHIP, SERVICES, STREAMS, UNJUDGED, Outcome, Tally
 
 SEEDS_PER_TASK = 50
 
@@ -95,6 +97,11 @@ def run_seed(tally: Tally, seed: int, order: str | None, fabric: str) -> Outcome
         schedule = draw_client_schedule(seed, order)
         outcome = run_client_schedule(schedule)
         tally.count_cluster([step.kind for step in schedule.steps], outcome)
+        return outcome
+    if fabric == SERVICES:
+        with_service = draw_service_schedule(seed)
+        outcome = run_service_schedule(with_service)
+        tally.count_cluster(faults_of(with_service), outcome)
         return outcome
     if draws_streams(seed, order, fabric):
         with_streams = draw_stream_schedule(seed, order)
@@ -174,13 +181,13 @@ def run_schedule(scenario: Scenario) -> Outcome:
 
 def check_campaign(fabric: str, order: str | None) -> None:
     """Refuse a fabric or an order that no campaign has."""
-    if fabric == MEMBERSHIP:
+    if fabric in (MEMBERSHIP, SERVICES):
         if order is not None:
-            raise UsageError("schedules of membership have no order; leave out --order")
+            raise UsageError(f"schedules of {fabric} have no order; leave out --order")
         return
     names = (*SCHEDULES, CLIENTS, STREAMS)
     if fabric not in names:
-        raise UsageError(f"there is no fabric {fabric!r}; choose from {', '.join((*names, MEMBERSHIP))}")
+        raise UsageError(f"there is no fabric {fabric!r}; choose from {', '.join((*names, MEMBERSHIP, SERVICES))}")
     fabrics = list(FAMILIES) if fabric == ALL else [fabric]
     orders: list[str] = list(ORDER_NAMES)
     if fabric == SPACES:

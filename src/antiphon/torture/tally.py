@@ -14,6 +14,7 @@ import msgspec
 from antiphon.audit.clients import LOST, WRITTEN
 from antiphon.audit.clients import TOTAL as CLIENT_TOTAL
 from antiphon.audit.membership import IDENTITY, JOINING, KNOWLEDGE, TOGETHERNESS
+from antiphon.audit.services import SERVICE_KINDS
 from antiphon.audit.streams import STREAM_KINDS
 from antiphon.simulator.scenario.last_words import LAST_WORDS
 from antiphon.simulator.scenario.scenario import DiskFault, Fault, PartitionFault, ResumeFault, Scenario
@@ -38,6 +39,9 @@ CLIENTS = "clients"
 
 STREAMS = "streams"
 """Schedules of nodes that keep a history, and of programs, are counted under this name and that of their fabric."""
+
+SERVICES = "services"
+"""The same for schedules of replicas and callers of services."""
 
 KINDS = (
     ERROR,
@@ -67,6 +71,10 @@ CLIENT_KINDS = (CLIENT_TOTAL, LOST, WRITTEN)
 
 STREAM_ONLY_KINDS = tuple(kind for kind in STREAM_KINDS if kind not in (*KINDS, *CLIENT_KINDS))
 """Those that only schedules of streams have."""
+
+
+SERVICE_ONLY_KINDS = tuple(kind for kind in SERVICE_KINDS if kind not in (*KINDS, *CLIENT_KINDS))
+"""Those that only schedules of services have."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -277,9 +285,11 @@ class Tally(msgspec.Struct, kw_only=True):
     def as_json(self) -> dict[str, Any]:
         """The form in which ``--json`` prints it."""
         with_clients = sorted(name for name in self.fabrics if name.startswith((CLIENTS, STREAMS)))
+        with_services = sorted(name for name in self.fabrics if name.startswith(SERVICES))
         has_streams = any(name.startswith(STREAMS) for name in with_clients)
-        names = [*(name for name in (*FAMILIES, MEMBERSHIP) if name in self.fabrics), *with_clients]
-        kinds = (*KINDS, *(CLIENT_KINDS if with_clients else ()), *(STREAM_ONLY_KINDS if has_streams else ()))
+        names = [*(name for name in (*FAMILIES, MEMBERSHIP) if name in self.fabrics), *with_clients, *with_services]
+        kinds = [*KINDS, *(CLIENT_KINDS if with_clients else ()), *(STREAM_ONLY_KINDS if has_streams else ())]
+        kinds += [kind for kind in SERVICE_ONLY_KINDS if with_services and kind not in kinds]
         return {
             "seeds": self.seeds,
             "simulated_seconds": self.ticks / TICKS_PER_SECOND,

@@ -19,8 +19,8 @@ def torture(
         str | None,
         typer.Option(
             help="all, cube, cube-faults, gossip, epto, tree, spaces: causal order across topics, membership: nodes "
-            "that come and go, clients: clients that change their node, or streams: histories and consumers. By "
-            "default all; with --live or --hostile cube.",
+            "that come and go, clients: clients that change their node, streams: histories and consumers, or services: "
+            "replicas and callers. By default all; with --live or --hostile cube.",
             show_default=False,
         ),
     ] = None,

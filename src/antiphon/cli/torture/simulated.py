@@ -187,14 +187,20 @@ def write_one(outcome: Outcome, kind: str, plan: SeedPlan, directory: Path, has_
     from antiphon.torture.clients.schedules import draw_client_schedule
     from antiphon.torture.clusters import ClusterShrinker, draw_cluster, draws_cluster, write_cluster_failure
     from antiphon.torture.schedules import SCHEDULES
+    from antiphon.torture.services.campaign import shrink_services, write_service_failure
+    from antiphon.torture.services.schedules import draw_service_schedule
     from antiphon.torture.shrinking import Shrinker, write_failure
     from antiphon.torture.streams.campaign import draws_streams, shrink_streams, write_stream_failure
     from antiphon.torture.streams.schedules import draw_stream_schedule
-    from antiphon.torture.tally import CLIENTS
+    from antiphon.torture.tally import CLIENTS, SERVICES
 
     if plan.fabric == CLIENTS:
         with_clients = draw_client_schedule(outcome.seed, plan.order)
         return write_client_failure(outcome, made_small(with_clients, outcome.seed, kind, has_time, shrink), directory)
+    if plan.fabric == SERVICES:
+        with_service = draw_service_schedule(outcome.seed)
+        small_one = made_small(with_service, outcome.seed, kind, has_time, shrink_services)
+        return write_service_failure(outcome, small_one, directory)
     if draws_streams(outcome.seed, plan.order, plan.fabric):
         streams = draw_stream_schedule(outcome.seed, plan.order)
         return write_stream_failure(

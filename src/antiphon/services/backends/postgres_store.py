@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from antiphon.kernel.errors import PeerError, UsageError
+from antiphon.services.backends.postgres_tables import dumped, restored
+from antiphon.services.errors import TablesError
 from antiphon.services.store import Changes
 
 if TYPE_CHECKING:
@@ -139,14 +141,29 @@ class PostgresStore:
             self._begin(database)
             self._write(database, changes.items(), position)
 
-    def restore(self, items: Iterable[tuple[bytes, bytes]], position: bytes) -> None:
+    def tables(self) -> Iterator[bytes]:
+        """The committed tables of the service, in pieces."""
+        try:
+            # A connection of its own sees nothing of an operation that is open.
+            with self._psycopg.connect(self._address, connect_timeout=CONNECT_SECONDS) as database:
+                database.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                yield from dumped(database)
+        except self._psycopg.Error as error:
+            raise PeerError(f"the tables of the service cannot be read: {str(error).strip()}") from error
+
+    def restore(self, items: Iterable[tuple[bytes, bytes]], position: bytes, tables: Iterable[bytes] = ()) -> None:
         """Replace everything by a snapshot and its position."""
         with self._connected() as database:
             if self._is_in_transaction(database):
                 database.execute("ROLLBACK")
             self._begin(database)
-            database.execute("DELETE FROM antiphon_state")
-            self._write(database, items, position)
+            try:
+                database.execute("DELETE FROM antiphon_state")
+                restored(database, tables)
+                self._write(database, items, position)
+            except TablesError:
+                database.execute("ROLLBACK")
+                raise
 
     def _write(
         self,

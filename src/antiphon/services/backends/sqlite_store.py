@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from antiphon.kernel.errors import PeerError, UsageError
+from antiphon.services.backends.sqlite_tables import dumped, restored
 from antiphon.services.store import Changes
 
 TABLES: Final = (
@@ -78,14 +79,25 @@ class SqliteStore:
             self._begin()
             self._write(changes.items(), position)
 
-    def restore(self, items: Iterable[tuple[bytes, bytes]], position: bytes) -> None:
+    def tables(self) -> Iterator[bytes]:
+        """The committed tables of the service, in pieces."""
+        with translated(self.path):
+            yield from dumped(self.path)
+
+    def restore(self, items: Iterable[tuple[bytes, bytes]], position: bytes, tables: Iterable[bytes] = ()) -> None:
         """Replace everything by a snapshot and its position."""
         with translated(self.path):
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
             self._begin()
-            self._database.execute("DELETE FROM antiphon_state")
-            self._write(items, position)
+            try:
+                self._database.execute("DELETE FROM antiphon_state")
+                restored(self._database, tables)
+                self._write(items, position)
+            except BaseException:
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
+                raise
 
     def _write(self, changes: Iterable[tuple[bytes, bytes | None]], position: bytes) -> None:
         """Write in the open transaction and commit it."""

@@ -20,7 +20,8 @@ from antiphon.torture.tally import CLIENTS, TICKS_PER_SECOND, Outcome
 WAITED_US = 100_000
 """A message that was accepted in less time has not waited for the end of a fault."""
 
-S = TypeVar("S", bound=ClientSchedule)
+S = TypeVar("S", bound=msgspec.Struct)
+C = TypeVar("C", bound=ClientSchedule)
 
 PASSES = 6
 """How often everything is tried to be left out."""
@@ -87,7 +88,7 @@ def shrink_with(
     return schedule
 
 
-def simpler(schedule: S) -> Iterable[S]:
+def simpler(schedule: C) -> Iterable[C]:
     """Schedules with one client or node less, where no step needs it, and with a plain network."""
     replace = msgspec.structs.replace
     used = {step.client for step in schedule.steps}
@@ -108,7 +109,7 @@ def write_client_failure(outcome: Outcome, schedule: ClientSchedule, directory: 
     return write_json(directory / f"clients-{outcome.seed}.json", schedule)
 
 
-def write_json(path: Path, schedule: ClientSchedule) -> Path:
+def write_json(path: Path, schedule: msgspec.Struct) -> Path:
     """Write a schedule."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A service whose store keeps everything that was ever done to an account, for the auditor of campaigns."""
+"""A service whose store keeps everything that was ever done to an account, for the judge of campaigns."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def draw_step(mine: RandomStream) -> ServiceStep:
         after_ms=int(mine.between(100, 2000)),
         lasts_ms=int(mine.between(50, 4000)),
         commit=pick(mine, COMMITS),
-        delay_ms=int(mine.between(200, 4000)) if kind == "slow" else 0,
+        delay_ms=int(mine.between(200, 1500)) if kind == "slow" else 0,
         order=shuffled(mine),
         again_ms=[int(mine.below(2000)) for _ in range(REPLICAS)],
     )

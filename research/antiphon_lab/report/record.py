@@ -104,7 +104,7 @@ def differing(entries: Sequence[Entry]) -> list[str]:
 
 
 def experiment_cells(result: Result, measured: Sequence[Measured]) -> list[str]:
-    """What one experiment took, and its rows by verdict."""
+    """The time of one experiment, and its rows by verdict."""
     counts = [str(count) if count else "" for count in result.counts().values()]
     spent = sum(one.processor_seconds for one in measured)
     return [f"`{result.name}`", result.document, str(len(measured)), f"{spent:.1f}", *counts]

@@ -219,7 +219,7 @@ class ServiceProxy:
         if error is None:
             return
         for number in numbers:
-            # What became of an earlier message of the same call is not known.
+            # The fate of an earlier message of the same call is not known.
             is_repeated = number in self._repeated
             opened = self._open.pop(number, None) if is_repeated else self._close(number)
             if opened is not None and not opened.future.done():

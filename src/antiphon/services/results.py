@@ -2,8 +2,8 @@
 
 An operation is named for its caller by the caller and the caller's number for it. If the programs of all replicas end
 before the caller has its result, the store has it; and a call that is made again is answered with the result of the
-first time. A caller says with each call up to which number it needs no result any more. What callers never say is
-bounded: by results and bytes of all callers, and by results of each.
+first time. A caller says with each call up to which number it needs no result any more. Callers that never say
+so are bounded: by results and bytes of all of them, and by results of each.
 
 The results of one transaction are one row of the store. A row goes when nobody needs a result in it.
 """
@@ -136,7 +136,7 @@ class KeptResults:
         return found[0] if found is not None and found[1] < self._uncommitted else None
 
     def take_changes(self) -> dict[int, bytes | None]:
-        """The rows that changed since the last call, by number; None for one that goes. What follows is a new row."""
+        """The rows that changed since the last call, by number; None for one that goes. Later results begin a new row."""
         changes: dict[int, bytes | None] = dict.fromkeys(self._gone)
         self._gone.clear()
         number = self._transaction

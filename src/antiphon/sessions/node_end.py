@@ -302,7 +302,7 @@ class NodeEnd(Generic[B]):
             author: number
             for author, number in message.past.items()
             if author > SOURCE_MASK
-            # What a writer writes again has no order with messages of others.
+            # Repeated messages of a writer have no order with messages of others.
             and number >> PLACE_BITS == 0
             and author != client
             and topic.seen.highest(author) < number

@@ -83,7 +83,7 @@ class PackedLists:
 
 
 class SeenElsewhere(Protocol):
-    """What a client has seen at other nodes on a topic on which it is about to publish."""
+    """The messages that a client has seen at other nodes on a topic on which it is about to publish."""
 
     @property
     def number(self) -> int:
@@ -103,7 +103,7 @@ class SeenElsewhere(Protocol):
 
 
 class FollowedLists:
-    """What a client has seen elsewhere, as bytes. Each look at a list unpacks it."""
+    """The messages that a client has seen elsewhere, as bytes. Each look at a list unpacks it."""
 
     def __init__(self, message: SeenElsewhere) -> None:
         self.number = message.number

@@ -1,4 +1,4 @@
-"""What becomes of the publications of nodes that are lost: given up when they have not come, and named no more.
+"""Publications of nodes that are lost: given up when they have not come, and named no more.
 
 A source that has been lost for ``give_up_ticks`` is given up: nothing waits for its publications that have not come. It
 is *gone* after twice as long, when all nodes have given it up. It cannot say which of its publications are stable, so

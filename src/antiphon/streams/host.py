@@ -82,7 +82,7 @@ class ReplicaHost(Protocol):
         """The messages of publications, of those that this node has."""
 
     def links_of(self, publications: Sequence[tuple[int, int]]) -> list[PublicationLinks]:
-        """What publications of this node say that they follow."""
+        """The publications that those of this node say that they follow."""
 
     def write_content(self, source: int, sequence: int, content: bytes) -> None:
         """Write the messages of a publication that another replica has sent."""

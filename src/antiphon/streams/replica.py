@@ -62,8 +62,8 @@ class Replica:
         self._overlooked = Overlooked(stream, self.log, lambda: self.leader)
         self._gathering: Gathering | None = None
         # Whether everything that may be followed by what the fabric delivers here was delivered here, or has a place.
-        # What a replica missed while it was away counts as past, and the fabric does not bring it. A founder that
-        # begins has missed nothing, as there was no history before.
+        # Publications that a replica missed while it was away count as past, and the fabric does not bring them. A
+        # founder that begins has missed nothing, as there was no history before.
         self._knows_past = saved.term == 0 and me in founders.voters
         self._is_settling = False
         self._reported: tuple[int, ...] | None = None

@@ -221,7 +221,7 @@ class GossipDelivery:
             self._hand_out(order.arrived(Missed(key & SOURCE_MASK, key >> SOURCE_BITS, self._topic)))
 
     def lacked_by(self, publication: Publication, order: MixedOrder) -> list[i64]:
-        """What a publication waits for: earlier ones of its source, and those that it names with all before them.
+        """The publications for which one waits: earlier ones of its source, and all that it names, with those before.
 
         These are at least as many as are passed over at a time, if it waits for so many.
         """

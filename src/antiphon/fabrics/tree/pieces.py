@@ -1,7 +1,7 @@
-"""What a broker says about a topic, in pieces for which a frame has room.
+"""The news of a broker about a topic, in pieces for which a frame has room.
 
-A frame has a limit. What is kept for a broker that is absent has none that is as low, nor have the total publications
-that are under way together: those wait while a majority is lost.
+A frame has a limit. The publications that are kept for an absent broker have none that is as low. Nor have the total
+publications that are under way together: those wait while a majority is lost.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def wrapped(kind: str, content: msgspec.Struct) -> bytes:
 
 
 def unwrapped(kind: str, piece: bytes) -> bytes:
-    """What is in a piece; :class:`TablesError` if it is for another kind of database."""
+    """The content of a piece; :class:`TablesError` if it is for another kind of database."""
     try:
         found = _pieces.decode(piece)
     except msgspec.MsgspecError as error:

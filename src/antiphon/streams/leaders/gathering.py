@@ -100,7 +100,7 @@ class Gathering:
 
 
 def links_of(log: ReplicaLog, publications: list[tuple[Name, Extent]]) -> list[PublicationLinks]:
-    """What the first of some publications say that they follow."""
+    """The publications that the first of some say that they follow."""
     return log.host.links_of([name for name, _ in publications[:LINKED_AT_MOST]])
 
 

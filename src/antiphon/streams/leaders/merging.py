@@ -40,7 +40,7 @@ def in_order(lists: Sequence[KnownList]) -> list[Name]:
 
 
 def said_edges(lists: Sequence[KnownList]) -> Edges:
-    """What publications say that they follow, among those of some lists."""
+    """The publications that others say that they follow, among those of some lists."""
     links = {name: said for each in lists for (name, _), said in zip(each.publications, each.links, strict=False)}
     # By author: the first numbers of its publications, ascending, and the publications.
     authored: dict[int, list[tuple[int, Name]]] = {}

@@ -8,7 +8,7 @@ Entry = list[str | int]
 """The name of a call, what it was, and by how much it changed the balance."""
 
 
-class Ledger(antiphon.Service):
+class AccountBook(antiphon.Service):
     """Accounts as lists of entries; the balance is their sum."""
 
     @antiphon.operation(order="causal", keys=("account",))

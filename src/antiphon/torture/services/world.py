@@ -17,7 +17,7 @@ from antiphon.audit.services import LATEST, MINE, Books, ServicesJudge, ToldCall
 from antiphon.kernel.errors import PeerError
 from antiphon.testing import Cluster
 from antiphon.torture.services.faulty_store import FaultyStore
-from antiphon.torture.services.ledger import Ledger
+from antiphon.torture.services.ledger import AccountBook
 from antiphon.torture.services.schedules import HASTE_MS, PATIENCE_MS, REPLICAS, ServiceSchedule, ServiceStep
 
 ACCOUNTS: Final = ("anna", "ben", "carla")
@@ -51,7 +51,7 @@ class ServiceWorld:
             for number, plan in enumerate(plans)
         ]
         callers = [
-            ServiceCalls(number, Ledger.proxy(peer, timeout=plan.timeout_ms / 1000), plan.seed, self.judge)
+            ServiceCalls(number, AccountBook.proxy(peer, timeout=plan.timeout_ms / 1000), plan.seed, self.judge)
             for number, (plan, peer) in enumerate(zip(plans, peers, strict=True))
         ]
         calling = [asyncio.ensure_future(self._call(each)) for each in callers]
@@ -76,7 +76,7 @@ class ServiceWorld:
     async def _serve(self, place: int) -> None:
         store = self._stores[place] = FaultyStore(self._directory / f"{place}.db")
         node = self._cluster.nodes[place]
-        served = await antiphon.serve(Ledger, node, store=store, compare_seconds=COMPARE_SECONDS)
+        served = await antiphon.serve(AccountBook, node, store=store, compare_seconds=COMPARE_SECONDS)
         served._live.replica.operations.most = self.schedule.remembered
         self._replicas[place] = served
 

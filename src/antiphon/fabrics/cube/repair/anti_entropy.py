@@ -25,12 +25,12 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from librt.vecs import append, vec
+from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.agenda import Agenda
 from antiphon.fabrics.cube.membership import MembershipListener
-from antiphon.fabrics.cube.messages import COUNTER_BITS, COUNTER_MASK, Unsubscribe, member_entries, member_entry
+from antiphon.fabrics.cube.messages import COUNTER_BITS, COUNTER_MASK, Unsubscribe, member_entries
 from antiphon.fabrics.cube.nodes import CubeNodes
 from antiphon.fabrics.cube.repair.delivery import RepairedDelivery, lock_unannounced
 from antiphon.fabrics.cube.repair.messages import (
@@ -43,7 +43,7 @@ from antiphon.fabrics.cube.repair.messages import (
     Unavailable,
 )
 from antiphon.fabrics.cube.repair.missing import MissingPublications
-from antiphon.fabrics.cube.repair.presence import FormerMembers, Presence, knows_more
+from antiphon.fabrics.cube.repair.presence import FormerMembers, Presence, known_members, knows_more
 from antiphon.fabrics.cube.repair.retransmission import (
     GIVEN_ALL,
     GIVEN_PART,
@@ -223,13 +223,7 @@ class CubeAntiEntropy(MembershipListener):
     # Comparing.
 
     def _compare(self, topic: CubeTopic, peer: i64, asks: i64, question: i64 = 0) -> None:
-        members = vec[i64]()
-        # A view from the start holds its owner.
-        for member in topic.view.active_members():
-            members = append(members, member_entry(member, topic.view.counter_of(member), True))
-        for member, counter in topic.away.items():
-            members = append(members, member_entry(member, counter, False))
-        have, is_member = self._delivery.have(topic), topic.state == MEMBER
+        members, have, is_member = known_members(topic), self._delivery.have(topic), topic.state == MEMBER
         message = Digest(self._me, topic.joined_counter, topic.name, members, have, asks, is_member, question)
         self._environment.send(peer, message)
 

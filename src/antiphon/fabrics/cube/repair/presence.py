@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from librt.vecs import vec
+from librt.vecs import append, vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.messages import member_entries
+from antiphon.fabrics.cube.messages import member_entries, member_entry
 from antiphon.fabrics.cube.topic import CubeTopic
 from antiphon.fabrics.cube.topology import Cube
 from antiphon.kernel.process import NO_NODE, Environment
@@ -85,6 +85,17 @@ class Presence:
     def text(self) -> str:
         """The state as text, to compare states."""
         return f"{sorted(self.present)} {[(name, sorted(nodes)) for name, nodes in sorted(self._met.items())]}"
+
+
+def known_members(topic: CubeTopic) -> vec[i64]:
+    """All members of a topic that its node knows, also those that are away."""
+    members = vec[i64]()
+    # A view from the start holds its owner.
+    for member in topic.view.active_members():
+        members = append(members, member_entry(member, topic.view.counter_of(member), True))
+    for member, counter in topic.away.items():
+        members = append(members, member_entry(member, counter, False))
+    return members
 
 
 def knows_more(topic: CubeTopic, me: i64, peer: i64, members: vec[i64]) -> bool:

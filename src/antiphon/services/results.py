@@ -136,7 +136,7 @@ class KeptResults:
         return found[0] if found is not None and found[1] < self._uncommitted else None
 
     def take_changes(self) -> dict[int, bytes | None]:
-        """The rows that changed since the last call, by number; None for one that goes. Later results begin a new row."""
+        """The rows that changed since the last call, by number; None for one that goes. Later ones begin a new row."""
         changes: dict[int, bytes | None] = dict.fromkeys(self._gone)
         self._gone.clear()
         number = self._transaction

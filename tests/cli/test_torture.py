@@ -140,7 +140,7 @@ def test_a_failure_becomes_a_file_that_simulate_replays(
         (
             ["--fabric", "ring"],
             "antiphon: there is no fabric 'ring'; choose from all, cube, cube-faults, tree, gossip, epto, spaces, "
-            "clients, streams, membership\n",
+            "clients, streams, membership, services\n",
         ),
         (
             ["--order", "best"],

@@ -25,8 +25,6 @@ from antiphon.torture.results import CampaignJournal, Failed, SeedPlan, append, 
 from antiphon.torture.schedules.every_fabric import ALL, SCHEDULES, SPACES
 from antiphon.torture.schedules.families import FAMILIES, family_name, orders_of
 from antiphon.torture.schedules.operations import MIXED
-from antiphon.torture.services.campaign import faults_of, run_service_schedule
-from antiphon.torture.services.schedules import draw_service_schedule
 from antiphon.torture.streams.campaign import draws_streams, events_of, run_stream_schedule
 from antiphon.torture.streams.schedules import draw_stream_schedule
 from antiphon.torture.tally import CLIENTS, ENDLESS, ERROR, MEMBERSHIP, SERVICES, STREAMS, UNJUDGED, Outcome, Tally
@@ -99,6 +97,10 @@ def run_seed(tally: Tally, seed: int, order: str | None, fabric: str) -> Outcome
         tally.count_cluster([step.kind for step in schedule.steps], outcome)
         return outcome
     if fabric == SERVICES:
+        # These schedules run whole nodes, which no other campaign needs.
+        from antiphon.torture.services.campaign import faults_of, run_service_schedule
+        from antiphon.torture.services.schedules import draw_service_schedule
+
         with_service = draw_service_schedule(seed)
         outcome = run_service_schedule(with_service)
         tally.count_cluster(faults_of(with_service), outcome)

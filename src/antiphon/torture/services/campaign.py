@@ -16,6 +16,7 @@ import msgspec
 
 from antiphon.audit.clients import ERROR, STUCK
 from antiphon.audit.services import ServicesJudge
+from antiphon.fabrics.tree.fabric import TREE
 from antiphon.testing import Cluster, run
 from antiphon.torture.clients.campaign import shrink_with, write_json
 from antiphon.torture.services.schedules import REMEMBERED_AT_MOST, REPLICAS, ServiceSchedule
@@ -25,7 +26,7 @@ from antiphon.torture.tally import SERVICES, TICKS_PER_SECOND, Outcome
 VIRTUAL_SECONDS: Final = 2000.0
 """A schedule that takes longer is stuck."""
 
-SETTINGS: Final[dict[str, dict[str, Any]]] = {"tree": {"tree": {"quorum_delivery": [">"]}}}
+SETTINGS: Final[dict[str, dict[str, Any]]] = {TREE.name: {TREE.name: {"quorum_delivery": [">"]}}}
 
 TRIES: Final = 2
 """A schedule does not run exactly alike each time."""

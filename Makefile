@@ -10,8 +10,9 @@ LABORATORY := $(shell find research/antiphon_lab -type f -not -name '*.pyc')
 demo: $(VENV)/installed
 	$(BIN)/antiphon demo
 
+# Many tests wait for timers and other processes: three of them at a time keep two cores busy.
 test: check $(VENV)/site-tools
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 3
 
 # What a change should pass before anything else: no Spark, hardly any processes, under a minute on two cores.
 quick: $(VENV)/installed
